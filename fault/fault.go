@@ -1,0 +1,107 @@
+// Package fault is the project's one error type: what was being done, to what, why it failed, of which kind, and what to do next.
+package fault
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+)
+
+// Kind says what sort of failure an error is. The list is closed: it crosses
+// the wire, and exit codes, HTTP statuses and tool envelopes are derived from it.
+type Kind string
+
+const (
+	InvalidArgs  Kind = "invalid_args"    // the request itself is wrong; the same request will fail again
+	Rejected     Kind = "rejected"        // a policy, a limit or a failed check forbids it
+	UserDenied   Kind = "user_denied"     // a person said no
+	Timeout      Kind = "timeout"         // it did not answer within its deadline
+	Execution    Kind = "execution_error" // it was tried and went wrong
+	Unavailable  Kind = "unavailable"     // what is needed for it is not there (yet)
+	NotFound     Kind = "not_found"       // what was named does not exist
+	ToolNotFound Kind = "tool_not_found"  // no such tool
+)
+
+// Kinds lists every kind, in the order of their declaration.
+func Kinds() []Kind {
+	return []Kind{InvalidArgs, Rejected, UserDenied, Timeout, Execution, Unavailable, NotFound, ToolNotFound}
+}
+
+// Error is an error with a kind. Op and Subject are what was being done and to
+// what ("read pack manifest", "/srv/packs/a/manifest.json"); Advice is one
+// sentence that tells a person what to do next. All but Kind may be empty.
+type Error struct {
+	Kind    Kind
+	Op      string
+	Subject string
+	Err     error
+	Advice  string
+}
+
+// New returns an error of the given kind.
+func New(kind Kind, op, subject string, err error) *Error {
+	return &Error{Kind: kind, Op: op, Subject: subject, Err: err}
+}
+
+// Advise returns e with a sentence that says what to do next.
+func (e *Error) Advise(advice string) *Error {
+	c := *e
+	c.Advice = advice
+	return &c
+}
+
+// Error is the whole text but the advice: "op subject: cause".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Subject != "" {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(e.Subject)
+	}
+	switch {
+	case e.Err != nil && b.Len() > 0:
+		b.WriteString(": " + e.Err.Error())
+	case e.Err != nil:
+		b.WriteString(e.Err.Error())
+	case b.Len() == 0:
+		b.WriteString(string(e.Kind))
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of the outermost Error in err's chain. An error
+// without one is judged by what the standard library says of it, and is
+// otherwise Execution.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return Timeout
+	case errors.Is(err, os.ErrNotExist):
+		return NotFound
+	}
+	return Execution
+}
+
+// AdviceOf returns the first advice in err's chain, outermost first, or "".
+func AdviceOf(err error) string {
+	for err != nil {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			return ""
+		}
+		if e.Advice != "" {
+			return e.Advice
+		}
+		err = e.Err
+	}
+	return ""
+}
