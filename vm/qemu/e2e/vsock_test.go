@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+const (
+	portEcho   = 1025
+	portSink   = 1026
+	portSource = 1027
+	portRelay  = 1028
+	relayBack  = 5000
+)
+
+type halfCloser interface{ CloseWrite() error }
+
+func TestVsock(t *testing.T) {
+	vm := Start(t, Options{Trace: testing.Verbose(), Paths: true})
+	t.Logf("guest: %s", vm.MustRun("uname"))
+
+	t.Run("refused", func(t *testing.T) {
+		_, err := vm.Vsock.Dial(context.Background(), 9)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Dial of a closed port: %v", err)
+		}
+	})
+	t.Run("echo", func(t *testing.T) {
+		c := vm.Dial(portEcho)
+		defer c.Close()
+		data := make([]byte, 4<<20)
+		_, _ = rand.Read(data)
+		go func() {
+			_, _ = c.Write(data)
+			_ = c.(halfCloser).CloseWrite()
+		}()
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("echo of %d bytes gave %d, %v", len(data), len(got), err)
+		}
+	})
+	t.Run("many from host", func(t *testing.T) {
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				c := vm.Dial(portEcho)
+				defer c.Close()
+				msg := bytes.Repeat([]byte{byte(i)}, 1000+i*10)
+				go func() {
+					_, _ = c.Write(msg)
+					_ = c.(halfCloser).CloseWrite()
+				}()
+				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, msg) {
+					t.Errorf("connection %d: %d bytes, %v", i, len(got), err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	t.Run("many from guest", func(t *testing.T) {
+		l, err := vm.Vsock.Listen(relayBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					_, _ = io.Copy(c, c)
+				}()
+			}
+		}()
+		if _, err := vm.Run("dial", 100); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("refused in guest", func(t *testing.T) {
+		_, err := vm.Run("dial", 1)
+		if err == nil || !strings.Contains(err.Error(), "reset") {
+			t.Errorf("guest's dial of a closed host port: %v", err)
+		}
+	})
+	t.Run("slow reader", func(t *testing.T) { // credit both ways
+		c := vm.Dial(portEcho)
+		defer c.Close()
+		const size = 2 << 20
+		go func() {
+			_, _ = c.Write(make([]byte, size))
+			_ = c.(halfCloser).CloseWrite()
+		}()
+		time.Sleep(500 * time.Millisecond)
+		n, err := io.Copy(io.Discard, c)
+		if err != nil || n != size {
+			t.Errorf("read %d, %v", n, err)
+		}
+	})
+	t.Run("close delivers", func(t *testing.T) {
+		l, err := vm.Vsock.Listen(relayBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		c := vm.Dial(portRelay)
+		b, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		const size = 4 << 20 // more than all buffers on the way
+		go func() {
+			if _, err := c.Write(make([]byte, size)); err != nil {
+				t.Error(err)
+			}
+			c.Close() // with data still on this side
+		}()
+		time.Sleep(300 * time.Millisecond)
+		n, err := io.Copy(io.Discard, b)
+		if err != nil || n != size {
+			t.Errorf("read %d, %v", n, err)
+		}
+	})
+	t.Run("nettest", func(t *testing.T) {
+		l, err := vm.Vsock.Listen(relayBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		// A connection into the guest, which the guest joins to one that it
+		// makes to us: both ends are ours, with the guest in between.
+		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+			c1 = vm.Dial(portRelay)
+			c2, err = l.Accept()
+			return c1, c2, func() { c1.Close(); c2.Close() }, err
+		})
+	})
+	t.Run("reboot", func(t *testing.T) {
+		c := vm.Dial(portEcho)
+		defer c.Close()
+		_, err := vm.Run("reboot")
+		t.Logf("control connection: %v", err)
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("read of a connection to a rebooted guest: %v", err)
+		}
+		t.Logf("guest again: %s", vm.MustRun("uname"))
+	})
+	t.Run("backend dies", func(t *testing.T) {
+		c := vm.Dial(portEcho)
+		defer c.Close()
+		vm.Servers[0].Stop()
+		<-vm.Servers[0].Done
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("read after the back end stopped: %v", err)
+		}
+		select {
+		case <-vm.Exited():
+			t.Log("QEMU exited")
+		case <-time.After(3 * time.Second):
+			t.Log("QEMU runs on")
+		}
+	})
+	if testing.Verbose() {
+		for line := range strings.Lines(vm.Console.String()) {
+			if strings.Contains(line, "vhost") || strings.Contains(line, "qemu") {
+				fmt.Print(line)
+			}
+		}
+	}
+}
