@@ -1,0 +1,175 @@
+package pack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/digest"
+)
+
+// ManifestName is the manifest's file name in a pack's folder and archive.
+const ManifestName = "manifest.json"
+
+const (
+	// format is the manifest format that this program writes and reads.
+	format = 1
+	// maxManifest bounds a manifest in bytes. Ours have about 1 KiB; a
+	// Debian pack that lists every package has room.
+	maxManifest = 256 << 10
+	// MaxFile bounds each file of a pack. The largest known is a Debian root
+	// file system of 350 MB; four gigabytes fill no disk by surprise.
+	MaxFile = 4 << 30
+	// maxText bounds what is shown to people: version, origins.
+	maxText = 256
+	// maxOrigins bounds the list of origins.
+	maxOrigins = 64
+)
+
+// PackageTool is the program that installs packages in a guest.
+type PackageTool string
+
+const (
+	APK PackageTool = "apk" // Alpine
+	APT PackageTool = "apt" // Debian, Ubuntu
+)
+
+// Manifest says what a pack is and pins each of its files.
+type Manifest struct {
+	Format       int         `json:"format"`
+	Name         string      `json:"name"`         // unique in a store, such as alpine-3.24.1-amd64
+	Distribution string      `json:"distribution"` // alpine, debian
+	Version      string      `json:"version"`      // the distribution's own
+	Arch         vm.Arch     `json:"arch"`
+	PackageTool  PackageTool `json:"packageTool"`
+
+	Kernel  File `json:"kernel"`  // a bzImage (amd64) or a plain Image (arm64)
+	Modules File `json:"modules"` // a tar, plain, .gz or .zst, of lib/modules/RELEASE with modules.dep
+	Root    File `json:"root"`    // a tar, plain, .gz or .zst, of the root file system
+
+	// Origins says what the pack was made of. It is for people: nothing is
+	// decided by it, and it does not count for the pack's digest.
+	Origins []Origin `json:"origins,omitempty"`
+}
+
+// File is one file of a pack.
+type File struct {
+	Name   string        `json:"name"` // a plain name, in the pack's folder
+	Size   int64         `json:"size"`
+	SHA256 digest.SHA256 `json:"sha256"`
+}
+
+// Origin is something that a pack was made of.
+type Origin struct {
+	Name   string        `json:"name"`
+	SHA256 digest.SHA256 `json:"sha256,omitzero"`
+}
+
+// Files returns the files of the pack: kernel, modules, root.
+func (m Manifest) Files() []File { return []File{m.Kernel, m.Modules, m.Root} }
+
+// Digest is what images made of the pack are kept by: it covers everything
+// that they depend on, and neither the name nor the origins.
+func (m Manifest) Digest() digest.SHA256 {
+	m.Name, m.Origins = "", nil
+	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
+		f.Name = path.Ext(f.Name) // the name is the owner's; how it is packed is not
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // plain data always marshals
+	}
+	return sha256.Sum256(text)
+}
+
+// ParseManifest reads a manifest and checks everything in it that can be
+// checked without the files. Errors name the key that is wrong.
+func ParseManifest(text []byte) (Manifest, error) {
+	m, err := parseManifest(text)
+	if err != nil {
+		return Manifest{}, fault.New(fault.InvalidArgs, "read pack manifest", "", err)
+	}
+	return m, nil
+}
+
+func parseManifest(text []byte) (Manifest, error) {
+	var m Manifest
+	if len(text) > maxManifest {
+		return m, fmt.Errorf("it is longer than %d bytes", maxManifest)
+	}
+	var head struct{ Format int }
+	if err := json.Unmarshal(text, &head); err != nil {
+		return m, err
+	}
+	if head.Format != format {
+		return m, fmt.Errorf("format is %d, this program reads %d", head.Format, format)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return m, errors.New("something follows the manifest")
+	}
+	return m, m.check()
+}
+
+// A name is a folder's name too, so it is kept to what every file system and
+// shell takes.
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// ValidName reports whether a pack can have the name.
+func ValidName(name string) bool { return namePattern.MatchString(name) }
+
+func (m Manifest) check() error {
+	if !ValidName(m.Name) {
+		return fmt.Errorf("name %q is not of the form %s", m.Name, namePattern)
+	}
+	if !ValidName(m.Distribution) {
+		return fmt.Errorf("distribution %q is not of the form %s", m.Distribution, namePattern)
+	}
+	if m.Arch != vm.AMD64 && m.Arch != vm.ARM64 {
+		return fmt.Errorf("arch %q is neither %s nor %s", m.Arch, vm.AMD64, vm.ARM64)
+	}
+	if m.PackageTool != APK && m.PackageTool != APT {
+		return fmt.Errorf("packageTool %q is neither %s nor %s", m.PackageTool, APK, APT)
+	}
+	if !plainText(m.Version) || len(m.Origins) > maxOrigins {
+		return errors.New("version or origins are not short plain text")
+	}
+	for _, o := range m.Origins {
+		if !plainText(o.Name) {
+			return fmt.Errorf("origin %q is not short plain text", o.Name)
+		}
+	}
+	seen := map[string]bool{ManifestName: true}
+	for i, f := range m.Files() {
+		key := []string{"kernel", "modules", "root"}[i]
+		switch {
+		case !ValidName(f.Name):
+			return fmt.Errorf("%s.name %q is not of the form %s", key, f.Name, namePattern)
+		case seen[f.Name]:
+			return fmt.Errorf("%s.name %q is taken by another file", key, f.Name)
+		case f.Size <= 0 || f.Size > MaxFile:
+			return fmt.Errorf("%s.size %d is not between 1 and %d", key, f.Size, int64(MaxFile))
+		case f.SHA256.IsZero():
+			return fmt.Errorf("%s.sha256 is missing", key)
+		}
+		seen[f.Name] = true
+	}
+	return nil
+}
+
+// plainText reports whether s can be shown on a terminal as it is.
+func plainText(s string) bool {
+	return len(s) <= maxText && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}

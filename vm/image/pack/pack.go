@@ -1,0 +1,149 @@
+// Package pack is what a guest is made of: a folder with a manifest, a kernel, its modules and a root file system, each pinned by size and digest.
+package pack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// Pack is a folder whose manifest has been read. That its files are the ones
+// the manifest pins is known only after Verify, or file by file through Open.
+type Pack struct {
+	Dir      string
+	Manifest Manifest
+}
+
+// Open reads the manifest of the pack in a folder and checks that its files
+// are there with the right sizes. It reads none of them.
+func Open(dir string) (Pack, error) {
+	name := filepath.Join(dir, ManifestName)
+	text, err := readManifest(name)
+	if err != nil {
+		return Pack{}, fault.New(fault.KindOf(err), "open pack", dir, err).
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `pack export`.")
+	}
+	m, err := ParseManifest(text)
+	if err != nil {
+		return Pack{}, fault.New(fault.KindOf(err), "open pack", name, err).
+			Advise("Take the pack again from where it came, or build it with `pack build`.")
+	}
+	p := Pack{Dir: dir, Manifest: m}
+	for _, f := range m.Files() {
+		if err := p.checkSize(f); err != nil {
+			return Pack{}, fault.New(fault.KindOf(err), "open pack", p.Path(f), err).
+				Advise("Take the pack again from where it came, or build it with `pack build`.")
+		}
+	}
+	return p, nil
+}
+
+func readManifest(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxManifest+1))
+}
+
+func (p Pack) checkSize(f File) error {
+	info, err := os.Lstat(p.Path(f))
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fault.New(fault.Rejected, "", "", fmt.Errorf("it is %s, not a regular file", info.Mode().Type()))
+	}
+	if info.Size() != f.Size {
+		return fault.New(fault.Rejected, "", "", fmt.Errorf("it has %d bytes, but %d are pinned", info.Size(), f.Size))
+	}
+	return nil
+}
+
+// Path is where a file of the pack is.
+func (p Pack) Path(f File) string { return filepath.Join(p.Dir, f.Name) }
+
+// Digest is what images made of the pack are kept by. See Manifest.Digest.
+func (p Pack) Digest() digest.SHA256 { return p.Manifest.Digest() }
+
+// Open opens a file of the pack. Where its bytes are not the pinned ones,
+// reading ends with an error in place of io.EOF, so whoever reads to the end
+// needs no Verify.
+func (p Pack) Open(f File) (io.ReadCloser, error) {
+	file, err := os.Open(p.Path(f))
+	if err != nil {
+		return nil, fault.New(fault.KindOf(err), "open pack file", p.Path(f), err)
+	}
+	return digest.Checked(file, p.Path(f), f.Size, f.SHA256), nil
+}
+
+// Verify reads every file of the pack and fails with fault.Rejected, naming
+// the file and both digests, when one is not what the manifest pins.
+func (p Pack) Verify(ctx context.Context, report progress.Func) error {
+	for _, f := range p.Manifest.Files() {
+		if err := p.verify(ctx, f, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
+	file, err := os.Open(p.Path(f))
+	if err != nil {
+		return fault.New(fault.KindOf(err), "verify pack", p.Path(f), err)
+	}
+	defer file.Close()
+	meter := report.Start("verify "+f.Name, 0, f.Size)
+	defer meter.Finish()
+	got, n, err := digest.Of(ctx, io.TeeReader(io.LimitReader(file, f.Size+1), meter))
+	if err != nil {
+		return fault.New(fault.KindOf(err), "verify pack", p.Path(f), err)
+	}
+	if got != f.SHA256 || n != f.Size {
+		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
+			Advise("Remove the pack and build or import it again: its files have changed since it was made.")
+	}
+	return nil
+}
+
+// Seal makes a pack of a folder: it fills in the sizes and digests of the
+// files that m names and writes the manifest beside them.
+func Seal(ctx context.Context, dir string, m Manifest) (Pack, error) {
+	m.Format = format
+	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
+		sum, size, err := digest.OfFile(ctx, filepath.Join(dir, f.Name))
+		if err != nil {
+			return Pack{}, fault.New(fault.KindOf(err), "seal pack", dir, err)
+		}
+		f.Size, f.SHA256 = size, sum
+	}
+	if err := m.check(); err != nil {
+		return Pack{}, fault.New(fault.InvalidArgs, "seal pack", dir, err)
+	}
+	return Pack{Dir: dir, Manifest: m}, writeManifest(dir, m)
+}
+
+func (m Manifest) text() []byte {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		panic(err) // plain data always marshals
+	}
+	return append(text, '\n')
+}
+
+func writeManifest(dir string, m Manifest) error {
+	name := filepath.Join(dir, ManifestName)
+	if err := os.WriteFile(name, m.text(), 0o644); err != nil {
+		return fault.New(fault.Execution, "write pack manifest", name, err)
+	}
+	return nil
+}
