@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"regexp"
 	"strings"
 
@@ -77,11 +76,11 @@ type Origin struct {
 func (m Manifest) Files() []File { return []File{m.Kernel, m.Modules, m.Root} }
 
 // Digest is what images made of the pack are kept by: it covers everything
-// that they depend on, and neither the name nor the origins.
+// that they depend on, and neither names nor origins.
 func (m Manifest) Digest() digest.SHA256 {
 	m.Name, m.Origins = "", nil
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
-		f.Name = path.Ext(f.Name) // the name is the owner's; how it is packed is not
+		f.Name = ""
 	}
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -1,0 +1,93 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/vm/image/lock"
+)
+
+// TestMain makes this test program a process that holds a lock, where asked to.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("LOCK_HOLDER"); path != "" {
+		l, err := lock.Acquire(context.Background(), path, nil)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("held")
+		time.Sleep(time.Minute) // until it is killed
+		l.Release()
+	}
+	os.Exit(m.Run())
+}
+
+func TestWaitsForAnotherProcessAndOutlivesItsDeath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks", "x.lock")
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), "LOCK_HOLDER="+path)
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := lock.Acquire(ctx, path, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire of a held lock = %v, want the context's error", err)
+	}
+
+	waiting := make(chan string, 1)
+	go func() {
+		owner := <-waiting
+		if !strings.Contains(owner, fmt.Sprint(holder.Process.Pid)) {
+			t.Errorf("the owner is %q, want it to name process %d", owner, holder.Process.Pid)
+		}
+		holder.Process.Kill()
+	}()
+	l, err := lock.Acquire(t.Context(), path, func(owner string) { waiting <- owner })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+}
+
+func TestExcludesWithinOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	var inside atomic.Int32
+	done := make(chan bool)
+	for range 8 {
+		go func() {
+			defer func() { done <- true }()
+			l, err := lock.Acquire(context.Background(), path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer l.Release()
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d hold the lock", n)
+			}
+			time.Sleep(time.Millisecond)
+			inside.Add(-1)
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+}
