@@ -1,0 +1,178 @@
+// Package kernel brings a Linux kernel into the one form that every driver loads: a bzImage on amd64, a plain Image on arm64.
+package kernel
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// MaxSize bounds a kernel, packed or not. The largest known Image has
+	// 60 MB.
+	MaxSize = 256 << 20
+	// maxWrappings is how often a kernel may be packed: gzip around zboot
+	// around gzip is already more than anybody does.
+	maxWrappings = 3
+	// headSize is enough of a kernel to tell what it is.
+	headSize = 0x208
+)
+
+// Plain returns the loadable form of a kernel, which may be that already, or
+// packed with gzip, or an EFI zboot image with a gzip or zstd payload, as
+// Alpine's and Fedora's arm64 kernels are.
+func Plain(arch vm.Arch, b []byte) ([]byte, error) {
+	plain, err := unpack(arch, b)
+	if err != nil {
+		return nil, refuse("", err)
+	}
+	return plain, nil
+}
+
+// Check fails unless the file is a kernel in its loadable form.
+func Check(arch vm.Arch, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, headSize)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return refuse(path, err)
+	}
+	if head = head[:n]; !loadable(arch, head) {
+		return refuse(path, fmt.Errorf("it is %s, not %s", formOf(head), loadableForm(arch)))
+	}
+	return nil
+}
+
+func refuse(path string, err error) error {
+	return fault.New(fault.Rejected, "read kernel", path, err).
+		Advise("Use a kernel of the guest's architecture, as its distribution ships it.")
+}
+
+func unpack(arch vm.Arch, b []byte) ([]byte, error) {
+	for range maxWrappings + 1 {
+		switch {
+		case loadable(arch, b):
+			return b, checkLength(arch, b)
+		case isZboot(b):
+			payload, algorithm, err := zbootPayload(b)
+			if err != nil {
+				return nil, err
+			}
+			if b, err = decompress(payload, algorithm); err != nil {
+				return nil, fmt.Errorf("its payload: %w", err)
+			}
+		case isGzip(b):
+			var err error
+			if b, err = decompress(b, "gzip"); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("it is %s, not %s", formOf(b), loadableForm(arch))
+		}
+	}
+	return nil, fmt.Errorf("it is packed more than %d times", maxWrappings)
+}
+
+func isGzip(b []byte) bool { return len(b) > 2 && b[0] == 0x1f && b[1] == 0x8b }
+func isZboot(b []byte) bool {
+	return len(b) > 0x40 && string(b[:2]) == "MZ" && string(b[4:8]) == "zimg"
+}
+func isImage(b []byte) bool { return len(b) > 0x40 && string(b[0x38:0x3c]) == "ARM\x64" }
+func isBzImage(b []byte) bool {
+	return len(b) >= 0x208 && b[0x1fe] == 0x55 && b[0x1ff] == 0xaa && string(b[0x202:0x206]) == "HdrS"
+}
+
+func loadable(arch vm.Arch, b []byte) bool {
+	if arch == vm.ARM64 {
+		return isImage(b)
+	}
+	return isBzImage(b)
+}
+
+func loadableForm(arch vm.Arch) string {
+	if arch == vm.ARM64 {
+		return "a plain Image for arm64"
+	}
+	return "a bzImage for amd64"
+}
+
+func formOf(b []byte) string {
+	switch {
+	case isBzImage(b):
+		return "a bzImage for amd64"
+	case isImage(b):
+		return "a plain Image for arm64"
+	case isZboot(b):
+		return "an EFI zboot image"
+	case isGzip(b):
+		return "packed with gzip"
+	case bytes.HasPrefix(b, []byte("\x7fELF")):
+		return "an ELF file"
+	}
+	return "of no known form"
+}
+
+// checkLength tells a whole Image from one that was cut. Its header has the
+// memory it needs, which is somewhat more than the file for what is zero at
+// the start; a file of less than half of it lacks something.
+func checkLength(arch vm.Arch, b []byte) error {
+	if arch != vm.ARM64 {
+		return nil
+	}
+	if memory := binary.LittleEndian.Uint64(b[0x10:]); memory/2 > uint64(len(b)) {
+		return fmt.Errorf("it has %d bytes of an Image of %d: it was cut", len(b), memory)
+	}
+	return nil
+}
+
+// zbootPayload finds the packed Image in an EFI zboot file: an offset at 8, a
+// size at 12, and at 0x18 the name of the algorithm.
+func zbootPayload(b []byte) (payload []byte, algorithm string, err error) {
+	offset, size := uint64(binary.LittleEndian.Uint32(b[8:])), uint64(binary.LittleEndian.Uint32(b[12:]))
+	if offset+size > uint64(len(b)) {
+		return nil, "", fmt.Errorf("its payload ends at %d, behind its end at %d: it was cut", offset+size, len(b))
+	}
+	name, _, _ := bytes.Cut(b[0x18:0x38], []byte{0})
+	return b[offset : offset+size], string(name), nil
+}
+
+func decompress(b []byte, algorithm string) ([]byte, error) {
+	switch algorithm {
+	case "gzip":
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+		z.Multistream(false) // the kernel's build appends the size, others padding
+		return readAll(z)
+	case "zstd", "zstd22":
+		z, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxSize), zstd.WithDecoderMaxWindow(MaxSize))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		return readAll(z)
+	}
+	return nil, fmt.Errorf("it is packed with %q; gzip and zstd are known", algorithm)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err == nil && len(b) > MaxSize {
+		err = fmt.Errorf("it unpacks to more than %d bytes", MaxSize)
+	}
+	return b, err
+}
