@@ -42,16 +42,19 @@ const (
 	maxDepth = 32
 )
 
-// Read collects the named modules and what they need from a module tree.
-// open returns a new reader of the tree's tar archive, lib/modules/RELEASE and
-// below; it is read several times, because a stream has no way back and
-// keeping all modules would take 100 MB. A name that the tree does not have
+// Walk visits every entry of a module tree's archive, lib/modules/RELEASE and
+// below, with its content, and stops at the first error that visit returns.
+type Walk func(visit func(h *tar.Header, content io.Reader) error) error
+
+// Read collects the named modules and what they need from a module tree. It
+// walks several times, because an archive has no way back and keeping all
+// modules would take 100 MB. A name that the tree does not have
 // is no error here, but when it is ordered.
 //
 // What a module needs is taken from the module itself (.modinfo), not from
 // modules.dep: that is made by a program, depmod, which packages leave to the
 // machine they are installed on.
-func Read(ctx context.Context, open func() (io.ReadCloser, error), names ...string) (*Tree, error) {
+func Read(ctx context.Context, walk Walk, names ...string) (*Tree, error) {
 	t := &Tree{modules: map[string]Module{}, builtin: map[string]bool{}}
 	seen := map[string]bool{}
 	var total int
@@ -65,7 +68,7 @@ func Read(ctx context.Context, open func() (io.ReadCloser, error), names ...stri
 		if len(wanted) == 0 {
 			return t, nil
 		}
-		found, err := t.pass(ctx, open, wanted)
+		found, err := t.pass(ctx, walk, wanted)
 		if err != nil {
 			return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
 		}
@@ -81,46 +84,29 @@ func Read(ctx context.Context, open func() (io.ReadCloser, error), names ...stri
 	return nil, fault.New(fault.Rejected, "read kernel modules", "", fmt.Errorf("a module needs a chain of more than %d others", maxDepth))
 }
 
-// pass reads the archive once and takes the wanted modules from it.
-func (t *Tree) pass(ctx context.Context, open func() (io.ReadCloser, error), wanted map[string]bool) ([]Module, error) {
-	archive, err := open()
-	if err != nil {
-		return nil, err
-	}
-	defer archive.Close()
-	var found []Module
-	for r := tar.NewReader(archive); ; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
+// pass walks once and takes the wanted modules.
+func (t *Tree) pass(ctx context.Context, walk Walk, wanted map[string]bool) (found []Module, err error) {
+	err = walk(func(h *tar.Header, content io.Reader) error {
+		if err := ctx.Err(); err != nil || h.Typeflag != tar.TypeReg {
+			return err
 		}
 		if path.Base(h.Name) == "modules.builtin" {
-			if err := t.readBuiltin(r); err != nil {
-				return nil, fmt.Errorf("%s: %w", h.Name, err)
-			}
-			continue
+			return t.readBuiltin(content)
 		}
 		name, packing, ok := split(h.Name)
 		if !ok || !wanted[name] {
-			continue
+			return nil
 		}
-		m, err := read(name, packing, r)
+		m, err := read(name, packing, content)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", h.Name, err)
+			return fault.New(fault.Rejected, "", "", fmt.Errorf("%s: %w", h.Name, err))
 		}
 		delete(wanted, name) // the first of a name wins
 		t.modules[name] = m
 		found = append(found, m)
-	}
+		return nil
+	})
+	return found, err
 }
 
 // readBuiltin reads the list of what the kernel itself contains.

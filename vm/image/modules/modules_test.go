@@ -56,7 +56,7 @@ func module(info ...string) []byte {
 type files map[string][]byte
 
 // tree is a module tree as Read takes it.
-func tree(t testing.TB, f files) func() (io.ReadCloser, error) {
+func tree(t testing.TB, f files) modules.Walk {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -71,7 +71,22 @@ func tree(t testing.TB, f files) func() (io.ReadCloser, error) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
+	return func(visit func(*tar.Header, io.Reader) error) error { return walk(bytes.NewReader(b.Bytes()), visit) }
+}
+
+func walk(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
+	for a := tar.NewReader(r); ; {
+		h, err := a.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := visit(h, a); err != nil {
+			return err
+		}
+	}
 }
 
 func names(order []modules.Module) string {
@@ -186,7 +201,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestReadStops(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := modules.Read(t.Context(), func() (io.ReadCloser, error) { return nil, broken }, "a"); !errors.Is(err, broken) {
+	if _, err := modules.Read(t.Context(), func(func(*tar.Header, io.Reader) error) error { return broken }, "a"); !errors.Is(err, broken) {
 		t.Errorf("with no archive: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -199,16 +214,17 @@ func TestReadStops(t *testing.T) {
 // On the real thing: every order must hold for every pair that depmod's rule names.
 func TestDebianKernel(t *testing.T) {
 	k := lab.DebianKernel(t, "amd64")
-	open := func() (io.ReadCloser, error) {
+	source := func(visit func(*tar.Header, io.Reader) error) error {
 		r, w := io.Pipe()
+		defer r.Close()
 		go func() {
 			tw := tar.NewWriter(w)
 			w.CloseWithError(errors.Join(tw.AddFS(os.DirFS(k.Modules)), tw.Close()))
 		}()
-		return r, nil
+		return walk(r, visit)
 	}
 	want := []string{"vmw_vsock_virtio_transport", "virtiofs", "ext4", "virtio_net", "overlay"}
-	got, err := modules.Read(t.Context(), open, want...)
+	got, err := modules.Read(t.Context(), source, want...)
 	if err != nil {
 		t.Fatal(err)
 	}
