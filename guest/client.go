@@ -1,0 +1,220 @@
+// Package guest is the host's end of the guest protocol: it greets a booting guest, asks how it is, and runs commands in it.
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// Port is the AF_VSOCK port that a guest answers on.
+const Port = wire.Port
+
+const (
+	// redial is the pause between two attempts to reach a booting guest. A
+	// refused attempt costs microseconds, and a boot should not wait for us.
+	redial = 5 * time.Millisecond
+	// callTimeout bounds every call that answers at once, whatever the
+	// caller's context says.
+	callTimeout = 10 * time.Second
+	// entropySize fills the guest's pool (256 bits) with some to spare.
+	entropySize = 64
+)
+
+// Dialer connects to an AF_VSOCK port of the guest.
+type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
+
+// Client speaks to one boot of one guest. Its methods may be called from any
+// goroutine. Their errors are *fault.Error: Unavailable when the guest cannot
+// be reached, Timeout when it did not answer, otherwise what the guest said.
+type Client struct {
+	rpc       guestpbconnect.GuestClient
+	transport *http.Transport
+	conns     *conns
+	version   string
+}
+
+// Connect waits until a booting guest answers, hands it a new key, the time and
+// some entropy, and has it do what boot says. It returns when the guest is ready
+// to run commands. The context bounds all of that; cancel it if the machine ends.
+//
+// It fails with InvalidArgs if the guest cannot do what boot says, with
+// Rejected if the guest is of another version or has been greeted by someone
+// else, and with what the guest says if its boot went wrong.
+func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
+	const op = "greet guest"
+	hello := &guestpb.HelloRequest{
+		VersionMin: wire.VersionMin, VersionMax: wire.VersionMax,
+		Key: make([]byte, wire.KeySize), Entropy: make([]byte, entropySize), Boot: boot.proto(),
+	}
+	if err := wire.CheckBoot(hello.Boot); err != nil {
+		return nil, err
+	}
+	_, _ = rand.Read(hello.Key) // never fails
+	_, _ = rand.Read(hello.Entropy)
+	c := newClient(dial, wire.Key(hello.Key))
+	for {
+		hello.TimeUnixNano = time.Now().UnixNano()
+		answer, err := c.rpc.Hello(ctx, connect.NewRequest(hello))
+		if err == nil {
+			c.version = wire.Clip(answer.Msg.GuestVersion)
+			if v := answer.Msg.Version; v < wire.VersionMin || v > wire.VersionMax {
+				err = fmt.Errorf("the guest chose version %d of the protocol", v)
+				c.Close()
+				return nil, fault.New(fault.Rejected, op, "", err).Advise("Build the image anew: `osaurus-sandbox pack build`.")
+			}
+			return c, nil
+		}
+		if wire.Answered(err) || ctx.Err() != nil || c.conns.over() {
+			defer c.Close()
+			if last := c.conns.lastErr(); last != nil && !wire.Answered(err) {
+				err = errors.Join(err, last)
+			}
+			return nil, wire.Decode(op, "", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(redial):
+		}
+	}
+}
+
+func newClient(dial Dialer, key wire.Key) *Client {
+	cs := newConns(dial)
+	tr := &http.Transport{
+		DialContext: cs.dial, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
+		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
+	}
+	header := key.Header()
+	withKey := roundTrip(func(r *http.Request) (*http.Response, error) {
+		r.Header.Set(wire.KeyHeader, header)
+		return tr.RoundTrip(r)
+	})
+	rpc := guestpbconnect.NewGuestClient(&http.Client{Transport: withKey}, "http://guest", wire.ClientOptions())
+	return &Client{rpc: rpc, transport: tr, conns: cs}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Version is the release of the guest program.
+func (c *Client) Version() string { return c.version }
+
+// Ping returns when the guest has answered.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := call(ctx, "ping guest", c.rpc.Ping, &guestpb.PingRequest{})
+	return err
+}
+
+// SetTime sets the guest's clock and returns how far it was ahead of t.
+func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error) {
+	r, err := call(ctx, "set guest's clock", c.rpc.SetTime, &guestpb.SetTimeRequest{TimeUnixNano: t.UnixNano()})
+	return time.Duration(r.GetOffsetNanos()), err
+}
+
+// Shutdown has the guest end all that runs in it (SIGTERM, and SIGKILL after
+// the grace; 0 means wire.DefaultGrace), write everything to its disks, and
+// power off. It returns when the guest has agreed, which is before it is off.
+func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
+	_, err := call(ctx, "shut guest down", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
+	return err
+}
+
+// Close drops all connections: what still runs for this client in the guest is
+// ended there.
+func (c *Client) Close() error {
+	c.conns.close()
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// call makes a call that answers at once.
+func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := f(ctx, connect.NewRequest(q))
+	if err != nil {
+		return nil, wire.Decode(op, "", err)
+	}
+	return r.Msg, nil
+}
+
+// conns are the connections of one client, so that Close can end them all.
+type conns struct {
+	connect Dialer
+	ctx     context.Context
+	cancel  context.CancelFunc
+	mu      sync.Mutex
+	open    map[net.Conn]struct{}
+	last    error // of the last attempt to dial
+}
+
+func newConns(dial Dialer) *conns {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &conns{connect: dial, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
+}
+
+func (c *conns) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	conn, err := c.connect(ctx, Port)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = err
+	if err != nil {
+		return nil, err
+	}
+	if c.ctx.Err() != nil {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	c.open[conn] = struct{}{}
+	return &tracked{Conn: conn, conns: c}, nil
+}
+
+// over reports whether dialling is hopeless: the machine has ended.
+func (c *conns) over() bool {
+	err := c.lastErr()
+	return err != nil && fault.KindOf(err) == fault.Rejected
+}
+
+func (c *conns) lastErr() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+func (c *conns) close() {
+	c.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+}
+
+type tracked struct {
+	net.Conn
+	conns *conns
+}
+
+func (t *tracked) Close() error {
+	t.conns.mu.Lock()
+	delete(t.conns.open, t.Conn)
+	t.conns.mu.Unlock()
+	return t.Conn.Close()
+}

@@ -1,0 +1,111 @@
+package guest
+
+import (
+	"context"
+	"time"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// Info is how the guest is. All of it is the guest's word: bounded and fit to
+// be shown, but not to be believed.
+type Info struct {
+	Version      string            // of the guest program
+	Kernel       string            // release
+	Architecture string            // as uname says it
+	OSRelease    map[string]string // /etc/os-release
+	Uptime       time.Duration
+	Time         time.Time // the guest's clock
+
+	MemoryTotal, MemoryAvailable uint64 // bytes
+	OwnMemory                    uint64 // resident bytes of the guest program
+
+	Network NetworkState
+	Mounts  []Mount
+	HasData bool // a data disk keeps what is written
+	// Warnings are what went wrong in the boot without ending it.
+	Warnings []string
+	Steps    []Step
+
+	Running int    // commands
+	Orphans uint64 // processes that lost their parent and were reaped
+}
+
+// NetworkState is the network as the guest has it.
+type NetworkState struct {
+	Status  NetworkStatus
+	Address string // CIDR
+	Gateway string
+	DNS     []string
+	Trouble string // why Status is not NetworkUp
+}
+
+// NetworkStatus says how far the network is.
+type NetworkStatus string
+
+const (
+	NetworkOff     NetworkStatus = "none"    // none was asked for
+	NetworkPending NetworkStatus = "pending" // still asking
+	NetworkUp      NetworkStatus = "up"
+	NetworkFailed  NetworkStatus = "failed"
+)
+
+// Step is a moment of the boot.
+type Step struct {
+	Name string
+	At   time.Duration // since the kernel's start
+}
+
+// Info asks the guest how it is.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	r, err := call(ctx, "ask guest for its state", c.rpc.Info, &guestpb.InfoRequest{})
+	if err != nil {
+		return Info{}, err
+	}
+	i := Info{
+		Version: wire.Clip(r.GuestVersion), Kernel: wire.Clip(r.Kernel), Architecture: wire.Clip(r.Architecture),
+		OSRelease: map[string]string{},
+		Uptime:    time.Duration(r.UptimeNanos), Time: time.Unix(0, r.TimeUnixNano),
+		MemoryTotal: r.MemoryTotal, MemoryAvailable: r.MemoryAvailable, OwnMemory: r.OwnMemory,
+		Network: networkState(r.GetNetwork()), HasData: r.HasData, Warnings: clipAll(r.Warnings),
+		Running: int(r.Running), Orphans: r.OrphansReaped,
+	}
+	for k, v := range r.OsRelease {
+		if len(i.OSRelease) < wire.MaxList {
+			i.OSRelease[wire.Clip(k)] = wire.Clip(v)
+		}
+	}
+	for _, m := range bound(r.Mounts) {
+		i.Mounts = append(i.Mounts, Mount{Tag: wire.Clip(m.Tag), Path: wire.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
+	}
+	for _, s := range bound(r.Steps) {
+		i.Steps = append(i.Steps, Step{Name: wire.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
+	}
+	return i, nil
+}
+
+func networkState(n *guestpb.NetworkState) NetworkState {
+	status := map[guestpb.NetworkState_State]NetworkStatus{
+		guestpb.NetworkState_STATE_NONE: NetworkOff, guestpb.NetworkState_STATE_PENDING: NetworkPending,
+		guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
+	}
+	s := NetworkState{
+		Status: status[n.GetState()], Address: wire.Clip(n.GetAddress()), Gateway: wire.Clip(n.GetGateway()),
+		DNS: clipAll(n.GetDns()), Trouble: wire.Clip(n.GetTrouble()),
+	}
+	if s.Status == "" {
+		s.Status = NetworkFailed
+	}
+	return s
+}
+
+func bound[T any](list []T) []T { return list[:min(len(list), wire.MaxList)] }
+
+func clipAll(list []string) []string {
+	var out []string
+	for _, s := range bound(list) {
+		out = append(out, wire.Clip(s))
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// CheckStart says what is wrong with a command. Both ends ask it: the host so
+// that a mistake is found early, the guest because it trusts no caller.
+func CheckStart(s *guestpb.Start) error {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, "check command", "", fmt.Errorf(format, args...))
+	}
+	if len(s.GetArgs()) == 0 || len(s.Args[0]) == 0 {
+		return bad("there is no program to run")
+	}
+	if n := len(s.Args) + len(s.Env); n > MaxArgs {
+		return bad("%d arguments and variables are more than %d", n, MaxArgs)
+	}
+	total := 0
+	for _, list := range [][][]byte{s.Args, s.Env} {
+		for i, b := range list {
+			total += len(b)
+			if len(b) > MaxArg {
+				return bad("argument or variable %d has %d bytes, more than %d", i, len(b), MaxArg)
+			}
+			if bytes.IndexByte(b, 0) >= 0 {
+				return bad("argument or variable %d holds a NUL byte", i)
+			}
+		}
+	}
+	if total > MaxArgBytes {
+		return bad("arguments and environment have %d bytes, more than %d", total, MaxArgBytes)
+	}
+	for _, e := range s.Env {
+		if bytes.IndexByte(e, '=') <= 0 {
+			return bad("variable %q is not NAME=value", Clip(string(e)))
+		}
+	}
+	if err := checkPath(s.Dir); len(s.Dir) > 0 && err != nil {
+		return bad("working directory: %w", err)
+	}
+	if t := s.TimeoutNanos; t < 0 || t > int64(MaxTimeout) {
+		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxTimeout)
+	}
+	if g := s.GraceNanos; g < 0 || g > int64(MaxGrace) {
+		return bad("grace %v is not between 0 and %v", time.Duration(g), MaxGrace)
+	}
+	return nil
+}
+
+var (
+	hostname = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`)
+	tag      = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+)
+
+// CheckBoot says what is wrong with a boot's wishes.
+func CheckBoot(b *guestpb.Boot) error {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, "check boot", "", fmt.Errorf(format, args...))
+	}
+	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
+		return bad("%q is no host name of at most %d letters, digits, dots and dashes", Clip(h), MaxHostname)
+	}
+	if len(b.GetMounts()) > MaxMounts {
+		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
+	}
+	seen := map[string]bool{}
+	for _, m := range b.GetMounts() {
+		if len(m.Tag) > MaxTag || !tag.MatchString(m.Tag) {
+			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", Clip(m.Tag), MaxTag)
+		}
+		if err := checkPath(m.Path); err != nil {
+			return bad("mount of %s: %w", m.Tag, err)
+		}
+		if p := string(m.Path); p == "/" || seen[p] {
+			return bad("mount of %s: %q is taken", m.Tag, Clip(p))
+		}
+		seen[string(m.Path)] = true
+	}
+	return checkNetwork(b.GetNetwork())
+}
+
+func checkNetwork(n *guestpb.Network) error {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, "check network plan", "", fmt.Errorf(format, args...))
+	}
+	switch n.GetKind() {
+	case guestpb.Network_KIND_NONE, guestpb.Network_KIND_DHCP:
+		return nil
+	case guestpb.Network_KIND_STATIC:
+	default:
+		return bad("%v is no kind of network", n.GetKind())
+	}
+	if p, err := netip.ParsePrefix(n.Address); err != nil || !p.Addr().Is4() {
+		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", Clip(n.Address))
+	}
+	if a, err := netip.ParseAddr(n.Gateway); n.Gateway != "" && (err != nil || !a.Is4()) {
+		return bad("%q is no IPv4 gateway", Clip(n.Gateway))
+	}
+	if len(n.Dns) > MaxDNS {
+		return bad("%d name servers are more than %d", len(n.Dns), MaxDNS)
+	}
+	for _, d := range n.Dns {
+		if _, err := netip.ParseAddr(d); err != nil {
+			return bad("%q is no address of a name server", Clip(d))
+		}
+	}
+	return nil
+}
+
+// checkPath accepts an absolute, clean path.
+func checkPath(b []byte) error {
+	p := string(b)
+	switch {
+	case len(p) > MaxPath:
+		return fmt.Errorf("the path has %d bytes, more than %d", len(p), MaxPath)
+	case !path.IsAbs(p), path.Clean(p) != p, bytes.IndexByte(b, 0) >= 0:
+		return fmt.Errorf("%q is no absolute path in its shortest form", Clip(p))
+	}
+	return nil
+}

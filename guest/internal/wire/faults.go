@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// code gives each kind of fault its Connect code. The kind itself travels as
+// a detail: several share a code.
+func code(k fault.Kind) connect.Code {
+	switch k {
+	case fault.InvalidArgs:
+		return connect.CodeInvalidArgument
+	case fault.Rejected:
+		return connect.CodeFailedPrecondition
+	case fault.UserDenied:
+		return connect.CodePermissionDenied
+	case fault.Timeout:
+		return connect.CodeDeadlineExceeded
+	case fault.Unavailable:
+		return connect.CodeUnavailable
+	case fault.NotFound, fault.ToolNotFound:
+		return connect.CodeNotFound
+	}
+	return connect.CodeUnknown
+}
+
+// kind is for errors that no handler of ours made, such as a lost connection.
+func kind(c connect.Code) fault.Kind {
+	switch c {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return fault.InvalidArgs
+	case connect.CodeFailedPrecondition, connect.CodeResourceExhausted, connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		return fault.Rejected
+	case connect.CodeDeadlineExceeded:
+		return fault.Timeout
+	case connect.CodeUnavailable, connect.CodeUnimplemented:
+		return fault.Unavailable
+	case connect.CodeNotFound:
+		return fault.NotFound
+	}
+	return fault.Execution
+}
+
+// Encode makes an error ready to leave the guest.
+func Encode(err error) *connect.Error {
+	if ce, ok := errors.AsType[*connect.Error](err); ok {
+		return ce
+	}
+	f := &guestpb.Fault{Kind: string(fault.KindOf(err)), Cause: Clip(err.Error()), Advice: Clip(fault.AdviceOf(err))}
+	if e, ok := errors.AsType[*fault.Error](err); ok && err == error(e) {
+		f.Op, f.Subject, f.Cause = Clip(e.Op), Clip(e.Subject), ""
+		if e.Err != nil {
+			f.Cause = Clip(e.Err.Error())
+		}
+	}
+	out := connect.NewError(code(fault.Kind(f.Kind)), errors.New(Clip(err.Error())))
+	if d, err := connect.NewErrorDetail(f); err == nil {
+		out.AddDetail(d)
+	}
+	return out
+}
+
+// Decode turns what a call returned into a fault. The guest's own words become
+// its cause, bounded and free of control characters; op and subject are ours.
+func Decode(op, subject string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if f := said(err); f != nil {
+		cause := &fault.Error{Kind: fault.Kind(f.Kind), Op: Clip(f.Op), Subject: Clip(f.Subject)}
+		if f.Cause != "" {
+			cause.Err = errors.New(Clip(f.Cause))
+		}
+		return fault.New(cause.Kind, op, subject, cause).Advise(Clip(f.Advice))
+	}
+	ce, ok := errors.AsType[*connect.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), ok && ce.Code() == connect.CodeDeadlineExceeded:
+		return fault.New(fault.Timeout, op, subject, context.DeadlineExceeded).
+			Advise("The guest did not answer in time: look at its console log, or boot it anew.")
+	case errors.Is(err, context.Canceled), ok && ce.Code() == connect.CodeCanceled:
+		return fault.New(fault.Execution, op, subject, context.Canceled)
+	case ok:
+		return fault.New(kind(ce.Code()), op, subject, errors.New(Clip(ce.Message())))
+	}
+	return fault.New(fault.Unavailable, op, subject, err)
+}
+
+// Answered reports whether an error is the guest's answer, rather than a
+// failure to reach it.
+func Answered(err error) bool { return said(err) != nil }
+
+// said returns the fault that the guest put into its answer.
+func said(err error) *guestpb.Fault {
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok || !connect.IsWireError(err) {
+		return nil
+	}
+	for _, d := range ce.Details() {
+		v, err := d.Value()
+		if err != nil {
+			continue
+		}
+		if f, ok := v.(*guestpb.Fault); ok && slices.Contains(fault.Kinds(), fault.Kind(f.Kind)) {
+			return f
+		}
+	}
+	return nil
+}
+
+// Clip makes a text of the other end fit for a person's eyes: at most MaxText
+// bytes of valid UTF-8, without control characters that a terminal would obey.
+func Clip(s string) string {
+	if len(s) > MaxText {
+		s = s[:MaxText]
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ', r >= 0x7f && r < 0xa0, r == utf8.RuneError:
+			return '·'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,73 @@
+// Package wire is what the two ends of the guest protocol agree on beside its schema: versions, the key, limits, checks, and errors.
+package wire
+
+import (
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+
+	"osaurus-sandbox/fault"
+)
+
+// The versions of the protocol that this program speaks. A change that the
+// other end can ignore does not need a new version.
+const (
+	VersionMin = 1
+	VersionMax = 1
+)
+
+// Port is the AF_VSOCK port that the guest listens on.
+const Port = 1024
+
+// KeyHeader carries the key, in hexadecimal.
+const KeyHeader = "Osaurus-Key"
+
+// KeySize makes the key impossible to guess.
+const KeySize = 32
+
+// Key is the secret of one boot. The host makes it, the guest demands it.
+type Key [KeySize]byte
+
+// Header is the key as KeyHeader carries it.
+func (k Key) Header() string { return hex.EncodeToString(k[:]) }
+
+// Equal compares in constant time.
+func (k Key) Equal(o Key) bool { return subtle.ConstantTimeCompare(k[:], o[:]) == 1 }
+
+// ParseKey reads a key as Hello carries it.
+func ParseKey(b []byte) (Key, error) {
+	if len(b) != KeySize {
+		return Key{}, fault.New(fault.InvalidArgs, "read boot key", "", fmt.Errorf("%d bytes instead of %d", len(b), KeySize))
+	}
+	return Key(b), nil
+}
+
+// ParseKeyHeader reads a key as KeyHeader carries it.
+func ParseKeyHeader(s string) (Key, error) {
+	var k Key
+	if len(s) != hex.EncodedLen(KeySize) {
+		return k, fault.New(fault.Rejected, "check boot key", "", fmt.Errorf("no key, or not of the right length"))
+	}
+	if _, err := hex.Decode(k[:], []byte(s)); err != nil {
+		return k, fault.New(fault.Rejected, "check boot key", "", err)
+	}
+	return k, nil
+}
+
+// Negotiate returns the highest version that both ends speak.
+func Negotiate(hostMin, hostMax uint32) (uint32, error) {
+	const op = "agree on a protocol version"
+	ranges := fmt.Sprintf("host %d–%d, guest %d–%d", hostMin, hostMax, VersionMin, VersionMax)
+	switch v := min(hostMax, VersionMax); {
+	case hostMin > hostMax || hostMin == 0:
+		return 0, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%s is no range", ranges))
+	case v < VersionMin:
+		return 0, fault.New(fault.Rejected, op, "", fmt.Errorf("the guest is too new: %s", ranges)).
+			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
+	case v < hostMin:
+		return 0, fault.New(fault.Rejected, op, "", fmt.Errorf("the guest is too old: %s", ranges)).
+			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
+	default:
+		return v, nil
+	}
+}

@@ -1,0 +1,249 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// Command is a program to run in the guest as root. Like exec.Cmd, it is told
+// where its streams go: the guest is read only as fast as they are written.
+type Command struct {
+	// Args are the program and its arguments. A program without a slash is
+	// looked for in the PATH of Env.
+	Args []string
+	// Env is the whole environment, as NAME=value; nil means DefaultEnv.
+	Env []string
+	Dir string // empty means /
+
+	// Stdin may be nil: the command then reads nothing. A Read of it may
+	// still be under way when Wait returns.
+	Stdin io.Reader
+	// Stdout and Stderr may be nil, which discards in the guest. They are
+	// written by one goroutine, so they may be the same. If a Write fails, the
+	// command is ended.
+	Stdout, Stderr io.Writer
+
+	// Timeout, if not 0, is how long the command may run. The guest itself
+	// then ends it.
+	Timeout time.Duration
+	// Grace is how long the command may live on after SIGTERM when it is ended
+	// (by Timeout, or by its context); 0 means five seconds.
+	Grace time.Duration
+}
+
+// DefaultEnv is the environment of a command that was given none.
+func DefaultEnv() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8",
+	}
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code     int    // its exit code, unless a signal ended it
+	Signal   Signal // the signal that ended it, or 0
+	TimedOut bool   // it was ended because its Timeout was over
+}
+
+// Status is the one number that a shell would show: 128 plus the signal, or
+// the code.
+func (e Exit) Status() int {
+	if e.Signal != 0 {
+		return 128 + int(e.Signal)
+	}
+	return e.Code
+}
+
+// Signal is a signal by its Linux number, whatever the host is.
+type Signal int
+
+const (
+	SIGHUP   Signal = 1
+	SIGINT   Signal = 2
+	SIGQUIT  Signal = 3
+	SIGKILL  Signal = 9
+	SIGUSR1  Signal = 10
+	SIGUSR2  Signal = 12
+	SIGTERM  Signal = 15
+	SIGCONT  Signal = 18
+	SIGSTOP  Signal = 19
+	SIGTSTP  Signal = 20
+	SIGWINCH Signal = 28
+)
+
+func (s Signal) String() string { return "signal " + strconv.Itoa(int(s)) }
+
+// HostSignal translates a signal of this host; it returns 0 for one that has
+// no counterpart here.
+func HostSignal(s syscall.Signal) Signal {
+	return map[syscall.Signal]Signal{
+		syscall.SIGHUP: SIGHUP, syscall.SIGINT: SIGINT, syscall.SIGQUIT: SIGQUIT, syscall.SIGKILL: SIGKILL,
+		syscall.SIGUSR1: SIGUSR1, syscall.SIGUSR2: SIGUSR2, syscall.SIGTERM: SIGTERM, syscall.SIGCONT: SIGCONT,
+		syscall.SIGSTOP: SIGSTOP, syscall.SIGTSTP: SIGTSTP, syscall.SIGWINCH: SIGWINCH,
+	}[s]
+}
+
+// Process is a command that has been started.
+type Process struct {
+	client *Client
+	cmd    Command
+	name   string
+	id     uint64
+	pid    int
+	stream *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+	cancel context.CancelFunc
+	done   chan struct{}
+	exit   Exit  // after done
+	err    error // after done
+}
+
+// Exec starts a command and returns when it runs. Cancelling the context ends
+// it and everything that it started (SIGTERM, then SIGKILL after its grace).
+// When its first process ends, what else it left running is ended too.
+//
+// It fails with NotFound if there is no such program or directory, Rejected
+// if the program may not be executed or too many commands run at once, and
+// InvalidArgs if the command is malformed.
+func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
+	const op = "run command"
+	start := cmd.proto()
+	if err := wire.CheckStart(start); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Process{client: c, cmd: cmd, name: wire.Clip(cmd.Args[0]), stream: c.rpc.Exec(ctx), cancel: cancel, done: make(chan struct{})}
+	err := p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
+	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
+		cancel()
+		return nil, wire.Decode(op, p.name, err)
+	}
+	first, err := p.stream.Receive()
+	if err == nil && first.GetStarted() == nil {
+		err = errors.New("the guest did not say that it was started")
+	}
+	if err != nil {
+		cancel()
+		return nil, wire.Decode(op, p.name, err)
+	}
+	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
+	if cmd.Stdin != nil {
+		go p.feed()
+	}
+	go p.follow()
+	return p, nil
+}
+
+// Run is Exec and Wait.
+func (c *Client) Run(ctx context.Context, cmd Command) (Exit, error) {
+	p, err := c.Exec(ctx, cmd)
+	if err != nil {
+		return Exit{}, err
+	}
+	return p.Wait()
+}
+
+func (cmd Command) proto() *guestpb.Start {
+	if cmd.Env == nil {
+		cmd.Env = DefaultEnv()
+	}
+	return &guestpb.Start{
+		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
+		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
+		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace),
+	}
+}
+
+func byteSlices(list []string) [][]byte {
+	out := make([][]byte, len(list))
+	for i, s := range list {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+// PID is the command's process id in the guest.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed when Wait would not block.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait returns when the command has ended and all its output is written. It
+// may be called often. An exit code other than 0 is no error; the error says
+// that the command's end is not known, or that its output could not be written.
+func (p *Process) Wait() (Exit, error) {
+	<-p.done
+	return p.exit, p.err
+}
+
+// Signal sends a signal to the command's process group. It fails with
+// NotFound when the command has ended.
+func (p *Process) Signal(ctx context.Context, s Signal) error {
+	_, err := call(ctx, "send "+s.String(), p.client.rpc.Signal, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
+	return err
+}
+
+// feed carries standard input until it ends or the command does.
+func (p *Process) feed() {
+	buf := make([]byte, wire.Chunk)
+	for {
+		n, err := p.cmd.Stdin.Read(buf)
+		if n > 0 && p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+			return
+		}
+		if err != nil {
+			// A broken reader ends the input; that it broke is its owner's to see.
+			_ = p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
+			return
+		}
+	}
+}
+
+// follow carries output until the command ends.
+func (p *Process) follow() {
+	defer close(p.done)
+	defer p.cancel()
+	for {
+		m, err := p.stream.Receive()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
+			}
+			p.err = wire.Decode("run command", p.name, err)
+			return
+		}
+		switch w := m.What.(type) {
+		case *guestpb.ExecResponse_Stdout:
+			p.err = write(p.cmd.Stdout, "output", w.Stdout)
+		case *guestpb.ExecResponse_Stderr:
+			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
+		case *guestpb.ExecResponse_Exit:
+			p.exit = Exit{Code: int(w.Exit.Code), Signal: Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut}
+			return
+		}
+		if p.err != nil {
+			return
+		}
+	}
+}
+
+func write(w io.Writer, name string, b []byte) error {
+	if w == nil {
+		return nil
+	}
+	if _, err := w.Write(b); err != nil {
+		return fault.New(fault.Execution, "write command's "+name, "", fmt.Errorf("%d bytes: %w", len(b), err))
+	}
+	return nil
+}
