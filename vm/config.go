@@ -16,8 +16,8 @@ const (
 // HostArch is the architecture of this host.
 func HostArch() Arch { return Arch(runtime.GOARCH) }
 
-// Config is everything that a machine is made of. It is plain data: no driver
-// keeps a reference to it after New.
+// Config is everything that a machine is made of. It is plain data, checked by
+// Validate: no driver keeps a reference to it after New.
 type Config struct {
 	// Name is shown in process lists, logs and errors.
 	Name string

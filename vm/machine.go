@@ -39,7 +39,8 @@ type Capabilities struct {
 // and in any state; one that does not fit the state fails with fault.Rejected.
 type Machine interface {
 	// Start powers the machine on and returns when its processors run. The
-	// context bounds the start only, not the machine's life.
+	// context bounds the start only, not the machine's life. A start that
+	// fails ends the machine.
 	Start(ctx context.Context) error
 	// RequestStop presses the power button. The guest may ignore it: see
 	// Shutdown for the way to stop a machine.
@@ -54,27 +55,32 @@ type Machine interface {
 	// State is the present state, from memory: it never blocks.
 	State() State
 	// Watch delivers every change of state from now on, in order, until the
-	// context ends or the machine reaches Stopped or Failed, then closes the
-	// channel. A slow reader delays only itself and loses nothing.
+	// context ends or the machine has ended, then closes the channel. A slow
+	// reader delays only itself and loses nothing.
 	Watch(ctx context.Context) <-chan State
 	// Done is closed when the machine has ended, orderly or not, and its
 	// devices are gone.
 	Done() <-chan struct{}
 	// Err is nil before Done is closed and after an orderly end; otherwise
-	// it says why the machine ended. An end by Kill is orderly.
+	// it says why the machine ended. An end by Kill or Close is orderly, and
+	// so is a guest that powers off or reboots. A guest kernel's panic is not;
+	// its error quotes the end of the console.
 	Err() error
 
 	// Dial connects to an AF_VSOCK port of the guest. It waits while the
-	// guest has no vsock driver yet, until the context ends, and fails at
-	// once with ECONNREFUSED in its chain when nothing listens on the port.
+	// guest has no vsock driver yet, until the context ends (fault.Timeout for
+	// a deadline) or the machine does. It fails at once, as fault.Unavailable
+	// with ECONNREFUSED in its chain, when nothing listens on the port.
 	Dial(ctx context.Context, port uint32) (net.Conn, error)
 	// Listen accepts the guest's connections to an AF_VSOCK port of the
 	// host. It may be called before Start. The peer's port is in the
-	// connection's RemoteAddr. Accept returns net.ErrClosed after Close.
+	// connection's RemoteAddr. Accept returns net.ErrClosed after Close, and
+	// when the machine has ended. A closed listener's port is free again.
 	Listen(port uint32) (net.Listener, error)
 
 	// Close kills the machine if it runs and releases everything that it
-	// held. It returns when no process, socket or descriptor is left.
+	// held. It returns when Done is closed and no process, socket or
+	// descriptor is left. A second Close does nothing.
 	Close() error
 }
 

@@ -15,11 +15,16 @@ const (
 // Shutdown stops a machine the gentle way first: it calls powerOff, which asks
 // the guest to power itself off, then presses the power button, and at last
 // kills. Grace is how long the guest has after powerOff. A nil powerOff skips
-// that step. Shutdown returns when the machine has ended; the error is that of
-// the last step.
+// that step. A paused machine is resumed first, since it could not answer.
+// Shutdown returns when the machine has ended; the error is that of the last
+// step.
 func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func(context.Context) error) error {
 	if m.State().Ended() {
 		return nil
+	}
+	if m.State() == Paused {
+		// If this fails, so will the gentle steps, and the last one works.
+		_ = m.Resume(ctx)
 	}
 	if powerOff != nil {
 		ask, cancel := context.WithTimeout(ctx, grace)

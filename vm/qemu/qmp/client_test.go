@@ -1,0 +1,124 @@
+package qmp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/qemu/qmp"
+)
+
+const greeting = `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}, "capabilities": ["oob"]}}` + "\n"
+
+// server answers each command by its name, in a QEMU's stead.
+func server(t *testing.T, answer func(command string, id uint64) string) net.Conn {
+	client, conn := net.Pipe()
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		fmt.Fprint(conn, greeting)
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			var r struct {
+				Execute string
+				ID      uint64
+			}
+			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				t.Errorf("client sent %q: %v", lines.Text(), err)
+			}
+			if r.Execute == "qmp_capabilities" {
+				fmt.Fprintf(conn, `{"return": {}, "id": %d}`+"\n", r.ID)
+				continue
+			}
+			fmt.Fprint(conn, answer(r.Execute, r.ID))
+		}
+	}()
+	return client
+}
+
+func TestCommandsAndEvents(t *testing.T) {
+	var events []string
+	c, err := qmp.Connect(t.Context(), server(t, func(command string, id uint64) string {
+		switch command {
+		case "query-status":
+			return fmt.Sprintf(`{"event": "STOP", "timestamp": {}}`+"\n"+`{"event": "SHUTDOWN", "data": {"reason": "guest-reset"}}`+"\n"+`{"return": {"status": "paused"}, "id": %d}`+"\n", id)
+		case "cont":
+			return fmt.Sprintf(`{"id": %d, "error": {"class": "GenericError", "desc": "no"}}`+"\n", id)
+		}
+		return "" // no answer
+	}), func(e qmp.Event) { events = append(events, e.Name+string(e.Data)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var status struct{ Status string }
+	if err := c.Do(t.Context(), "query-status", nil, &status); err != nil || status.Status != "paused" {
+		t.Errorf("query-status = %v, %v", status, err)
+	}
+	if got := strings.Join(events, " "); got != `STOP SHUTDOWN{"reason": "guest-reset"}` {
+		t.Errorf("events: %s", got)
+	}
+	err = c.Do(t.Context(), "cont", nil, nil)
+	if refused, ok := errors.AsType[*qmp.Error](err); !ok || refused.Class != "GenericError" {
+		t.Errorf("cont = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := c.Do(ctx, "stop", nil, nil); fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
+		t.Errorf("unanswered command = %v", err)
+	}
+}
+
+func TestASilentPeer(t *testing.T) {
+	for name, say := range map[string]string{"nothing": "", "no greeting": `{"event": "STOP"}` + "\n", "half a line": greeting[:20]} {
+		client, conn := net.Pipe()
+		go fmt.Fprint(conn, say)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := qmp.Connect(ctx, client, func(qmp.Event) {}); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		conn.Close()
+	}
+}
+
+func TestAPeerThatHangsUp(t *testing.T) {
+	client, conn := net.Pipe()
+	go func() { fmt.Fprint(conn, greeting); conn.Close() }()
+	if _, err := qmp.Connect(t.Context(), client, func(qmp.Event) {}); err == nil || fault.KindOf(err) == fault.Timeout {
+		t.Errorf("Connect = %v", err)
+	}
+}
+
+// Whatever the peer says, the client neither panics nor waits for ever.
+func FuzzConversation(f *testing.F) {
+	f.Add([]byte(greeting + `{"return": {}, "id": 1}` + "\n" + `{"return": {"status": "running"}, "id": 2}` + "\n"))
+	f.Add([]byte(greeting + greeting))
+	f.Add([]byte(greeting + `{"return": {}, "error": {}, "id": 1}` + "\n"))
+	f.Add([]byte(greeting + `{"return": {}, "id": 1}` + "\n" + `{"event": "STOP", "data": []}` + "\n" + `{"id": 2, "return": 7}`))
+	f.Add([]byte(`{"error": {"class": "GenericError", "desc": "x"}}` + "\n"))
+	f.Fuzz(func(t *testing.T, say []byte) {
+		client, conn := net.Pipe()
+		go func() {
+			for r := bufio.NewReader(conn); ; {
+				if _, err := r.ReadByte(); err != nil {
+					return
+				}
+			}
+		}()
+		go func() { _, _ = conn.Write(say); conn.Close() }()
+		c, err := qmp.Connect(t.Context(), client, func(qmp.Event) {})
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var status struct{ Status string }
+		_ = c.Do(t.Context(), "query-status", nil, &status)
+		<-c.Done()
+	})
+}
