@@ -1,16 +1,7 @@
-// Package vsock is a virtio-vsock device that lives in this process: the host
-// side of the guest's AF_VSOCK stream sockets, without the host kernel's
-// vhost-vsock and without AF_VSOCK on the host.
-//
-// Device implements [vhostuser.Device]; Dial and Listen give net.Conn and
-// net.Listener.
 package vsock
 
 import (
-	"context"
-	"fmt"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,45 +13,76 @@ const (
 	rxQueue = 0 // device to driver
 	txQueue = 1 // driver to device
 	// The third queue (events, only for migration) is served by QEMU itself.
+	queues = 2
 
-	bufSize    = 256 << 10 // receive and send buffer per connection, like Linux
-	backlog    = 128       // connections a listener holds before Accept
-	maxStray   = 256       // resets waiting for room in the rx queue
-	maxPayload = 64 << 10  // per packet, like Linux
+	// maxConns bounds the connections that exist at once, separately for
+	// each side that makes them, so that a guest which fills its share does
+	// not keep the host from dialling. At the limit a guest's request is
+	// answered with a reset and a dial fails with ENOBUFS. Thousands of
+	// connections are in order, and these make at most 64 MiB of first windows.
+	maxConns = 4096
+	// firstWindow is what a guest may send on a connection that nobody has
+	// read from yet, lastWindow on one that is being read (as in Linux).
+	firstWindow = 16 << 10
+	lastWindow  = 256 << 10
+	// maxGrown bounds the sum of all windows beyond the first ones. At the
+	// limit windows stay as they are: slower, but whole.
+	maxGrown = 64 << 20
+
+	// backlog is how many connections a listener holds until Accept. At the
+	// limit a guest's request is answered with a reset. It takes the burst
+	// of a guest that starts its programs all at once.
+	backlog = 1024
+	// maxStray is how many resets that belong to no connection may wait for
+	// the guest to take them. At the limit nothing more is taken from it.
+	maxStray = 256
+	// maxPayload is the largest packet, either way: as in Linux.
+	maxPayload = 64 << 10
+	// batch is how many packets of the guest are handled before answers go
+	// out: enough to answer many with one interrupt.
+	batch = 32
 )
 
-// Addr is a vsock address.
-type Addr struct{ CID, Port uint32 }
+// origin is the side that makes a connection.
+type origin uint8
 
-func (Addr) Network() string  { return "vsock" }
-func (a Addr) String() string { return fmt.Sprintf("vsock:%d:%d", a.CID, a.Port) }
+const (
+	fromHost origin = iota
+	fromGuest
+	origins
+)
 
 // key identifies a connection: there is one guest, so two ports do.
 type key struct{ host, guest uint32 }
 
-// Device is one guest's vsock device.
-//
-// Locks: txMu > (Device.mu, Conn.mu, queue locks). Device.mu and Conn.mu are
-// never held together. Only the goroutine that owns pumping uses the rx queue.
+// Device is one guest's vsock device. It implements [vhostuser.Device].
 type Device struct {
-	cid uint32
+	cid    uint32
+	chunks *chunkPool
+	grown  atomic.Int64 // the sum of all windows beyond the first ones
 
 	mu        sync.Mutex
+	closed    bool
 	conns     map[key]*Conn
+	count     [origins]int // connections that are not yet both closed and gone from the wire
 	listeners map[uint32]*Listener
-	ready     []*Conn  // have something to send; Conn.queued is set
+	ready     connList // have something to send
 	stray     []header // resets that belong to no connection
 	nextPort  uint32
 	rx, tx    *vhostuser.Queue
 	txPaused  bool // because stray is full
 
 	pumping atomic.Int32
-	txMu    sync.Mutex
 }
+
+var (
+	_ vhostuser.Device  = (*Device)(nil)
+	_ vhostuser.Breaker = (*Device)(nil)
+)
 
 // New makes a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
-	return &Device{cid: guestCID, conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: 1 << 30}
+	return &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: firstPort}
 }
 
 // Features implements vhostuser.Device. Without a feature bit the device has
@@ -68,89 +90,108 @@ func New(guestCID uint32) *Device {
 func (d *Device) Features() uint64 { return 0 }
 
 // Queues implements vhostuser.Device.
-func (d *Device) Queues() int { return 2 }
+func (d *Device) Queues() int { return queues }
 
 // Config implements vhostuser.Device: struct virtio_vsock_config.
 func (d *Device) Config() []byte { return le.AppendUint64(nil, uint64(d.cid)) }
 
 // Reset implements vhostuser.Device: a new kernel knows nothing of the old
-// one's connections. Dials that sent nothing yet wait for the new one.
+// one's connections. Dials that the guest has not heard of wait for the new one.
 func (d *Device) Reset() {
 	d.mu.Lock()
-	old := d.conns
-	d.conns = map[key]*Conn{}
-	d.ready, d.stray, d.txPaused = nil, nil, false
 	d.rx, d.tx = nil, nil
+	d.stray, d.txPaused = nil, false
 	d.mu.Unlock()
-	for _, c := range old {
-		c.mu.Lock()
-		unsent := c.need&needRequest != 0
-		c.mu.Unlock()
-		if !unsent {
-			c.fail(syscall.ECONNRESET)
-			continue
+	d.failAll(syscall.ECONNRESET, (*Conn).unheard)
+}
+
+// Break implements vhostuser.Breaker.
+func (d *Device) Break(error) { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
+
+// Close ends the device's life: all connections are reset, dials and listeners
+// fail with net.ErrClosed.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	var ls []*Listener
+	for _, l := range d.listeners {
+		ls = append(ls, l)
+	}
+	d.mu.Unlock()
+	for _, l := range ls {
+		l.Close()
+	}
+	d.failAll(net.ErrClosed, (*Conn).established)
+	d.failAll(syscall.ECONNRESET, func(*Conn) bool { return false })
+	return nil
+}
+
+// failAll ends all connections but some, without telling the guest.
+func (d *Device) failAll(err error, spare func(*Conn) bool) {
+	d.mu.Lock()
+	var all []*Conn
+	for _, c := range d.conns {
+		all = append(all, c)
+	}
+	d.mu.Unlock()
+	for _, c := range all {
+		if !spare(c) {
+			c.fail(err)
 		}
-		d.mu.Lock()
-		d.conns[c.key] = c
-		c.queued = false
-		d.mu.Unlock()
-		d.schedule(c)
 	}
 }
 
 // HandleQueue implements vhostuser.Device.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
-	d.mu.Lock()
 	if q.Index == rxQueue {
+		d.mu.Lock()
 		d.rx = q
-	} else {
-		d.tx = q
-	}
-	d.mu.Unlock()
-	if q.Index == rxQueue {
+		d.mu.Unlock()
 		d.pump()
-	} else {
-		d.receive()
+		return
 	}
+	d.mu.Lock()
+	d.tx = q
+	d.mu.Unlock()
+	d.receive(q)
 }
 
 // receive handles all packets from the guest.
-func (d *Device) receive() {
-	d.txMu.Lock()
-	defer d.txMu.Unlock()
-	for {
-		d.mu.Lock()
-		q := d.tx
-		d.txPaused = len(d.stray) >= maxStray
-		paused := d.txPaused
-		d.mu.Unlock()
-		if q == nil {
-			return
-		}
-		if paused {
-			q.Notify() // the pump continues here when it has sent the resets
-			return
-		}
+func (d *Device) receive(q *vhostuser.Queue) {
+	for n := 1; !d.paused(); n++ {
 		c, ok := q.Pop()
 		if !ok {
-			q.Notify()
-			return
+			break
 		}
 		d.packet(c)
 		q.Push(c, 0)
+		if n%batch == 0 {
+			q.NotifyLater()
+			d.pump()
+		}
 	}
+	d.pump()
+	q.NotifyLater() // the guest only wants its buffers back
+}
+
+// paused reports whether the guest must first take its resets. The pump wakes
+// the queue when it has.
+func (d *Device) paused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.txPaused = len(d.stray) >= maxStray
+	return d.txPaused
 }
 
 // packet handles one packet from the guest.
 func (d *Device) packet(c *vhostuser.Chain) {
 	var b [headerLen]byte
-	var h header
 	data := iov(c.Out)
 	if data.read(b[:]) < headerLen {
 		return
 	}
-	h.decode(&b)
-	if h.srcCID != uint64(d.cid) || h.dstCID != HostCID {
+	h := decode(&b)
+	if h.srcCID != uint64(d.cid) || h.dstCID != hostCID {
 		return
 	}
 	if h.typ != typeStream || h.len > maxPayload || int(h.len) > c.OutLen-headerLen {
@@ -160,14 +201,15 @@ func (d *Device) packet(c *vhostuser.Chain) {
 	d.mu.Lock()
 	conn := d.conns[key{h.dstPort, h.srcPort}]
 	d.mu.Unlock()
-	switch {
-	case conn == nil && h.op == opRequest:
+	if h.op == opRequest && (conn == nil || conn.giveWay()) {
 		d.accept(&h)
-	case conn == nil:
-		d.refuse(&h)
-	default:
-		conn.packet(&h, data)
+		return
 	}
+	if conn == nil {
+		d.refuse(&h)
+		return
+	}
+	conn.packet(&h, data)
 }
 
 // refuse answers a packet of no connection with a reset.
@@ -176,225 +218,44 @@ func (d *Device) refuse(h *header) {
 		return
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.stray = append(d.stray, header{srcCID: h.dstCID, dstCID: h.srcCID, srcPort: h.dstPort, dstPort: h.srcPort, typ: h.typ, op: opRST})
-	d.mu.Unlock()
-	d.pump()
 }
 
-// accept handles a connection request.
-func (d *Device) accept(h *header) {
-	c := newConn(d, key{h.dstPort, h.srcPort})
-	c.peerAlloc, c.peerFwd = h.bufAlloc, h.fwdCnt
-	c.state, c.need = stateOpen, needResponse
-	d.mu.Lock()
-	l := d.listeners[h.dstPort]
-	if l == nil || len(l.queue) == cap(l.queue) {
-		d.mu.Unlock()
-		d.refuse(h)
-		return
+// add enters a new connection, if there is room for one.
+func (d *Device) add(c *Conn) error {
+	switch {
+	case d.closed:
+		return net.ErrClosed
+	case d.count[c.origin] >= maxConns:
+		return syscall.ENOBUFS
 	}
+	d.count[c.origin]++
 	d.conns[c.key] = c
-	l.queue <- c // has room: only this function sends, under d.mu
-	d.mu.Unlock()
-	d.schedule(c)
+	return nil
 }
 
-// schedule notes that c may have something to send, and sends what it can.
-func (d *Device) schedule(c *Conn) {
-	d.mu.Lock()
-	if !c.queued {
-		c.queued = true
-		d.ready = append(d.ready, c)
-	}
-	d.mu.Unlock()
-	d.pump()
-}
-
-// pump sends packets to the guest until there are none left or the guest has
-// no buffers left. One goroutine at a time does so; others leave it their
-// work. That is the goroutine that has data to send, so a small message takes
-// no switch between goroutines.
-func (d *Device) pump() {
-	if d.pumping.Add(1) != 1 {
-		return
-	}
-	for {
-		n := d.pumping.Load()
-		d.fill()
-		if d.pumping.CompareAndSwap(n, 0) {
-			return
-		}
-	}
-}
-
-func (d *Device) fill() {
-	d.mu.Lock()
-	q := d.rx
-	d.mu.Unlock()
-	if q == nil {
-		return
-	}
-	defer q.Notify()
-	for {
-		var c *Conn
-		var h header
-		d.mu.Lock()
-		switch {
-		case len(d.stray) > 0:
-			h = d.stray[0]
-		case len(d.ready) > 0:
-			c = d.ready[0]
-			d.ready = d.ready[1:]
-			// From here on a change of c queues it again.
-			c.queued = false
-		default:
-			d.mu.Unlock()
-			return
-		}
-		d.mu.Unlock()
-
-		if c == nil {
-			chain, ok := q.Pop()
-			if !ok {
-				return
-			}
-			q.Push(chain, put(chain, &h, nil, nil))
-			d.mu.Lock()
-			if len(d.stray) > 0 { // Reset may have emptied it
-				d.stray = d.stray[1:]
-			}
-			resume := d.txPaused && len(d.stray) < maxStray/2
-			d.txPaused = d.txPaused && !resume
-			d.mu.Unlock()
-			if resume {
-				go d.receive()
-			}
-			continue
-		}
-		more, starved := c.send(q)
-		if more || starved {
-			d.mu.Lock()
-			if !c.queued {
-				c.queued = true
-				if starved { // keep its place
-					d.ready = append([]*Conn{c}, d.ready...)
-				} else {
-					d.ready = append(d.ready, c)
-				}
-			}
-			d.mu.Unlock()
-		}
-		if starved {
-			return
-		}
-	}
-}
-
-// put writes a packet into a chain of the rx queue and returns its length.
-func put(c *vhostuser.Chain, h *header, p1, p2 []byte) int {
-	var b [headerLen]byte
-	h.encode(&b)
-	v := iov(c.In)
-	return v.write(b[:]) + v.write(p1) + v.write(p2)
-}
-
-// forget removes c from the table.
+// forget takes a connection that is gone from the wire out of the table.
 func (d *Device) forget(c *Conn) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.conns[c.key] == c {
 		delete(d.conns, c.key)
 	}
-	d.mu.Unlock()
 }
 
-// Dial connects to a listener in the guest. It waits for the guest to boot;
-// if nothing listens there it returns ECONNREFUSED.
-func (d *Device) Dial(ctx context.Context, port uint32) (net.Conn, error) {
-	d.mu.Lock()
-	for {
-		d.nextPort++
-		if d.nextPort < 1<<30 || d.nextPort == 1<<32-1 {
-			d.nextPort = 1 << 30
-		}
-		if _, used := d.conns[key{d.nextPort, port}]; !used {
-			break
-		}
-	}
-	c := newConn(d, key{d.nextPort, port})
-	c.need = needRequest
-	d.conns[c.key] = c
-	d.mu.Unlock()
-	d.schedule(c)
-	var err error
-	select {
-	case <-c.settled:
-		c.mu.Lock()
-		err = c.err
-		c.mu.Unlock()
-	case <-ctx.Done():
-		err = ctx.Err()
-		c.abort()
-	}
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "vsock", Addr: c.RemoteAddr(), Err: err}
-	}
-	return c, nil
-}
-
-// Listen accepts the guest's connections to a port of the host.
-func (d *Device) Listen(port uint32) (*Listener, error) {
-	l := &Listener{d: d, port: port, queue: make(chan *Conn, backlog), closed: make(chan struct{})}
+// release gives up the place of a connection that is both closed and gone.
+func (d *Device) release(c *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listeners[port] != nil {
-		return nil, &net.OpError{Op: "listen", Net: "vsock", Addr: l.Addr(), Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	d.count[c.origin]--
+}
+
+// grow widens a window, if there is room for that.
+func (d *Device) grow(by int) bool {
+	if d.grown.Add(int64(by)) > maxGrown {
+		d.grown.Add(-int64(by))
+		return false
 	}
-	d.listeners[port] = l
-	return l, nil
-}
-
-// Listener is a net.Listener for connections from the guest.
-type Listener struct {
-	d      *Device
-	port   uint32
-	queue  chan *Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-// Accept implements net.Listener.
-func (l *Listener) Accept() (net.Conn, error) {
-	select {
-	case <-l.closed:
-	default:
-		select {
-		case c := <-l.queue:
-			return c, nil
-		case <-l.closed:
-		}
-	}
-	return nil, &net.OpError{Op: "accept", Net: "vsock", Addr: l.Addr(), Err: net.ErrClosed}
-}
-
-// Addr implements net.Listener.
-func (l *Listener) Addr() net.Addr { return Addr{HostCID, l.port} }
-
-// Close implements net.Listener. Connections not accepted yet are reset.
-func (l *Listener) Close() error {
-	l.once.Do(func() {
-		l.d.mu.Lock()
-		delete(l.d.listeners, l.port)
-		l.d.mu.Unlock()
-		close(l.closed)
-		for {
-			select {
-			case c := <-l.queue:
-				c.abort()
-				continue
-			default:
-			}
-			break
-		}
-	})
-	return nil
+	return true
 }

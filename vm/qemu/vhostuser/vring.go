@@ -1,0 +1,183 @@
+package vhostuser
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func (s *server) queue(i uint32) (*Queue, error) {
+	if int64(i) >= int64(len(s.queues)) {
+		return nil, fmt.Errorf("queue %d of %d", i, len(s.queues))
+	}
+	return s.queues[i], nil
+}
+
+// start makes those rings run that have all they need. A ring where its
+// driver said it is but where none can be breaks the device.
+func (s *server) start() {
+	if s.mem == nil {
+		return
+	}
+	for _, q := range s.queues {
+		if !q.startable() {
+			continue
+		}
+		if s.isFresh() {
+			s.health.mend()
+			s.dev.Reset()
+		}
+		if err := q.start(s.mem); err != nil {
+			q.fail(err)
+		}
+	}
+}
+
+// isFresh reports whether the driver starts anew: no ring runs and none has a
+// history. A front end that only pauses the machine resumes the rings where
+// they stopped, and there is no other sign of a reset. (A machine paused just
+// when the counters of all its rings wrapped to 0 loses its connections.)
+func (s *server) isFresh() bool {
+	for _, q := range s.queues {
+		q.mu.Lock()
+		old := q.running || q.lastAvail != 0
+		q.mu.Unlock()
+		if old {
+			return false
+		}
+	}
+	return true
+}
+
+// vringState handles the requests that carry a ring's index and a number.
+func (s *server) vringState(m *message) ([]byte, error) {
+	st, err := parseVringState(m.payload)
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.queue(st.index)
+	if err != nil {
+		return nil, err
+	}
+	switch m.req {
+	case reqGetVringBase: // also means: stop the ring
+		base := q.stop()
+		q.setKick(nil)
+		return le.AppendUint32(le.AppendUint32(nil, st.index), uint32(base)), nil
+	case reqSetVringEnable:
+		q.setEnabled(st.num != 0)
+		s.start()
+		return nil, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running {
+		return nil, errors.New("ring is running")
+	}
+	switch m.req {
+	case reqSetVringNum:
+		if st.num == 0 || st.num > maxQueueSize || st.num&(st.num-1) != 0 {
+			return nil, fmt.Errorf("ring of %d entries", st.num)
+		}
+		q.num = int(st.num)
+	case reqSetVringBase:
+		if st.num > 0xffff {
+			return nil, fmt.Errorf("ring index %d", st.num)
+		}
+		q.lastAvail = uint16(st.num)
+	}
+	return nil, nil
+}
+
+// setEnabled allows a ring to run, or stops it. It keeps the kick descriptor,
+// so a disabled ring may be enabled again without a new one.
+func (q *Queue) setEnabled(on bool) {
+	q.mu.Lock()
+	q.enabled = on
+	q.mu.Unlock()
+	if !on {
+		q.stop()
+	}
+}
+
+func (s *server) vringAddr(p []byte) error {
+	a, err := parseVringAddr(p)
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(a.index)
+	if err != nil {
+		return err
+	}
+	if a.flags&1 != 0 {
+		return errors.New("dirty logging was not offered")
+	}
+	q.mu.Lock()
+	if !q.running { // only dirty logging changes addresses of a running ring
+		q.addr, q.haveAddr = a, true
+	}
+	q.mu.Unlock()
+	s.start()
+	return nil
+}
+
+// vringFile handles the requests that carry one of a ring's eventfds.
+func (s *server) vringFile(m *message) error {
+	v, err := parseU64(m.payload)
+	if err != nil {
+		return err
+	}
+	q, err := s.queue(uint32(v & 0xff))
+	if err != nil {
+		return err
+	}
+	fd := -1
+	if v&noFD == 0 {
+		if fd, err = m.takeFD(); err != nil {
+			return err
+		}
+		// A blocking read or write of a descriptor the other side controls
+		// could hang this process.
+		if err := unix.SetNonblock(fd, true); err != nil {
+			unix.Close(fd)
+			return err
+		}
+	}
+	if m.req == reqSetVringKick {
+		if fd < 0 {
+			return errors.New("polling mode is not supported")
+		}
+		kick, err := kickFile(fd)
+		if err != nil {
+			return err
+		}
+		q.setKick(kick) // if the ring runs, it does so on the old descriptor
+		s.start()
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := &q.call
+	if m.req == reqSetVringErr {
+		p = &q.errFD
+	}
+	if *p >= 0 {
+		unix.Close(*p)
+	}
+	*p = fd
+	return nil
+}
+
+// kickFile takes over a non-blocking descriptor that can be waited for.
+func kickFile(fd int) (*os.File, error) {
+	f := os.NewFile(uintptr(fd), "kick")
+	// What cannot be polled, such as a plain file, could not be stopped.
+	if err := f.SetReadDeadline(time.Time{}); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("kick descriptor: %w", err)
+	}
+	return f, nil
+}

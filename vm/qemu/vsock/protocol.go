@@ -1,0 +1,195 @@
+package vsock
+
+import (
+	"syscall"
+
+	"osaurus-sandbox/vm/qemu/vhostuser"
+)
+
+// need is the set of control packets that a connection has to send. Each is a
+// flag, so a guest cannot make a queue of them grow.
+type need uint8
+
+const (
+	needRequest need = 1 << iota
+	needResponse
+	needReset
+	needCredit
+	needCreditRequest
+)
+
+// take removes one packet from the set and reports whether it was there.
+func (n *need) take(one need) bool {
+	had := *n&one != 0
+	*n &^= one
+	return had
+}
+
+// credit is how much the guest can take. The caller holds c.mu.
+func (c *Conn) credit() int {
+	inFlight := c.txCnt - c.peerFwd
+	if inFlight >= c.peerAlloc {
+		return 0
+	}
+	return int(c.peerAlloc - inFlight)
+}
+
+// hasData reports whether there is data that may be sent, credit permitting.
+func (c *Conn) hasData() bool {
+	return c.state == stateOpen && len(c.wbuf) > 0 && c.shutWant&shutSend == 0 && c.peerShut&shutRecv == 0
+}
+
+// pending reports whether there is a packet to send. The caller holds c.mu.
+func (c *Conn) pending() bool {
+	return c.need != 0 || c.hasData() && c.credit() > 0 || c.state == stateOpen && c.shutWant&^c.shutSent != 0
+}
+
+// send sends one packet. It reports whether there are more, and whether the
+// guest had no buffer for this one.
+func (c *Conn) send(q *vhostuser.Queue) (more, starved bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pending() {
+		return false, false
+	}
+	chain, ok := q.Pop()
+	if !ok {
+		return false, true
+	}
+	h := header{srcCID: hostCID, dstCID: uint64(c.d.cid), srcPort: c.key.host, dstPort: c.key.guest,
+		typ: typeStream, bufAlloc: uint32(c.window), fwdCnt: c.fwdCnt}
+	var data []byte
+	switch {
+	case c.need.take(needReset):
+		h.op, c.need = opRST, 0
+	case c.need.take(needRequest):
+		h.op = opRequest
+	case c.need.take(needResponse):
+		h.op = opResponse
+	case c.hasData() && c.credit() > 0:
+		h.op = opRW
+		n := min(len(c.wbuf), c.credit(), chain.InLen-headerLen, maxPayload)
+		if n <= 0 { // a buffer that holds no data: useless, hand it back
+			q.Push(chain, 0)
+			return true, false
+		}
+		h.len = uint32(n)
+		data = c.wbuf[:n]
+	case c.need.take(needCreditRequest):
+		h.op = opCreditRequest
+	case c.need.take(needCredit):
+		h.op = opCreditUpdate
+	default:
+		h.op, h.flags = opShutdown, c.shutWant
+		c.shutSent = c.shutWant
+	}
+	q.Push(chain, put(chain, &h, data))
+	c.sent(&h)
+	return c.pending(), false
+}
+
+// sent does the accounts for a packet.
+func (c *Conn) sent(h *header) {
+	if h.op != opRST { // each packet tells our credit
+		c.fwdTold = c.fwdCnt
+		c.need &^= needCredit
+	}
+	if h.op != opRW {
+		return
+	}
+	c.wbuf = c.wbuf[h.len:]
+	c.txCnt += h.len
+	if len(c.wbuf) == 0 {
+		c.wcond.Broadcast()
+	} else if c.credit() == 0 && !c.creditAsked {
+		c.creditAsked = true
+		c.need |= needCreditRequest
+	}
+}
+
+// packet handles a packet of this connection from the guest.
+func (c *Conn) packet(h *header, data iov) {
+	c.mu.Lock()
+	if c.state != stateDead {
+		c.peerAlloc, c.peerFwd = h.bufAlloc, h.fwdCnt
+		c.creditAsked = false
+		c.handle(h, data)
+	}
+	if c.unlock() {
+		c.d.enqueue(c)
+	}
+}
+
+func (c *Conn) handle(h *header, data iov) {
+	switch {
+	case h.op == opRST:
+		c.need = 0
+		switch {
+		case c.state == stateDialing:
+			c.closed = true // it was never handed to anyone who could
+			c.die(syscall.ECONNREFUSED)
+		case c.closed || c.peerShut&shutBoth == shutBoth:
+			c.die(nil)
+		default:
+			c.die(syscall.ECONNRESET)
+		}
+	case c.state == stateDialing && h.op == opResponse:
+		c.state = stateOpen
+		close(c.settled)
+	case c.state == stateDialing:
+		c.closed = true
+		c.reset(syscall.ECONNREFUSED)
+	case h.op == opRW:
+		c.received(int(h.len), data)
+	case h.op == opCreditRequest:
+		c.need |= needCredit
+	case h.op == opCreditUpdate:
+	case h.op == opShutdown:
+		c.peerShut |= h.flags & shutBoth
+		c.rcond.Broadcast()
+		c.wcond.Broadcast()
+		if c.peerShut == shutBoth {
+			c.reset(nil) // the answer to an orderly end
+		}
+	default: // a second request, or an unknown operation
+		c.reset(syscall.ECONNRESET)
+	}
+}
+
+// reset ends the connection and tells the guest so.
+func (c *Conn) reset(err error) {
+	c.need = needReset
+	c.die(err)
+}
+
+// received takes n bytes of data.
+func (c *Conn) received(n int, data iov) {
+	if c.in.n+n > c.window { // it had no credit for that
+		c.reset(syscall.ECONNRESET)
+		return
+	}
+	if c.recvClosed { // nobody will read it
+		c.fwdCnt += uint32(n)
+		return
+	}
+	if c.rbuf != nil && c.rgot == 0 {
+		c.rgot = data.read(c.rbuf[:min(n, len(c.rbuf))])
+		c.consumed(c.rgot)
+		n -= c.rgot
+	}
+	c.in.fill(c.d.chunks, &data, n)
+	c.rcond.Broadcast()
+}
+
+// consumed accounts for n bytes that were read. The guest is told in time, but
+// not about every byte, and a connection that is read gets a wider window.
+func (c *Conn) consumed(n int) {
+	c.fwdCnt += uint32(n)
+	if c.state != stateOpen || int(c.fwdCnt-c.fwdTold) < c.window/4 {
+		return
+	}
+	c.need |= needCredit
+	if c.window < lastWindow && c.d.grow(c.window) {
+		c.window *= 2
+	}
+}
