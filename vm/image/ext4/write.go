@@ -49,10 +49,10 @@ func Write(ctx context.Context, f *os.File, a Archive, o Options) error {
 	const op = "write file system"
 	w := &writer{out: newBlockWriter(f), tree: newTree()}
 	if err := w.readAll(ctx, a); err != nil {
-		return fault.New(kindOf(err), op, "", err)
+		return fault.New(kindOf(err), op, f.Name(), err)
 	}
 	if err := w.finish(ctx, f, o); err != nil {
-		return fault.New(kindOf(err), op, "", err)
+		return fault.New(kindOf(err), op, f.Name(), err)
 	}
 	return nil
 }

@@ -1,0 +1,66 @@
+package image
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"osaurus-sandbox/vm/image/ext4"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// mountPoints are the directories that a guest mounts something on. Nobody can
+// add one to a base later.
+func mountPoints() []string {
+	return []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output"}
+}
+
+// buildBase writes the read-only base of a pack's root file system.
+func buildBase(ctx context.Context, p pack.Pack, path string, report progress.Func) error {
+	root := p.Manifest.Root
+	packed, err := p.Open(root)
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	meter := report.Start("build "+baseName, 0, root.Size)
+	defer meter.Finish()
+	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), path)
+}
+
+// WriteBase writes a base of a tar archive, which nobody needs to vouch for;
+// name is the archive's for errors. The archive is read to its very end.
+func WriteBase(ctx context.Context, archive io.Reader, name, path string) error {
+	safe, err := untar.NewReader(archive, name)
+	if err != nil {
+		return err
+	}
+	defer safe.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return ext4.Write(ctx, f, safe, ext4.Options{Label: "osaurus-base", Dirs: mountPoints()})
+}
+
+// copyKernel copies the kernel as it is: packs hold what a boot loader takes.
+// An image lives without its pack.
+func copyKernel(ctx context.Context, p pack.Pack, path string) error {
+	in, err := p.Open(p.Manifest.Kernel)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, in); err != nil {
+		return err
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,104 @@
+// Command template makes the template that data disks are expanded from. It needs mke2fs and is run by `go generate`, when the file system's options change.
+package main
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+const (
+	size      = 1 << 30 // disk.MinSize
+	blockSize = 4096
+
+	// Fixed, so that a template differs only when its options do.
+	uuid     = "6f736175-7275-4173-8000-64617461000a"
+	hashSeed = "6f736175-7275-4173-8000-68617368000a"
+	now      = "1750000000"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatal("usage: template OUTPUT")
+	}
+	if err := run(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(output string) error {
+	dir, err := os.MkdirTemp("", "template-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	image := filepath.Join(dir, "data.ext4")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		return err
+	}
+	if err := os.Truncate(image, size); err != nil {
+		return err
+	}
+	// No configuration of the host's has a say: everything is named here.
+	config := filepath.Join(dir, "mke2fs.conf")
+	if err := os.WriteFile(config, []byte("[defaults]\n"), 0o600); err != nil {
+		return err
+	}
+	mke2fs := exec.Command("mke2fs", "-q", "-F", "-b", fmt.Sprint(blockSize), "-I", "256", "-i", "16384", "-L", "data", "-U", uuid,
+		"-m", "0", // nothing is kept back for root: quotas do that
+		"-J", "size=64", // what a disk of 8 GiB, the usual size, would get
+		"-O", "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"+
+			"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed,quota,project",
+		"-E", "quotatype=prjquota,lazy_itable_init=1,lazy_journal_init=1,nodiscard,hash_seed="+hashSeed,
+		image)
+	mke2fs.Env = append(os.Environ(), "E2FSPROGS_FAKE_TIME="+now, "MKE2FS_CONFIG="+config)
+	mke2fs.Stderr = os.Stderr
+	if err := mke2fs.Run(); err != nil {
+		return fmt.Errorf("mke2fs: %w", err)
+	}
+	packed, err := pack(image)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(output, packed, 0o644)
+}
+
+// pack is the inverse of package disk's expand.
+func pack(image string) ([]byte, error) {
+	f, err := os.Open(image)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out bytes.Buffer
+	z, err := flate.NewWriter(&out, flate.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	block, zero := make([]byte, blockSize), make([]byte, blockSize)
+	for n := uint32(0); ; n++ {
+		if _, err := io.ReadFull(f, block); errors.Is(err, io.EOF) {
+			err := z.Close()
+			return out.Bytes(), err
+		} else if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(block, zero) {
+			continue
+		}
+		if err := binary.Write(z, binary.LittleEndian, n); err != nil {
+			return nil, err
+		}
+		if _, err := z.Write(block); err != nil {
+			return nil, err
+		}
+	}
+}

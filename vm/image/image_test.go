@@ -1,0 +1,384 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// builtin is a kernel without modules.
+const builtin = `kernel/virtio_pci.ko
+kernel/virtio_console.ko
+kernel/virtio_blk.ko
+kernel/vmw_vsock_virtio_transport.ko
+kernel/ext4.ko
+kernel/quota_v2.ko
+kernel/overlay.ko
+kernel/virtiofs.ko
+kernel/virtio_net.ko
+kernel/af_packet.ko
+`
+
+func archive(t testing.TB, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content := files[name]
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// newPack seals a pack of the given files.
+func newPack(t testing.TB, arch vm.Arch, kernel, modules, root []byte) pack.Pack {
+	t.Helper()
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"vmlinuz": kernel, "modules.tar": modules, "root.tar": root} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := pack.Seal(t.Context(), dir, pack.Manifest{
+		Name: "test-1-" + string(arch), Distribution: "test", Version: "1", Arch: arch, PackageTool: pack.APK,
+		Kernel: pack.File{Name: "vmlinuz"}, Modules: pack.File{Name: "modules.tar"}, Root: pack.File{Name: "root.tar"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func smallPack(t testing.TB, root string) pack.Pack {
+	return newPack(t, vm.AMD64, bytes.Repeat([]byte("kernel"), 500_000),
+		archive(t, map[string]string{"lib/modules/6.1.0/modules.builtin": builtin}), archive(t, map[string]string{"etc/os-release": root}))
+}
+
+func newStore(t testing.TB, init string) image.Store {
+	return image.Store{Dir: t.TempDir(), Init: func(vm.Arch) ([]byte, error) { return []byte(init), nil }}
+}
+
+func ensure(t testing.TB, s image.Store, p pack.Pack) image.Image {
+	t.Helper()
+	i, err := s.Ensure(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func TestSameBytesEverywhere(t *testing.T) {
+	p := smallPack(t, "one")
+	a, b := ensure(t, newStore(t, "init"), p), ensure(t, newStore(t, "init"), p)
+	if a.Digest != b.Digest {
+		t.Errorf("two stores made %s and %s", a.Digest, b.Digest)
+	}
+	for _, pair := range [][2]string{{a.Kernel, b.Kernel}, {a.Initrd, b.Initrd}, {a.Base, b.Base}} {
+		if !bytes.Equal(read(t, pair[0]), read(t, pair[1])) {
+			t.Errorf("%s and %s differ", pair[0], pair[1])
+		}
+	}
+	if !bytes.Equal(read(t, a.Kernel), read(t, p.Path(p.Manifest.Kernel))) {
+		t.Error("the kernel is not the pack's")
+	}
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBuiltOnce(t *testing.T) {
+	s, p := newStore(t, "init"), smallPack(t, "one")
+	first := ensure(t, s, p)
+	// Without the pack's files it can only be what is there already.
+	for _, f := range p.Manifest.Files() {
+		if err := os.Remove(p.Path(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if second := ensure(t, s, p); second.Digest != first.Digest || second.Base != first.Base {
+		t.Errorf("first %v, then %v", first, second)
+	}
+}
+
+func TestNewGuestProgramKeepsTheBase(t *testing.T) {
+	s, p := newStore(t, "init"), smallPack(t, "one")
+	old := ensure(t, s, p)
+	s.Init = func(vm.Arch) ([]byte, error) { return []byte("newer init"), nil }
+	now := ensure(t, s, p)
+	if now.Base != old.Base || now.Initrd == old.Initrd || now.Digest == old.Digest {
+		t.Errorf("old %v, new %v", old, now)
+	}
+}
+
+func TestOldImagesGo(t *testing.T) {
+	s := newStore(t, "init")
+	var images []image.Image
+	for i := range 4 {
+		images = append(images, ensure(t, s, smallPack(t, fmt.Sprint("release ", i))))
+		time.Sleep(10 * time.Millisecond) // for the times of use to differ
+	}
+	for i, want := range []bool{false, false, true, true} {
+		if _, err := os.Stat(images[i].Base); (err == nil) != want {
+			t.Errorf("base %d: %v, want it kept: %v", i, err, want)
+		}
+	}
+}
+
+// flip changes one bit in the middle of a file.
+func flip(t testing.TB, path string) {
+	t.Helper()
+	b := read(t, path)
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+
+func TestFlippedBitInAnImage(t *testing.T) {
+	p := smallPack(t, "one")
+	for _, which := range []string{"kernel", "initrd", "base"} {
+		t.Run(which, func(t *testing.T) {
+			s := newStore(t, "init")
+			i := ensure(t, s, p)
+			path := map[string]string{"kernel": i.Kernel, "initrd": i.Initrd, "base": i.Base}[which]
+			flip(t, path)
+			err := i.Verify(t.Context())
+			if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), path) || len(digests.FindAllString(err.Error(), -1)) != 2 {
+				t.Fatalf("Verify = %v, want one that names %s and two digests", err, path)
+			}
+			if !strings.Contains(fault.AdviceOf(err), "pack build") {
+				t.Errorf("advice is %q", fault.AdviceOf(err))
+			}
+			// One who comes later finds it too, and can have it built again.
+			again, err := s.Ensure(t.Context(), p, nil)
+			if err != nil || again.Verify(t.Context()) == nil {
+				t.Fatalf("a later program sees nothing (%v)", err)
+			}
+			if err := s.Discard(t.Context(), again); err != nil {
+				t.Fatal(err)
+			}
+			if built := ensure(t, s, p); built.Digest != i.Digest {
+				t.Errorf("built again it is %s, before %s", built.Digest, i.Digest)
+			}
+		})
+	}
+	t.Run("cut", func(t *testing.T) {
+		i := ensure(t, newStore(t, "init"), p)
+		if err := os.Truncate(i.Base, 8192); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.Verify(t.Context()); fault.KindOf(err) != fault.Rejected {
+			t.Errorf("Verify = %v", err)
+		}
+	})
+	t.Run("gone", func(t *testing.T) {
+		i := ensure(t, newStore(t, "init"), p)
+		if err := os.Remove(i.Kernel); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.Verify(t.Context()); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("Verify = %v", err)
+		}
+	})
+}
+
+func TestFlippedBitInAPack(t *testing.T) {
+	for i := range 3 {
+		p, s := smallPack(t, "one"), newStore(t, "init")
+		file := p.Manifest.Files()[i]
+		flip(t, p.Path(file))
+		_, err := s.Ensure(t.Context(), p, nil)
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), p.Path(file)) || len(digests.FindAllString(err.Error(), -1)) != 2 {
+			t.Errorf("with a bit of %s flipped, Ensure = %v", file.Name, err)
+		}
+		if left := folders(t, s.Dir); strings.Contains(left, "building") {
+			t.Errorf("a refused %s leaves %s", file.Name, left)
+		}
+	}
+}
+
+// folders lists what is in a store.
+func folders(t testing.TB, dir string) string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		names = append(names, strings.TrimPrefix(path, dir))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestMissingModule(t *testing.T) {
+	p := newPack(t, vm.AMD64, []byte("kernel"), archive(t, map[string]string{
+		"lib/modules/6.1.0/modules.builtin": strings.Replace(builtin, "kernel/overlay.ko\n", "", 1)}), archive(t, nil))
+	_, err := newStore(t, "init").Ensure(t.Context(), p, nil)
+	if fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "overlay") || fault.AdviceOf(err) == "" {
+		t.Errorf("Ensure = %v, %q", err, fault.AdviceOf(err))
+	}
+}
+
+func TestNoGuestProgram(t *testing.T) {
+	none := errors.New("no program")
+	s := image.Store{Dir: t.TempDir(), Init: func(vm.Arch) ([]byte, error) { return nil, none }}
+	if _, err := s.Ensure(t.Context(), smallPack(t, "one"), nil); !errors.Is(err, none) {
+		t.Errorf("Ensure = %v", err)
+	}
+}
+
+func TestOneBuildsTheOthersWait(t *testing.T) {
+	s, p := newStore(t, "init"), smallPack(t, "one")
+	var built, waited atomic.Int32
+	report := progress.Func(func(e progress.Event) {
+		if e.Finished && e.Step == "build initramfs" {
+			built.Add(1)
+		}
+		if strings.Contains(e.Note, "waiting for") {
+			waited.Add(1)
+		}
+	})
+	hold := make(chan struct{})
+	s.Init = func(vm.Arch) ([]byte, error) { <-hold; return []byte("init"), nil }
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			if _, err := s.Ensure(t.Context(), p, report); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(hold)
+	wg.Wait()
+	if built.Load() != 1 {
+		t.Errorf("built %d times, %d waited", built.Load(), waited.Load())
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	s, p := newStore(t, "init"), smallPack(t, "one")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Ensure(ctx, p, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Ensure = %v", err)
+	}
+	ensure(t, s, p)
+	i := ensure(t, s, p)
+	if err := i.Verify(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Verify = %v", err)
+	}
+}
+
+// TestKilledBuilds kills a builder at fifty moments spread over a build. What
+// it leaves never passes for an image, and the next builder makes the same.
+func TestKilledBuilds(t *testing.T) {
+	const kills = 50
+	files := map[string]string{}
+	for i := range 100 {
+		files[fmt.Sprintf("usr/lib/file%03d", i)] = strings.Repeat(fmt.Sprint(i), 20_000)
+	}
+	p := newPack(t, vm.AMD64, bytes.Repeat([]byte("kernel"), 500_000),
+		archive(t, map[string]string{"lib/modules/6.1.0/modules.builtin": builtin}), archive(t, files))
+
+	whole := t.TempDir()
+	began := time.Now()
+	if out, err := builder(whole, p.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	length := time.Since(began)
+	want := ensure(t, image.Store{Dir: whole, Init: builderInit}, p)
+
+	store := image.Store{Dir: t.TempDir(), Init: builderInit}
+	killed := 0
+	for i := range kills {
+		cmd := builder(store.Dir, p.Dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(length * time.Duration(i+1) / kills)
+		_ = cmd.Process.Kill()
+		if cmd.Wait() != nil {
+			killed++
+		}
+		// Every other time the next one goes on from what is left.
+		if i%2 == 0 {
+			continue
+		}
+		if got := ensure(t, store, p); got.Digest != want.Digest {
+			t.Fatalf("after kill %d the image is %s, want %s", i, got.Digest, want.Digest)
+		}
+		if err := os.RemoveAll(store.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if killed < kills/2 {
+		t.Errorf("only %d of %d builders were killed before their end", killed, kills)
+	}
+}
+
+const builderEnv = "OSAURUS_TEST_BUILDER"
+
+func builderInit(vm.Arch) ([]byte, error) { return []byte("init"), nil }
+
+// builder is this program again, building an image in a store.
+func builder(store, packDir string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), builderEnv+"="+store+"\n"+packDir)
+	return cmd
+}
+
+func TestMain(m *testing.M) {
+	if store, packDir, ok := strings.Cut(os.Getenv(builderEnv), "\n"); ok {
+		p, err := pack.Open(packDir)
+		if err == nil {
+			_, err = image.Store{Dir: store, Init: builderInit}.Ensure(context.Background(), p, nil)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,153 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/modules"
+	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// moduleSet is what a guest loads of its kernel's modules. Built into the
+// kernel is as good.
+type moduleSet struct {
+	// boot is loaded first of all, in this order: to be heard, to find the
+	// disks and to answer the host. A kernel without one of them is refused.
+	boot []string
+	// bootIfThere is for kernels that do not do it by themselves: older ones
+	// ask the crypto layer for ext4's checksums, which cannot load it.
+	bootIfThere []string
+	// late is loaded in the background after the guest has answered. Kernels
+	// without one of them lose what it is for: the power button, and the
+	// network of rooms.
+	late []string
+}
+
+// needed is the same for all kernels: a name that one does not know is skipped
+// or refused, as its list says. quota_v2 is not asked for by anything, but
+// without it a file system with quotas cannot be mounted.
+func needed() moduleSet {
+	return moduleSet{
+		boot: []string{
+			"virtio_pci", "virtio_console", "virtio_blk", "vmw_vsock_virtio_transport",
+			"ext4", "quota_v2", "overlay", "virtiofs", "virtio_net", "af_packet",
+		},
+		bootIfThere: []string{"crc32c_generic"},
+		late: []string{
+			"evdev", "button", "gpio_keys", "virtio_rng",
+			"veth", "bridge", "nf_tables", "nft_ct", "nft_chain_nat", "nft_masq", "nft_reject_inet",
+		},
+	}
+}
+
+// The guest finds its modules in modulesDir, unpacked, and the names of their
+// files, in the order to load them and one a line, in two lists.
+const (
+	modulesDir = "modules"
+	orderList  = "order"
+	lateList   = "late"
+)
+
+// buildInitramfs writes the first root of a guest: its first program, the
+// modules, and the two devices without which no Go program starts. It is not
+// compressed, because unpacking takes the guest longer than loading does.
+func buildInitramfs(ctx context.Context, p pack.Pack, init []byte, path string) error {
+	boot, late, err := pickModules(ctx, p)
+	if err != nil {
+		return fault.New(fault.KindOf(err), "build initramfs", p.Path(p.Manifest.Modules), err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	out := bufio.NewWriter(f)
+	w := newc.NewWriter(out)
+	for _, e := range initramfs(init, boot, late) {
+		if err := w.Write(e); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(), out.Flush())
+}
+
+func initramfs(init []byte, boot, late []modules.Module) []newc.Entry {
+	entries := []newc.Entry{
+		{Name: "dev", Mode: newc.Dir | 0o755},
+		{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1},
+		{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3},
+		{Name: "init", Mode: newc.File | 0o755, Data: init},
+		{Name: modulesDir, Mode: newc.Dir | 0o755},
+	}
+	for _, list := range []struct {
+		name    string
+		modules []modules.Module
+	}{{orderList, boot}, {lateList, late}} {
+		var names strings.Builder
+		for _, m := range list.modules {
+			file := m.Name + ".ko"
+			names.WriteString(file + "\n")
+			entries = append(entries, newc.Entry{Name: modulesDir + "/" + file, Mode: newc.File | 0o644, Data: m.Data})
+		}
+		entries = append(entries, newc.Entry{Name: modulesDir + "/" + list.name, Mode: newc.File | 0o644, Data: []byte(names.String())})
+	}
+	return entries
+}
+
+// pickModules returns the modules of a pack to load at boot, and later.
+func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module, err error) {
+	set := needed()
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return walkFile(p, p.Manifest.Modules, visit) }
+	tree, err := modules.Read(ctx, walk, slices.Concat(set.boot, set.bootIfThere, set.late)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	present := func(names []string) []string {
+		return slices.DeleteFunc(names, func(n string) bool { return !tree.Has(n) })
+	}
+	first := slices.Concat(present(set.bootIfThere), set.boot)
+	if boot, err = tree.Order(first...); err != nil {
+		return nil, nil, err
+	}
+	all, err := tree.Order(slices.Concat(first, present(set.late))...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return boot, all[len(boot):], nil
+}
+
+// walkFile visits the entries of one of a pack's archives. Unless visit stops
+// it, the file is then known to be the one that the manifest pins.
+func walkFile(p pack.Pack, f pack.File, visit func(*tar.Header, io.Reader) error) error {
+	file, err := p.Open(f)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	archive, err := untar.NewReader(file, p.Path(f))
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := visit(h, archive); err != nil {
+			return err
+		}
+	}
+}

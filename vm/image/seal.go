@@ -1,0 +1,157 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/digest"
+)
+
+// part is a folder of sealed files: half of an image.
+type part struct {
+	dir  string
+	seal seal
+}
+
+func (p part) path(name string) string { return filepath.Join(p.dir, name) }
+
+// seal says what the files of a part are.
+type seal struct {
+	Format int          `json:"format"`
+	Files  []sealedFile `json:"files"`
+}
+
+type sealedFile struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	// SHA256 is over the digests of the file's chunks, so that several
+	// processors can make it.
+	SHA256 digest.SHA256 `json:"sha256OfChunks"`
+}
+
+const (
+	sealName   = "seal.json"
+	sealFormat = 1
+	// maxSeal bounds a seal in bytes. One has three lines for each of a few files.
+	maxSeal = 64 << 10
+	// chunkSize is small enough that all processors have work on a kernel.
+	chunkSize = 1 << 20
+)
+
+// newSeal seals the files of a folder and writes the seal beside them.
+func newSeal(ctx context.Context, dir string) (seal, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return seal{}, err
+	}
+	s := seal{Format: sealFormat}
+	for _, e := range entries { // in the order of their names
+		sum, size, err := hashFile(ctx, filepath.Join(dir, e.Name()))
+		if err != nil {
+			return seal{}, err
+		}
+		s.Files = append(s.Files, sealedFile{e.Name(), size, sum})
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return seal{}, err
+	}
+	return s, os.WriteFile(filepath.Join(dir, sealName), append(text, '\n'), 0o600)
+}
+
+// openPart reads the seal of a part, and none of its files. The error of a
+// part that is not there is fs.ErrNotExist.
+func openPart(dir string) (part, error) {
+	p := part{dir: dir}
+	f, err := os.Open(p.path(sealName))
+	if err != nil {
+		return part{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSeal))
+	if err != nil {
+		return part{}, err
+	}
+	if err := json.Unmarshal(text, &p.seal); err != nil {
+		return part{}, err
+	}
+	if p.seal.Format != sealFormat {
+		return part{}, fmt.Errorf("it has format %d, this program writes %d", p.seal.Format, sealFormat)
+	}
+	return p, nil
+}
+
+// digest stands for all files of a part.
+func (s seal) digest() digest.SHA256 {
+	words := []string{"seal"}
+	for _, f := range s.Files {
+		words = append(words, f.Name, fmt.Sprint(f.Size), f.SHA256.String())
+	}
+	return key(words...)
+}
+
+func (p part) verify(ctx context.Context) error {
+	const op = "verify image"
+	for _, f := range p.seal.Files {
+		path := p.path(f.Name)
+		sum, _, err := hashFile(ctx, path)
+		if err != nil {
+			return fault.New(fault.KindOf(err), op, path, err).Advise(rebuild)
+		}
+		if sum != f.SHA256 { // which covers the size
+			return fault.New(fault.Rejected, op, path, fmt.Errorf("its digest is %s, but it was built with %s", sum, f.SHA256)).Advise(rebuild)
+		}
+	}
+	return nil
+}
+
+const rebuild = "The file has changed since it was built: build the image again with `osaurus-sandbox pack build`, and have the disk checked if that comes again."
+
+// hashFile returns the digest over the digests of a file's chunks.
+func hashFile(ctx context.Context, path string) (digest.SHA256, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return digest.SHA256{}, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return digest.SHA256{}, 0, err
+	}
+	size := info.Size()
+	sums := make([]byte, (size+chunkSize-1)/chunkSize*sha256.Size)
+	workers := runtime.GOMAXPROCS(0)
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			buf := make([]byte, chunkSize)
+			for at := int64(w) * chunkSize; at < size && errs[w] == nil; at += int64(workers) * chunkSize {
+				n, err := f.ReadAt(buf[:min(chunkSize, size-at)], at)
+				if errors.Is(err, io.EOF) && at+int64(n) == size {
+					err = nil
+				}
+				errs[w] = cmp.Or(err, ctx.Err())
+				sum := sha256.Sum256(buf[:n])
+				copy(sums[at/chunkSize*sha256.Size:], sum[:])
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return digest.SHA256{}, 0, err
+		}
+	}
+	return sha256.Sum256(fmt.Appendf(sums, "%d", size)), size, nil
+}

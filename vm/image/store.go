@@ -1,0 +1,174 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/lock"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// A store has a folder for each kind of part, in which are
+//
+//	LABEL-KEY/   the parts: their files and seal.json
+//	building/    one that is being built, or was when its builder was killed
+//	lock         held while one is built or removed
+const (
+	building = "building"
+	lockName = "lock"
+	// keyDigits are enough of a key that no two are alike.
+	keyDigits = 16
+	// keep is how many parts of a label are kept: the present and the one
+	// before, for whoever goes back to the previous version.
+	keep = 2
+)
+
+// ensure returns the part of a key. Where there is none, it is built in a
+// folder of its own, sealed, and only then put in its place: whoever is killed
+// in between leaves nothing that could be taken for a part.
+func (s Store) ensure(ctx context.Context, kind, label string, key digest.SHA256, report progress.Func,
+	build func(ctx context.Context, dir string) error) (part, error) {
+	folder := filepath.Join(s.Dir, kind)
+	dir := filepath.Join(folder, label+"-"+key.String()[:keyDigits])
+	if p, ok := use(dir); ok {
+		return p, nil
+	}
+	held, err := lock.Acquire(ctx, filepath.Join(folder, lockName), func(owner string) {
+		report.Note("waiting for " + owner + ", which is building an image")
+	})
+	if err != nil {
+		return part{}, err
+	}
+	defer held.Release()
+	if p, ok := use(dir); ok { // someone else has built it
+		return p, nil
+	}
+	p, err := buildPart(ctx, folder, dir, build)
+	if err != nil {
+		return part{}, err
+	}
+	return p, prune(folder, label)
+}
+
+// buildPart builds a part. The caller has the lock of the folder.
+func buildPart(ctx context.Context, folder, dir string, build func(ctx context.Context, dir string) error) (_ part, err error) {
+	const op = "build image"
+	temp := filepath.Join(folder, building)
+	// What is left of a killed builder, and what has no readable seal, goes.
+	for _, old := range []string{temp, dir} {
+		if err := os.RemoveAll(old); err != nil {
+			return part{}, fault.New(fault.Execution, op, old, err)
+		}
+	}
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return part{}, fault.New(fault.Execution, op, temp, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(temp))
+		}
+	}()
+	if err := build(ctx, temp); err != nil {
+		return part{}, fault.New(fault.KindOf(err), op, "", err)
+	}
+	s, err := newSeal(ctx, temp)
+	if err != nil {
+		return part{}, fault.New(fault.KindOf(err), op, temp, err)
+	}
+	if err := syncAll(temp); err != nil {
+		return part{}, fault.New(fault.Execution, op, temp, err)
+	}
+	if err := errors.Join(os.Rename(temp, dir), syncFile(folder)); err != nil {
+		return part{}, fault.New(fault.Execution, op, dir, err)
+	}
+	return part{dir, s}, nil
+}
+
+// Discard removes an image, so that Ensure builds it again.
+func (s Store) Discard(ctx context.Context, i Image) error {
+	for _, p := range []part{i.boot, i.base} {
+		held, err := lock.Acquire(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
+		if err != nil {
+			return err
+		}
+		err = os.RemoveAll(p.dir)
+		held.Release()
+		if err != nil {
+			return fault.New(fault.Execution, "discard image", p.dir, err)
+		}
+	}
+	return nil
+}
+
+// prune removes all but the last used parts of a label. A machine that runs
+// from one of them has its files open, and loses nothing. The caller has the
+// lock of the folder.
+func prune(folder, label string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fault.New(fault.Execution, "remove old images", folder, err)
+	}
+	type old struct {
+		name string
+		used time.Time
+	}
+	var parts []old
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), label+"-")
+		info, err := e.Info()
+		if !ok || len(digits) != keyDigits || err != nil || !e.IsDir() {
+			continue
+		}
+		parts = append(parts, old{e.Name(), info.ModTime()})
+	}
+	slices.SortFunc(parts, func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.name, b.name)) })
+	for _, p := range parts[min(keep, len(parts)):] {
+		if err := os.RemoveAll(filepath.Join(folder, p.name)); err != nil {
+			return fault.New(fault.Execution, "remove old images", filepath.Join(folder, p.name), err)
+		}
+	}
+	return nil
+}
+
+// use opens a part and notes that it is in use now, for prune.
+func use(dir string) (part, bool) {
+	p, err := openPart(dir)
+	if err != nil {
+		return part{}, false
+	}
+	now := time.Now()
+	err = os.Chtimes(dir, now, now)
+	return p, !errors.Is(err, fs.ErrNotExist) // it was not removed in between
+}
+
+// syncAll makes a folder and the files in it last.
+func syncAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := syncFile(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return syncFile(dir)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
