@@ -139,7 +139,11 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
 	if cmd.Stdin != nil {
+		// The transport looks at the context only when the request has ended.
+		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
 		go p.feed()
+	} else {
+		_ = p.stream.CloseRequest()
 	}
 	go p.follow()
 	return p, nil

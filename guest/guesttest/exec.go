@@ -1,0 +1,354 @@
+// Package guesttest is the suite that every guest must pass. RunExec is about commands and runs against the service alone too; Run adds what only a booted machine has.
+package guesttest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// Connector returns a client of a guest that has booted. It is called once for
+// each case, and may return the same client each time.
+type Connector func(*testing.T) *guest.Client
+
+// patience bounds one case. Guests may run on an emulated processor beside
+// others, so it is generous; nothing waits for it when all is well.
+const patience = 2 * time.Minute
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// output runs a shell script and returns what it wrote.
+func output(ctx context.Context, t *testing.T, c *guest.Client, script string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	exit, err := c.Run(ctx, guest.Command{Args: sh(script), Stdout: &out, Stderr: &errs})
+	if err != nil || exit.Status() != 0 {
+		t.Fatalf("%s: %+v %v\n%s%s", script, exit, err, &out, &errs)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// RunExec runs the cases of commands. The guest needs /bin/sh, cat, head,
+// sleep, setsid and dd, as busybox has them.
+func RunExec(t *testing.T, connect Connector) {
+	cases := []struct {
+		name string
+		run  func(context.Context, *testing.T, *guest.Client)
+	}{
+		{"Exits", exits}, {"Refusals", refusals}, {"Environment", environment}, {"Streams", streams},
+		{"BinaryStdin", binaryStdin}, {"StdinIgnored", stdinIgnored}, {"SlowReader", slowReader}, {"BrokenWriter", brokenWriter},
+		{"Signals", signals}, {"Timeout", timeout}, {"Cancel", cancel}, {"DoubleFork", doubleFork},
+		{"Leftovers", leftovers}, {"Many", many},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(bounded(t), t, connect(t)) })
+	}
+}
+
+func exits(ctx context.Context, t *testing.T, c *guest.Client) {
+	for _, tc := range []struct {
+		script string
+		want   guest.Exit
+		status int
+	}{
+		{"exit 0", guest.Exit{}, 0},
+		{"exit 37", guest.Exit{Code: 37}, 37},
+		{"exit 255", guest.Exit{Code: 255}, 255},
+		{"kill -9 $$", guest.Exit{Signal: guest.SIGKILL}, 137},
+		{"kill -15 $$", guest.Exit{Signal: guest.SIGTERM}, 143},
+		{"no-such-command-here", guest.Exit{Code: 127}, 127},
+	} {
+		exit, err := c.Run(ctx, guest.Command{Args: sh(tc.script)})
+		if err != nil || exit != tc.want || exit.Status() != tc.status {
+			t.Errorf("%q: %+v (%d), %v; want %+v (%d)", tc.script, exit, exit.Status(), err, tc.want, tc.status)
+		}
+	}
+}
+
+func refusals(ctx context.Context, t *testing.T, c *guest.Client) {
+	long := strings.Repeat("x", 128<<10)
+	for _, tc := range []struct {
+		name string
+		cmd  guest.Command
+		kind fault.Kind
+	}{
+		{"no command", guest.Command{}, fault.InvalidArgs},
+		{"not in PATH", guest.Command{Args: []string{"no-such-command-here"}}, fault.NotFound},
+		{"no such file", guest.Command{Args: []string{"/no/such/file"}}, fault.NotFound},
+		{"no such directory", guest.Command{Args: sh("true"), Dir: "/no/such/dir"}, fault.NotFound},
+		{"a file as directory", guest.Command{Args: sh("true"), Dir: "/etc/passwd"}, fault.NotFound},
+		{"a directory", guest.Command{Args: []string{"/etc"}}, fault.Rejected},
+		{"not executable", guest.Command{Args: []string{"/etc/passwd"}}, fault.Rejected},
+		{"NUL", guest.Command{Args: []string{"/bin/sh", "a\x00b"}}, fault.InvalidArgs},
+		{"bad variable", guest.Command{Args: sh("true"), Env: []string{"nothing"}}, fault.InvalidArgs},
+		{"long argument", guest.Command{Args: []string{"/bin/sh", long}}, fault.InvalidArgs},
+		{"relative directory", guest.Command{Args: sh("true"), Dir: "tmp"}, fault.InvalidArgs},
+		{"negative timeout", guest.Command{Args: sh("true"), Timeout: -1}, fault.InvalidArgs},
+	} {
+		_, err := c.Exec(ctx, tc.cmd)
+		if fe, ok := errors.AsType[*fault.Error](err); !ok || fe.Kind != tc.kind {
+			t.Errorf("%s: %v, want kind %s", tc.name, err, tc.kind)
+		}
+	}
+}
+
+func environment(ctx context.Context, t *testing.T, c *guest.Client) {
+	var out bytes.Buffer
+	exit, err := c.Run(ctx, guest.Command{
+		Args: append(sh(`echo "$PWD|$1|$A|$B|${HOME-unset}"`), "name", "a \xff\n'b"),
+		Env:  []string{"PATH=/bin", "A=1", "B=\xfe="}, Dir: "/etc", Stdout: &out,
+	})
+	if want := "/etc|a \xff\n'b|1|\xfe=|unset\n"; err != nil || exit.Code != 0 || out.String() != want {
+		t.Errorf("%+v %v %q, want %q", exit, err, out.String(), want)
+	}
+	if got := output(ctx, t, c, `echo $HOME; ulimit -n >/dev/null && echo ok; umask`); got != "/root\nok\n0022" {
+		t.Errorf("a command starts with %q", got)
+	}
+}
+
+func streams(ctx context.Context, t *testing.T, c *guest.Client) {
+	var out, errs bytes.Buffer
+	exit, err := c.Run(ctx, guest.Command{Args: sh(`echo out; echo err >&2; cat; echo end`), Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
+	if err != nil || exit.Code != 0 || out.String() != "out\nin\nend\n" || errs.String() != "err\n" {
+		t.Errorf("%+v %v, out %q, err %q", exit, err, &out, &errs)
+	}
+	out.Reset()
+	// No stdin means an empty one; no stderr means that it goes nowhere.
+	if exit, err = c.Run(ctx, guest.Command{Args: sh(`echo lost >&2; cat; echo done`), Stdout: &out}); err != nil || exit.Code != 0 || out.String() != "done\n" {
+		t.Errorf("%+v %v %q", exit, err, &out)
+	}
+	// A conversation: the answer comes before the input ends.
+	in, feed := io.Pipe()
+	read, outw := io.Pipe()
+	p, err := c.Exec(ctx, guest.Command{Args: sh(`while read x; do echo "<$x>"; done`), Stdin: in, Stdout: outw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		fmt.Fprintf(feed, "%d\n", i)
+		buf := make([]byte, 64)
+		n, err := read.Read(buf)
+		if want := fmt.Sprintf("<%d>\n", i); err != nil || string(buf[:n]) != want {
+			t.Fatalf("%q %v, want %q", buf[:n], err, want)
+		}
+	}
+	feed.Close()
+	if exit, err := p.Wait(); err != nil || exit.Code != 0 {
+		t.Errorf("%+v %v", exit, err)
+	}
+}
+
+func binaryStdin(ctx context.Context, t *testing.T, c *guest.Client) {
+	const size = 8<<20 + 13
+	rnd := rand.NewChaCha8([32]byte{1})
+	sent, got := sha256.New(), sha256.New()
+	exit, err := c.Run(ctx, guest.Command{Args: []string{"cat"}, Stdin: io.TeeReader(io.LimitReader(rnd, size), sent), Stdout: got})
+	if err != nil || exit.Code != 0 || !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
+		t.Errorf("%+v %v, %x came back as %x", exit, err, sent.Sum(nil), got.Sum(nil))
+	}
+}
+
+// stdinIgnored: a command that does not read its input blocks nobody.
+func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
+	endless := func() io.Reader { return rand.NewChaCha8([32]byte{2}) }
+	var stuck []*guest.Process
+	stuckCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range 8 {
+		p, err := c.Exec(stuckCtx, guest.Command{Args: []string{"sleep", "1000"}, Stdin: endless()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stuck = append(stuck, p)
+	}
+	if exit, err := c.Run(ctx, guest.Command{Args: sh("head -c 10 >/dev/null; exit 3"), Stdin: endless()}); err != nil || exit.Code != 3 {
+		t.Errorf("beside them: %+v %v", exit, err)
+	}
+	if err := stuck[0].Signal(ctx, guest.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if exit, err := stuck[0].Wait(); err != nil || exit.Signal != guest.SIGKILL {
+		t.Errorf("%+v %v", exit, err)
+	}
+}
+
+// slowReader: 200 MB come whole through a reader that dawdles, and the guest
+// program does not grow by them.
+func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
+	const mib = 200
+	const growth = 16 << 20
+	before := mustInfo(ctx, t, c).OwnMemory
+	var n atomic.Int64
+	var once sync.Once
+	paused := make(chan struct{})
+	slow := writerFunc(func(b []byte) (int, error) {
+		once.Do(func() { time.Sleep(time.Second); close(paused) })
+		if bytes.Count(b, []byte{0}) != len(b) {
+			return 0, errors.New("a byte that was not sent")
+		}
+		n.Add(int64(len(b)))
+		return len(b), nil
+	})
+	p, err := c.Exec(ctx, guest.Command{Args: sh(fmt.Sprintf("dd if=/dev/zero bs=1048576 count=%d 2>/dev/null", mib)), Stdout: slow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-paused
+	if during := mustInfo(ctx, t, c).OwnMemory; during > before+growth {
+		t.Errorf("the guest program grew from %d to %d bytes", before, during)
+	}
+	if exit, err := p.Wait(); err != nil || exit.Code != 0 || n.Load() != mib<<20 {
+		t.Errorf("%+v %v, %d bytes", exit, err, n.Load())
+	}
+	if after := mustInfo(ctx, t, c).OwnMemory; after > before+growth {
+		t.Errorf("the guest program grew from %d to %d bytes", before, after)
+	}
+}
+
+func brokenWriter(ctx context.Context, t *testing.T, c *guest.Client) {
+	broken := errors.New("broken")
+	p, err := c.Exec(ctx, guest.Command{Args: sh("while :; do echo y; done"), Stdout: writerFunc(func([]byte) (int, error) { return 0, broken })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	waitIdle(ctx, t, c)
+}
+
+func signals(ctx context.Context, t *testing.T, c *guest.Client) {
+	for _, s := range []guest.Signal{guest.SIGHUP, guest.SIGINT, guest.SIGUSR1, guest.SIGTERM} {
+		ready := newWaiter("ready")
+		p, err := c.Exec(ctx, guest.Command{
+			Args:   sh(fmt.Sprintf(`trap 'echo got; exit %d' %d; echo ready; while :; do sleep 0.1; done`, 40+s, s)),
+			Stdout: ready,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready.wait(ctx, t)
+		if err := p.Signal(ctx, s); err != nil {
+			t.Error(err)
+		}
+		if exit, err := p.Wait(); err != nil || exit.Code != 40+int(s) || !strings.Contains(ready.String(), "got") {
+			t.Errorf("%v: %+v %v %q", s, exit, err, ready)
+		}
+		if err := p.Signal(ctx, s); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("a signal to an ended command: %v", err)
+		}
+		if err := p.Signal(ctx, 1000); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("signal 1000: %v", err)
+		}
+	}
+}
+
+func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
+	exit, err := c.Run(ctx, guest.Command{Args: []string{"sleep", "1000"}, Timeout: 200 * time.Millisecond})
+	if want := (guest.Exit{Signal: guest.SIGTERM, TimedOut: true}); err != nil || exit != want {
+		t.Errorf("%+v %v, want %+v", exit, err, want)
+	}
+	// Who ignores SIGTERM is killed; who obeys late is not.
+	exit, err = c.Run(ctx, guest.Command{Args: sh(`trap "" TERM; while :; do sleep 1; done`), Timeout: 300 * time.Millisecond, Grace: 300 * time.Millisecond})
+	if want := (guest.Exit{Signal: guest.SIGKILL, TimedOut: true}); err != nil || exit != want {
+		t.Errorf("%+v %v, want %+v", exit, err, want)
+	}
+	exit, err = c.Run(ctx, guest.Command{Args: sh(`trap "exit 9" TERM; while :; do sleep 0.1; done`), Timeout: 500 * time.Millisecond, Grace: time.Minute})
+	if want := (guest.Exit{Code: 9, TimedOut: true}); err != nil || exit != want {
+		t.Errorf("%+v %v, want %+v", exit, err, want)
+	}
+}
+
+func cancel(ctx context.Context, t *testing.T, c *guest.Client) {
+	runCtx, cancel := context.WithCancel(ctx)
+	p, err := c.Exec(runCtx, guest.Command{Args: sh(`sleep 1000 & sleep 1000`), Grace: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := p.Wait(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	deadline, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if _, err := c.Run(deadline, guest.Command{Args: []string{"sleep", "1000"}}); fault.KindOf(err) != fault.Timeout {
+		t.Error(err)
+	}
+	waitIdle(ctx, t, c)
+}
+
+// doubleFork: a process that leaves its parent, session and group does not
+// leave the command.
+func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
+	ready := newWaiter("ready")
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p, err := c.Exec(runCtx, guest.Command{
+		Args:   sh(`(setsid sh -c 'trap "" TERM HUP; echo pid $$; while :; do sleep 1; done' &) ; sleep 0.3; echo ready; sleep 1000`),
+		Stdout: ready, Grace: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready.wait(ctx, t)
+	var pid int
+	if _, err := fmt.Sscanf(ready.String(), "pid %d", &pid); err != nil {
+		t.Fatal(err, ready)
+	}
+	cancel()
+	_, _ = p.Wait()
+	waitIdle(ctx, t, c)
+	// Nobody may have reaped it where the guest is not a machine of its own.
+	if got := output(ctx, t, c, fmt.Sprintf(`grep -s "^State:" /proc/%d/status || true`, pid)); got != "" && !strings.Contains(got, "Z") {
+		t.Errorf("process %d is in %s", pid, got)
+	}
+}
+
+// leftovers: when the first process ends, the command ends soon, with what its
+// helpers still wrote.
+func leftovers(ctx context.Context, t *testing.T, c *guest.Client) {
+	var out bytes.Buffer
+	start := time.Now()
+	exit, err := c.Run(ctx, guest.Command{Args: sh(`(sleep 0.1; echo late) & sleep 1000 & echo first`), Stdout: &out})
+	if err != nil || exit.Code != 0 || out.String() != "first\nlate\n" {
+		t.Errorf("%+v %v %q", exit, err, &out)
+	}
+	if d := time.Since(start); d > time.Minute {
+		t.Errorf("it took %v", d)
+	}
+	waitIdle(ctx, t, c)
+}
+
+func many(ctx context.Context, t *testing.T, c *guest.Client) {
+	const n = 40
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			var out bytes.Buffer
+			exit, err := c.Run(ctx, guest.Command{Args: sh(fmt.Sprintf("cat; exit %d", i)), Stdin: strings.NewReader(strings.Repeat(fmt.Sprint(i, " "), 1000)), Stdout: &out})
+			if want := strings.Repeat(fmt.Sprint(i, " "), 1000); err != nil || exit.Code != i || out.String() != want {
+				t.Errorf("%d: %+v %v, %d bytes", i, exit, err, out.Len())
+			}
+		})
+	}
+	wg.Wait()
+	waitIdle(ctx, t, c)
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child is a command that was started, with all that it started in turn.
+type Child struct {
+	keeper *Keeper
+	id     uint64
+	pid    int
+	cgroup string
+	done   chan struct{}
+	status syscall.WaitStatus // after done
+
+	release sync.Once
+}
+
+// ID is a number that no other child of the keeper has or had.
+func (c *Child) ID() uint64 { return c.id }
+
+// PID is the process id of the first process.
+func (c *Child) PID() int { return c.pid }
+
+// Done is closed when the first process has ended and was reaped.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Status is how the first process ended. It is valid after Done.
+func (c *Child) Status() syscall.WaitStatus { return c.status }
+
+// Signal sends a signal to the process group of the first process, if that has
+// not ended: afterwards it fails with ESRCH.
+func (c *Child) Signal(sig syscall.Signal) error {
+	c.keeper.mu.Lock()
+	defer c.keeper.mu.Unlock()
+	if c.keeper.children[c.pid] != c {
+		return unix.ESRCH
+	}
+	return unix.Kill(-c.pid, sig)
+}
+
+// Kill kills the command and everything that it started, wherever that went.
+func (c *Child) Kill() {
+	if c.cgroup != "" {
+		// Fails only when the group is gone, and with it all that was in it.
+		_ = os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
+		return
+	}
+	// The number of a process group is not given to another process while
+	// somebody is in the group.
+	_ = unix.Kill(-c.pid, unix.SIGKILL)
+}
+
+// How long a killed group may need to become empty, and how often to look.
+// A process in an uninterruptible wait can take longer; its empty group is
+// then left behind, which costs a few kilobytes.
+const (
+	emptyWithin = 2 * time.Second
+	emptyCheck  = 2 * time.Millisecond
+)
+
+// Release kills what runs of a command and returns when nothing of it remains.
+// It may be called often.
+func (c *Child) Release() {
+	c.release.Do(func() {
+		c.Kill()
+		<-c.done
+		if c.cgroup == "" {
+			return
+		}
+		for end := time.Now().Add(emptyWithin); unix.Rmdir(c.cgroup) == unix.EBUSY && time.Now().Before(end); {
+			time.Sleep(emptyCheck)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+)
+
+// Lookup finds the program that a command names: a name with a slash is a path
+// (from dir), another is looked for in the PATH of env.
+func Lookup(name, dir string, env []string) (string, error) {
+	const op = "find program"
+	if strings.Contains(name, "/") {
+		p := name
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(dir, p)
+		}
+		if err := executable(p); err != nil {
+			return "", startFault(op, name, err)
+		}
+		return p, nil
+	}
+	var denied error
+	for _, d := range filepath.SplitList(variable(env, "PATH")) {
+		if !filepath.IsAbs(d) {
+			continue // a relative entry would run what lies in the working directory
+		}
+		p := filepath.Join(d, name)
+		switch err := executable(p); {
+		case err == nil:
+			return p, nil
+		case errors.Is(err, unix.EACCES):
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", startFault(op, name, denied)
+	}
+	return "", fault.New(fault.NotFound, op, name, errors.New("command not found")).
+		Advise("Install it, or give the program's full path.")
+}
+
+// CheckDir fails unless dir is a directory: the kernel's own answer could not
+// be told from that to a missing program.
+func CheckDir(dir string) error {
+	st, err := os.Stat(dir)
+	if err == nil && !st.IsDir() {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		return startFault("enter directory", dir, err)
+	}
+	return nil
+}
+
+// StartFault gives the failure to execute a program its kind.
+func StartFault(name string, err error) error { return startFault("start program", name, err) }
+
+func startFault(op, subject string, err error) error {
+	kind := fault.Execution
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		kind = fault.NotFound
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		kind = fault.Rejected
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		kind = fault.Unavailable
+	}
+	return fault.New(kind, op, subject, err)
+}
+
+func executable(p string) error {
+	st, err := os.Stat(p)
+	switch {
+	case err != nil:
+		return err
+	case st.IsDir(), st.Mode()&0o111 == 0:
+		return unix.EACCES
+	}
+	return nil
+}
+
+// variable returns the last value of a variable, as execvp would see it.
+func variable(env []string, name string) string {
+	value := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+// Package service is the guest's end of the guest protocol.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+// System is the machine that the service speaks for.
+type System interface {
+	// Boot does what the host's first Hello asks. It is called once.
+	Boot(*guestpb.HelloRequest) error
+	// Info says how the machine is.
+	Info() *guestpb.InfoResponse
+	// SetTime sets the clock and returns how far it was ahead.
+	SetTime(time.Time) (time.Duration, error)
+	// PowerOff ends everything that runs and then the machine. It does not
+	// return on a real machine.
+	PowerOff(grace time.Duration)
+}
+
+// Service answers the host.
+type Service struct {
+	system  System
+	keeper  *process.Keeper
+	version string
+
+	mu     sync.Mutex
+	key    *wire.Key     // of the first Hello
+	booted chan struct{} // closed when System.Boot has returned
+	err    error         // what it returned
+
+	running map[uint64]*process.Child // commands by id
+	slots   chan struct{}             // one for each command that may run
+}
+
+// New returns a service for a system. Commands are started by the keeper.
+func New(system System, keeper *process.Keeper, version string) *Service {
+	return &Service{
+		system: system, keeper: keeper, version: version, booted: make(chan struct{}),
+		running: map[uint64]*process.Child{}, slots: make(chan struct{}, wire.MaxCommands),
+	}
+}
+
+// Serve answers connections of a listener until that is closed.
+func (s *Service) Serve(l net.Listener) error {
+	_, handler := guestpbconnect.NewGuestHandler(s, wire.HandlerOptions(), connect.WithInterceptors(faults{}))
+	server := &http.Server{
+		Handler: s.guard(handler), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
+	}
+	defer server.Close()
+	return server.Serve(l)
+}
+
+// guard lets Hello pass, and any other call once the machine has booted, if it
+// carries the key.
+func (s *Service) guard(next http.Handler) http.Handler {
+	refuse := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != guestpbconnect.GuestHelloProcedure {
+			if err := s.admit(r.Header.Get(wire.KeyHeader)); err != nil {
+				_ = refuse.Write(w, r, wire.Encode(err))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Service) admit(header string) error {
+	s.mu.Lock()
+	want := s.key
+	s.mu.Unlock()
+	if want == nil {
+		return fault.New(fault.Unavailable, "check boot key", "", errors.New("the host has not said hello"))
+	}
+	got, err := wire.ParseKeyHeader(header)
+	if err != nil {
+		return err
+	}
+	if !got.Equal(*want) {
+		return fault.New(fault.Rejected, "check boot key", "", errors.New("it is not the key of this boot"))
+	}
+	select {
+	case <-s.booted:
+		return s.err
+	default:
+		return fault.New(fault.Unavailable, "check boot", "", errors.New("the guest is not ready yet"))
+	}
+}
+
+// Hello is the first call of the protocol.
+func (s *Service) Hello(ctx context.Context, r *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
+	version, err := wire.Negotiate(r.Msg.VersionMin, r.Msg.VersionMax)
+	if err != nil {
+		return nil, err
+	}
+	key, err := wire.ParseKey(r.Msg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.CheckBoot(r.Msg.Boot); err != nil {
+		return nil, err
+	}
+	if n := len(r.Msg.Entropy); n > wire.MaxEntropy {
+		return nil, fault.New(fault.InvalidArgs, "take entropy", "", fmt.Errorf("%d bytes are more than %d", n, wire.MaxEntropy))
+	}
+	if err := s.greet(key, r.Msg); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.booted:
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	return connect.NewResponse(&guestpb.HelloResponse{Version: version, GuestVersion: s.version}), nil
+}
+
+// greet takes the first key that comes, and no other after it.
+func (s *Service) greet(key wire.Key, hello *guestpb.HelloRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key != nil {
+		if !s.key.Equal(key) {
+			return fault.New(fault.Rejected, "greet", "", errors.New("another host has said hello in this boot")).
+				Advise("A guest listens to one host: stop the machine and start it anew.")
+		}
+		return nil
+	}
+	s.key = &key
+	// Not bound to the call: a host that lost its connection asks again.
+	go func() {
+		s.err = s.system.Boot(hello)
+		close(s.booted)
+	}()
+	return nil
+}
+
+// Ping answers.
+func (s *Service) Ping(context.Context, *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error) {
+	return connect.NewResponse(&guestpb.PingResponse{}), nil
+}
+
+// Info says how the guest is.
+func (s *Service) Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
+	info := s.system.Info()
+	info.GuestVersion = s.version
+	info.OrphansReaped = s.keeper.Orphans()
+	s.mu.Lock()
+	info.Running = uint32(len(s.running))
+	s.mu.Unlock()
+	return connect.NewResponse(info), nil
+}
+
+// SetTime sets the clock.
+func (s *Service) SetTime(_ context.Context, r *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error) {
+	offset, err := s.system.SetTime(time.Unix(0, r.Msg.TimeUnixNano))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&guestpb.SetTimeResponse{OffsetNanos: int64(offset)}), nil
+}
+
+// Shutdown powers the machine off once its answer has left.
+func (s *Service) Shutdown(ctx context.Context, r *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error) {
+	g, err := grace(r.Msg.GraceNanos)
+	if err != nil {
+		return nil, err
+	}
+	// The server ends a call's context when the answer is written.
+	context.AfterFunc(ctx, func() { s.system.PowerOff(g) })
+	return connect.NewResponse(&guestpb.ShutdownResponse{}), nil
+}
+
+func grace(nanos int64) (time.Duration, error) {
+	switch g := time.Duration(nanos); {
+	case g < 0 || g > wire.MaxGrace:
+		return 0, fault.New(fault.InvalidArgs, "check grace", "", fmt.Errorf("%v is not between 0 and %v", g, wire.MaxGrace))
+	case g == 0:
+		return wire.DefaultGrace, nil
+	default:
+		return g, nil
+	}
+}
+
+// faults is the one place where errors get ready for the wire.
+type faults struct{}
+
+func (faults) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, r)
+		if err != nil {
+			return nil, wire.Encode(err)
+		}
+		return resp, nil
+	}
+}
+
+func (faults) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (faults) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if err := next(ctx, conn); err != nil {
+			return wire.Encode(err)
+		}
+		return nil
+	}
+}

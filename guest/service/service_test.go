@@ -1,0 +1,384 @@
+//go:build linux
+
+package service_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/guesttest"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/service"
+)
+
+// host is a System that is this process: commands are real, the machine is not.
+type host struct {
+	bootErr error
+
+	mu     sync.Mutex
+	boots  []*guestpb.HelloRequest
+	clock  time.Time
+	powers chan time.Duration
+}
+
+func (h *host) Boot(r *guestpb.HelloRequest) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.boots = append(h.boots, r)
+	return h.bootErr
+}
+
+func (h *host) Info() *guestpb.InfoResponse {
+	var rss uint64
+	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+		pages, _ := strconv.ParseUint(strings.Fields(string(b))[1], 10, 64)
+		rss = pages * uint64(os.Getpagesize())
+	}
+	return &guestpb.InfoResponse{Kernel: "evil\x1b[2J" + strings.Repeat("x", 5000), OwnMemory: rss}
+}
+
+func (h *host) SetTime(t time.Time) (time.Duration, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock = t
+	return 5 * time.Second, nil
+}
+
+func (h *host) PowerOff(grace time.Duration) { h.powers <- grace }
+
+// serve starts a service and returns how to dial it.
+func serve(t *testing.T, h *host) guest.Dialer {
+	t.Helper()
+	h.powers = make(chan time.Duration, 1)
+	keeper, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = service.New(h, keeper, "test").Serve(l) }()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+		keeper.Close()
+	})
+	return func(ctx context.Context, port uint32) (net.Conn, error) {
+		if port != guest.Port {
+			return nil, errors.New("wrong port")
+		}
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+}
+
+// cgroup returns a directory for cgroups, or "" with a loud line where this
+// host has none to write to.
+func cgroup(t *testing.T) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		dir := filepath.Join(root, "osaurus-test-"+strconv.Itoa(os.Getpid()))
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil || unix.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			err := unix.Rmdir(dir)
+			for range 500 { // commands that are being killed
+				if err == nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+				err = unix.Rmdir(dir)
+			}
+			t.Errorf("a command's cgroup is left: %v", err)
+		})
+		return dir
+	}
+	t.Log("\n*** NO CGROUP2 to write to on this host: processes that leave their group are not covered here, only in the guest tier.")
+	return ""
+}
+
+func connected(t *testing.T, dial guest.Dialer) *guest.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := guest.Connect(ctx, dial, guest.Boot{Hostname: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestExec(t *testing.T) {
+	checkLeaks(t)
+	dial := serve(t, &host{})
+	c := connected(t, dial)
+	guesttest.RunExec(t, func(*testing.T) *guest.Client { return c })
+}
+
+// A host that goes away takes its commands with it.
+func TestHostLeaves(t *testing.T) {
+	checkLeaks(t)
+	dial := serve(t, &host{})
+	c := connected(t, dial)
+	p, err := c.Exec(context.Background(), guest.Command{Args: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.Execution {
+		t.Errorf("wait: %v", err)
+	}
+	for start := time.Now(); unix.Kill(p.PID(), 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("the command outlived its host")
+		}
+	}
+}
+
+func TestTooManyCommands(t *testing.T) {
+	dial := serve(t, &host{})
+	c := connected(t, dial)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range wire.MaxCommands {
+		if _, err := c.Exec(ctx, guest.Command{Args: []string{"sleep", "1000"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Exec(ctx, guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+		t.Errorf("one more: %v", err)
+	}
+	if err := c.Ping(ctx); err != nil {
+		t.Errorf("ping beside them: %v", err)
+	}
+}
+
+func TestHello(t *testing.T) {
+	h := &host{}
+	dial := serve(t, h)
+	ctx := context.Background()
+	raw := rawClient(t, dial)
+	good := func() *guestpb.HelloRequest {
+		return &guestpb.HelloRequest{VersionMin: 1, VersionMax: 1, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
+	}
+	if _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); wireKind(err) != fault.Unavailable {
+		t.Errorf("ping before hello: %v", err)
+	}
+	for _, tc := range []struct {
+		name string
+		mend func(*guestpb.HelloRequest)
+		kind fault.Kind
+	}{
+		{"old host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 0, 0 }, fault.InvalidArgs},
+		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 2, 9 }, fault.Rejected},
+		{"short key", func(r *guestpb.HelloRequest) { r.Key = r.Key[1:] }, fault.InvalidArgs},
+		{"mount on root", func(r *guestpb.HelloRequest) { r.Boot.Mounts = []*guestpb.Mount{{Tag: "a", Path: []byte("/")}} }, fault.InvalidArgs},
+		{"mount on dots", func(r *guestpb.HelloRequest) {
+			r.Boot.Mounts = []*guestpb.Mount{{Tag: "a", Path: []byte("/x/../y")}}
+		}, fault.InvalidArgs},
+		{"host name", func(r *guestpb.HelloRequest) { r.Boot.Hostname = "a\nb" }, fault.InvalidArgs},
+		{"network", func(r *guestpb.HelloRequest) { r.Boot.Network = &guestpb.Network{Kind: 7} }, fault.InvalidArgs},
+		{"entropy", func(r *guestpb.HelloRequest) { r.Entropy = make([]byte, wire.MaxEntropy+1) }, fault.InvalidArgs},
+	} {
+		r := good()
+		tc.mend(r)
+		if _, err := raw.Hello(ctx, connect.NewRequest(r)); wireKind(err) != tc.kind {
+			t.Errorf("%s: %v, want kind %s", tc.name, err, tc.kind)
+		}
+	}
+	if len(h.boots) != 0 {
+		t.Error("a refused hello booted the guest")
+	}
+	for range 2 { // the second time as if the first answer had been lost
+		r, err := raw.Hello(ctx, connect.NewRequest(good()))
+		if err != nil || r.Msg.Version != 1 || r.Msg.GuestVersion != "test" {
+			t.Fatal(r, err)
+		}
+	}
+	if len(h.boots) != 1 {
+		t.Errorf("the guest booted %d times", len(h.boots))
+	}
+	other := good()
+	other.Key[31] ^= 1
+	if _, err := raw.Hello(ctx, connect.NewRequest(other)); wireKind(err) != fault.Rejected {
+		t.Errorf("hello with another key: %v", err)
+	}
+	if _, err := guest.Connect(ctx, dial, guest.Boot{}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+		t.Errorf("connect to a greeted guest: %v", err)
+	}
+}
+
+// Every call of the protocol demands the key.
+func TestKeyDemanded(t *testing.T) {
+	dial := serve(t, &host{})
+	connected(t, dial)
+	for _, key := range []string{"", "00", strings.Repeat("0", 64), strings.Repeat("z", 64), strings.Repeat("0", 1<<12)} {
+		raw := rawClient(t, dial, key)
+		ctx := context.Background()
+		calls := map[string]func() error{
+			"ping":     func() error { _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); return err },
+			"info":     func() error { _, err := raw.Info(ctx, connect.NewRequest(&guestpb.InfoRequest{})); return err },
+			"signal":   func() error { _, err := raw.Signal(ctx, connect.NewRequest(&guestpb.SignalRequest{})); return err },
+			"set time": func() error { _, err := raw.SetTime(ctx, connect.NewRequest(&guestpb.SetTimeRequest{})); return err },
+			"shutdown": func() error { _, err := raw.Shutdown(ctx, connect.NewRequest(&guestpb.ShutdownRequest{})); return err },
+			"exec": func() error {
+				s := raw.Exec(ctx)
+				_ = s.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: &guestpb.Start{Args: [][]byte{[]byte("true")}}}})
+				_, err := s.Receive()
+				return err
+			},
+		}
+		for name, call := range calls {
+			if err := call(); wireKind(err) != fault.Rejected {
+				t.Errorf("%s with key %.10q: %v", name, key, err)
+			}
+		}
+	}
+}
+
+func TestBootFails(t *testing.T) {
+	dial := serve(t, &host{bootErr: fault.New(fault.Unavailable, "mount data", "/dev/vdb", errors.New("bad superblock")).Advise("Reset the data disk.")})
+	_, err := guest.Connect(context.Background(), dial, guest.Boot{})
+	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Reset the data disk." || !strings.Contains(err.Error(), "mount data /dev/vdb: bad superblock") {
+		t.Errorf("%v (%s)", err, fault.AdviceOf(err))
+	}
+}
+
+func TestConnectWaits(t *testing.T) {
+	checkLeaks(t)
+	dial := serve(t, &host{})
+	tries := 0
+	late := func(ctx context.Context, port uint32) (net.Conn, error) {
+		if tries++; tries < 5 {
+			return nil, unix.ECONNREFUSED
+		}
+		return dial(ctx, port)
+	}
+	c := connected(t, late)
+	if err := c.Ping(context.Background()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	never := func(context.Context, uint32) (net.Conn, error) { return nil, unix.ECONNREFUSED }
+	if _, err := guest.Connect(ctx, never, guest.Boot{}); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("nobody answers: %v", err)
+	}
+	ended := func(context.Context, uint32) (net.Conn, error) {
+		return nil, fault.New(fault.Rejected, "dial", "", errors.New("the machine has ended"))
+	}
+	if _, err := guest.Connect(context.Background(), ended, guest.Boot{}); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("an ended machine: %v", err)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	h := &host{}
+	c := connected(t, serve(t, h))
+	ctx := context.Background()
+	info, err := c.Info(ctx)
+	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > wire.MaxText+8 || info.Version != "test" {
+		t.Errorf("%+v %v", info, err)
+	}
+	now := time.Now()
+	if off, err := c.SetTime(ctx, now); err != nil || off != 5*time.Second || !h.clock.Equal(now) {
+		t.Errorf("%v %v", off, err)
+	}
+	if err := c.Shutdown(ctx, time.Hour); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("a grace of an hour: %v", err)
+	}
+	if err := c.Shutdown(ctx, 3*time.Second); err != nil {
+		t.Error(err)
+	}
+	if g := <-h.powers; g != 3*time.Second {
+		t.Errorf("grace %v", g)
+	}
+	if b := h.boots[0]; b.Boot.Hostname != "box" || len(b.Entropy) < 32 || time.Since(time.Unix(0, b.TimeUnixNano)) > time.Minute {
+		t.Errorf("hello %v", b)
+	}
+}
+
+func TestKeepTime(t *testing.T) {
+	h := &host{}
+	c := connected(t, serve(t, h))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.KeepTime(ctx, 10*time.Millisecond) }()
+	seen := func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.clock }
+	var first time.Time
+	for first.IsZero() {
+		first = seen()
+	}
+	for !seen().After(first) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-done
+}
+
+// rawClient speaks the protocol without the manners of guest.Client.
+func rawClient(t *testing.T, dial guest.Dialer, key ...string) guestpbconnect.GuestClient {
+	tr := &http.Transport{Protocols: wire.Protocols(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, guest.Port) }}
+	t.Cleanup(tr.CloseIdleConnections)
+	return guestpbconnect.NewGuestClient(&http.Client{Transport: keyed{tr, strings.Join(key, "")}}, "http://guest", wire.ClientOptions())
+}
+
+type keyed struct {
+	http.RoundTripper
+	key string
+}
+
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set(wire.KeyHeader, k.key)
+	return k.RoundTripper.RoundTrip(r)
+}
+
+func wireKind(err error) fault.Kind { return fault.KindOf(wire.Decode("call", "", err)) }
+
+// checkLeaks compares goroutines and descriptors before and after the test.
+func checkLeaks(t *testing.T) {
+	t.Helper()
+	count := func() (int, int) {
+		fds, _ := os.ReadDir("/proc/self/fd")
+		return runtime.NumGoroutine(), len(fds)
+	}
+	// The runtime's own watcher of signals, once started, stays.
+	watch := make(chan os.Signal, 1)
+	signal.Notify(watch, unix.SIGCHLD)
+	signal.Stop(watch)
+	goroutines, fds := count()
+	t.Cleanup(func() {
+		var g, f int
+		for range 500 {
+			if g, f = count(); g <= goroutines && f <= fds {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		buf := make([]byte, 1<<20)
+		t.Errorf("goroutines %d → %d, descriptors %d → %d\n%s", goroutines, g, fds, f, buf[:runtime.Stack(buf, true)])
+	})
+}
