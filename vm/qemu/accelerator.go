@@ -1,0 +1,95 @@
+//go:build linux
+
+package qemu
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
+)
+
+// Accelerator is what runs the guest's instructions.
+type Accelerator string
+
+const (
+	KVM Accelerator = "kvm" // the processor itself
+	TCG Accelerator = "tcg" // QEMU's translator: slower, works everywhere
+)
+
+// Requests of Linux's KVM device, and the one version there ever was.
+const (
+	kvmGetAPIVersion = 0xae00
+	kvmCreateVM      = 0xae01
+	kvmAPIVersion    = 12
+)
+
+// ChooseAccelerator returns KVM where it truly works for guests of an
+// architecture, otherwise TCG and the reason.
+func ChooseAccelerator(arch vm.Arch) (accel Accelerator, reason string) {
+	trouble := kvmTrouble(arch)
+	if trouble.reason != "" {
+		return TCG, trouble.reason
+	}
+	return KVM, ""
+}
+
+// trouble is why KVM cannot be used and what mends it, if anything does.
+type trouble struct{ reason, mend string }
+
+const turnOn = "Turn virtualization on in the firmware, or nested virtualization where this host is itself a virtual machine."
+
+func kvmTrouble(arch vm.Arch) trouble {
+	if arch != vm.HostArch() {
+		return trouble{reason: fmt.Sprintf("guests for %s are translated on a host of %s", arch, vm.HostArch())}
+	}
+	// A KVM device without such a processor behind it exists (nested, in some
+	// clouds) and opens, but its guests hang.
+	if arch == vm.AMD64 {
+		if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !virtualizes(info) {
+			return trouble{"the processor shows no virtualization (no vmx or svm flag)", turnOn}
+		}
+	}
+	fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case unix.ENOENT:
+		return trouble{"there is no /dev/kvm", "sudo modprobe -a kvm_intel kvm_amd; or else: " + turnOn}
+	case unix.EACCES, unix.EPERM:
+		return trouble{"this user may not open /dev/kvm", "sudo usermod -aG kvm $USER (then log in again)"}
+	default:
+		return trouble{fmt.Sprintf("/dev/kvm does not open: %v", err), turnOn}
+	}
+	defer unix.Close(fd)
+	if version, err := unix.IoctlRetInt(fd, kvmGetAPIVersion); err != nil || version != kvmAPIVersion {
+		return trouble{fmt.Sprintf("/dev/kvm does not answer as KVM (version %d, error %v)", version, err), turnOn}
+	}
+	machine, err := unix.IoctlRetInt(fd, kvmCreateVM)
+	if err != nil {
+		return trouble{fmt.Sprintf("KVM makes no machine: %v", err), turnOn}
+	}
+	unix.Close(machine)
+	return trouble{}
+}
+
+// virtualizes looks for the flag of Intel's or AMD's virtualization.
+func virtualizes(cpuinfo []byte) bool {
+	for lines := bufio.NewScanner(bytes.NewReader(cpuinfo)); lines.Scan(); {
+		name, flags, _ := strings.Cut(lines.Text(), ":")
+		if strings.TrimSpace(name) != "flags" {
+			continue
+		}
+		for f := range strings.FieldsSeq(flags) {
+			if f == "vmx" || f == "svm" {
+				return true
+			}
+		}
+		return false
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu/fs"
+	"osaurus-sandbox/vm/qemu/vhostuser"
+	"osaurus-sandbox/vm/qemu/vsock"
+)
+
+// guestCID is the guest's vsock address. Every machine's is the same, since no
+// other process can reach its device.
+const guestCID = 3
+
+// backend is a virtio device that this process serves to QEMU.
+type backend struct {
+	vhostuser.Device
+	name     string // for logs
+	argument string // QEMU's name and properties of it
+}
+
+// newBackends makes the devices of a machine: its vsock device, which is also
+// returned by itself, and one for each share.
+func newBackends(cfg *vm.Config) ([]backend, *vsock.Device, error) {
+	socket := vsock.New(guestCID)
+	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
+	for _, s := range cfg.Shares {
+		d, err := newShare(s)
+		if err != nil {
+			closeBackends(all)
+			return nil, nil, err
+		}
+		all = append(all, backend{d, "share " + s.Tag, fmt.Sprintf("vhost-user-fs-pci,tag=%s,queue-size=%d", s.Tag, fileQueue)})
+	}
+	return all, socket, nil
+}
+
+// newShare makes the device of a share.
+func newShare(s vm.Share) (vhostuser.Device, error) { return fs.New(s.Path, fs.Options{}) }
+
+// serve serves the device until QEMU hangs up or the context ends.
+func (b backend) serve(ctx context.Context, conn *net.UnixConn, log *slog.Logger) {
+	log = log.With("device", b.name)
+	if err := vhostuser.Serve(ctx, conn, b.Device, vhostuser.Options{Log: log}); err != nil {
+		log.Error("device ended", "err", err)
+	}
+}
+
+func closeBackends(all []backend) {
+	for _, b := range all {
+		if c, ok := b.Device.(io.Closer); ok {
+			_ = c.Close()
+		}
+	}
+}
+
+// socketPair makes a connection with one end for QEMU to inherit: it has no
+// name, so that nobody else can connect.
+func socketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), name)
+	defer f.Close()
+	theirs = os.NewFile(uintptr(fds[1]), name+" (qemu)")
+	c, err := net.FileConn(f)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return c.(*net.UnixConn), theirs, nil
+}

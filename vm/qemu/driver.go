@@ -1,0 +1,71 @@
+//go:build linux
+
+// Package qemu runs machines with QEMU on Linux: one unprivileged QEMU process for each, whose vsock and file-sharing devices live in this process.
+package qemu
+
+import (
+	"context"
+	"log/slog"
+
+	"osaurus-sandbox/vm"
+)
+
+// Driver implements vm.Driver. The zero value is ready to use.
+type Driver struct {
+	// Accelerator overrides the choice between KVM and TCG: a host whose KVM
+	// looks right and is not needs it.
+	Accelerator Accelerator
+	// Log gets what goes wrong inside devices; nil discards it.
+	Log *slog.Logger
+}
+
+var _ vm.Driver = (*Driver)(nil)
+
+// Name implements vm.Driver.
+func (d *Driver) Name() string { return "qemu" }
+
+// Capabilities implements vm.Driver.
+func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilities, error) {
+	if _, err := findProgram(ctx, arch); err != nil {
+		return vm.Capabilities{}, err
+	}
+	return d.capabilities(arch), nil
+}
+
+func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
+	accel := d.accelerator(arch)
+	return vm.Capabilities{
+		Accelerator:   string(accel),
+		Native:        accel == KVM,
+		PowerButton:   true,
+		PauseResume:   true,
+		HalfClose:     true,
+		Ownership:     []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker},
+		SubtreeQuotas: true,
+		Network:       []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
+	}
+}
+
+func (d *Driver) accelerator(arch vm.Arch) Accelerator {
+	if d.Accelerator != "" {
+		return d.Accelerator
+	}
+	accel, _ := ChooseAccelerator(arch)
+	return accel
+}
+
+// New implements vm.Driver.
+func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
+	if err := cfg.Validate(d.capabilities(cfg.Arch)); err != nil {
+		return nil, err
+	}
+	program, err := findProgram(ctx, cfg.Arch)
+	if err != nil {
+		return nil, err
+	}
+	log := d.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return newMachine(cfg, program, d.accelerator(cfg.Arch), log.With("machine", cfg.Name))
+}

@@ -1,0 +1,270 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu/qmp"
+	"osaurus-sandbox/vm/qemu/vsock"
+)
+
+// machine implements vm.Machine.
+type machine struct {
+	*vm.Life
+	cfg      vm.Config
+	program  program
+	accel    Accelerator
+	log      *slog.Logger
+	backends []backend
+	socket   *vsock.Device // one of backends
+
+	mu       sync.Mutex
+	run      *run   // nil before Start
+	asked    bool   // the end was asked for, by Kill or Close
+	shutdown string // why QEMU said that it ends
+	failure  error  // why the start was given up
+}
+
+func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (*machine, error) {
+	backends, socket, err := newBackends(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &machine{Life: vm.NewLife(), cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket}, nil
+}
+
+// Start implements vm.Machine.
+func (m *machine) Start(ctx context.Context) error {
+	const op = "start machine"
+	r, err := m.launch(op)
+	if err != nil {
+		return err
+	}
+	if err := r.connect(ctx, m.event); err != nil {
+		if ctx.Err() != nil || !r.exits() {
+			m.mu.Lock()
+			m.failure = fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err))
+			m.mu.Unlock()
+			r.process.kill()
+		}
+		<-m.Done()
+		if err := m.Err(); err != nil {
+			return err
+		}
+		return fault.New(fault.Rejected, op, m.cfg.Name, errors.New("it was killed"))
+	}
+	// A guest may have ended already: that was a start too.
+	m.Move(vm.Running, vm.Starting)
+	return nil
+}
+
+// launch starts QEMU and whoever waits for its end.
+func (m *machine) launch(op string) (*run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.Move(vm.Starting, vm.Stopped) {
+		return nil, m.misfit(op)
+	}
+	r, err := launch(&m.cfg, m.program.path, m.accel, m.backends, m.log)
+	if err != nil {
+		err = fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err))
+		closeBackends(m.backends)
+		m.End(err)
+		return nil, err
+	}
+	m.run = r
+	go func() {
+		r.wait()
+		closeBackends(m.backends)
+		m.End(m.verdict())
+	}()
+	return r, nil
+}
+
+// verdict says whether the machine's end was orderly, once QEMU is gone.
+func (m *machine) verdict() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const op = "run machine"
+	cause := m.run.process.cause()
+	switch {
+	case m.asked:
+		return nil
+	case cause == nil && m.shutdown == "guest-shutdown":
+		return nil
+	case cause == nil && m.shutdown == "guest-reset" && m.run.console.Panicked():
+		return fault.New(fault.Execution, op, m.cfg.Name, fmt.Errorf("the guest's kernel panicked:\n%s", m.run.console.Tail())).
+			Advise("Start it again; if it panics again, another pack or more memory may help.")
+	case cause == nil && m.shutdown == "guest-reset":
+		return nil
+	case m.failure != nil:
+		return m.failure
+	case cause != nil && m.run.control == nil:
+		return fault.New(fault.Execution, "start machine", m.cfg.Name, cause).
+			Advise("QEMU refused to run this machine; check the host with `osaurus-sandbox doctor`.")
+	case cause == nil:
+		cause = fmt.Errorf("qemu ended unasked (%s)", m.shutdown)
+	}
+	return fault.New(fault.Execution, op, m.cfg.Name, cause).
+		Advise("Something ended QEMU: see the host's kernel log (sudo dmesg) for a lack of memory, then start the machine again.")
+}
+
+// event follows what QEMU does by itself.
+func (m *machine) event(e qmp.Event) {
+	switch e.Name {
+	case "STOP":
+		m.Move(vm.Paused, vm.Running, vm.Pausing)
+	case "RESUME":
+		m.Move(vm.Running, vm.Paused, vm.Resuming)
+	case "SHUTDOWN":
+		var data struct{ Reason string }
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			data.Reason = "for an unreadable reason"
+		}
+		m.mu.Lock()
+		m.shutdown = data.Reason
+		m.mu.Unlock()
+		m.stopping()
+	}
+}
+
+func (m *machine) stopping() bool {
+	return m.Move(vm.Stopping, vm.Starting, vm.Running, vm.Pausing, vm.Paused, vm.Resuming)
+}
+
+// RequestStop implements vm.Machine.
+func (m *machine) RequestStop(ctx context.Context) error {
+	const op = "press power button"
+	if m.State() != vm.Running {
+		return m.misfit(op)
+	}
+	return m.tell(ctx, op, "system_powerdown")
+}
+
+// Pause implements vm.Machine.
+func (m *machine) Pause(ctx context.Context) error {
+	return m.change(ctx, "pause machine", "stop", vm.Running, vm.Pausing, vm.Paused)
+}
+
+// Resume implements vm.Machine.
+func (m *machine) Resume(ctx context.Context) error {
+	return m.change(ctx, "resume machine", "cont", vm.Paused, vm.Resuming, vm.Running)
+}
+
+// change takes the machine from one state to another by a command. If QEMU
+// does not answer the state is the old one again, until it does: see event.
+func (m *machine) change(ctx context.Context, op, command string, from, during, to vm.State) error {
+	if !m.Move(during, from) {
+		return m.misfit(op)
+	}
+	if err := m.tell(ctx, op, command); err != nil {
+		m.Move(from, during)
+		return err
+	}
+	m.Move(to, during)
+	return nil
+}
+
+// tell executes a command of QEMU's in a state that has a control connection.
+func (m *machine) tell(ctx context.Context, op, command string) error {
+	m.mu.Lock()
+	control := m.run.control
+	m.mu.Unlock()
+	if err := control.Do(ctx, command, nil, nil); err != nil {
+		return fault.New(fault.KindOf(err), op, m.cfg.Name, err)
+	}
+	return nil
+}
+
+// misfit is the error of a method that does not fit the state.
+func (m *machine) misfit(op string) error {
+	e := fault.New(fault.Rejected, op, m.cfg.Name, fmt.Errorf("it is %s", m.State()))
+	if m.ended() {
+		return e.Advise("A machine runs once: make a new one.")
+	}
+	return e
+}
+
+func (m *machine) ended() bool {
+	select {
+	case <-m.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill implements vm.Machine.
+func (m *machine) Kill(ctx context.Context) error {
+	m.mu.Lock()
+	r := m.run
+	if r != nil && r.alive() {
+		m.asked = true
+	}
+	m.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	m.stopping()
+	r.process.kill()
+	select {
+	case <-m.Done():
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "kill machine", m.cfg.Name, ctx.Err()).
+			Advise("QEMU is killed but not gone: it waits for a disk or share of the host.")
+	}
+}
+
+// Close implements vm.Machine.
+func (m *machine) Close() error {
+	m.mu.Lock()
+	if m.run == nil && !m.ended() {
+		closeBackends(m.backends)
+		m.End(nil)
+	}
+	m.mu.Unlock()
+	return m.Kill(context.Background())
+}
+
+// Dial implements vm.Machine.
+func (m *machine) Dial(ctx context.Context, port uint32) (net.Conn, error) {
+	const op = "dial guest port"
+	if m.ended() {
+		return nil, m.misfit(op)
+	}
+	c, err := m.socket.Dial(ctx, port)
+	if err != nil {
+		kind := fault.Unavailable
+		if errors.Is(err, context.DeadlineExceeded) {
+			kind = fault.Timeout
+		}
+		return nil, fault.New(kind, op, portName(port), err)
+	}
+	return c, nil
+}
+
+// Listen implements vm.Machine.
+func (m *machine) Listen(port uint32) (net.Listener, error) {
+	const op = "listen on host port"
+	if m.ended() {
+		return nil, m.misfit(op)
+	}
+	l, err := m.socket.Listen(port)
+	if err != nil {
+		return nil, fault.New(fault.Rejected, op, portName(port), err).Advise("Close the port's other listener first.")
+	}
+	return l, nil
+}
+
+func portName(port uint32) string { return strconv.FormatUint(uint64(port), 10) }

@@ -1,0 +1,137 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// The oldest QEMU that this driver was run with (Debian 12's). Older ones lack
+// machine properties that it sets.
+const (
+	oldestMajor = 7
+	oldestMinor = 2
+)
+
+// probeTimeout is long enough for a QEMU that comes from a cold disk.
+const probeTimeout = 20 * time.Second
+
+// extraDirs are where QEMU is when the PATH of a service or a desktop
+// application does not say so.
+var extraDirs = []string{"/usr/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/run/current-system/sw/bin"}
+
+// guestMachine is what QEMU calls an architecture.
+func guestMachine(arch vm.Arch) string {
+	if arch == vm.ARM64 {
+		return "aarch64"
+	}
+	return "x86_64"
+}
+
+// program is a QEMU that was found to be good enough.
+type program struct {
+	path         string
+	major, minor int
+}
+
+// findProgram looks for the QEMU of an architecture and asks its version.
+func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
+	const op = "find qemu"
+	name := "qemu-system-" + guestMachine(arch)
+	path, err := lookPath(name)
+	if err != nil {
+		return program{}, fault.New(fault.Unavailable, op, name, err).Advise("Install QEMU: " + installCommand(arch))
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = environment()
+	out, err := cmd.Output()
+	if err != nil {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w: %s", err, firstLine(e.Stderr))
+		}
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Install it anew: " + installCommand(arch))
+	}
+	major, minor, err := parseVersion(out)
+	if err != nil {
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This is no QEMU. Install one: " + installCommand(arch))
+	}
+	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
+		return program{}, fault.New(fault.Unavailable, op, path, fmt.Errorf("version %d.%d is too old", major, minor)).
+			Advise(fmt.Sprintf("Version %d.%d or newer is needed: %s", oldestMajor, oldestMinor, installCommand(arch)))
+	}
+	return program{path, major, minor}, nil
+}
+
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return filepath.Abs(path)
+	}
+	for _, dir := range extraDirs {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
+var versionLine = regexp.MustCompile(`^QEMU emulator version (\d{1,3})\.(\d{1,3})`)
+
+func parseVersion(out []byte) (major, minor int, err error) {
+	m := versionLine.FindSubmatch(out)
+	if m == nil {
+		return 0, 0, fmt.Errorf("no version in %q", firstLine(out))
+	}
+	// The pattern leaves nothing that Atoi could refuse.
+	major, _ = strconv.Atoi(string(m[1]))
+	minor, _ = strconv.Atoi(string(m[2]))
+	return major, minor, nil
+}
+
+func firstLine(b []byte) string {
+	line := regexp.MustCompile(`^[^\r\n]{0,200}`).Find(b)
+	return string(line)
+}
+
+// packagers are the package managers whose packages of QEMU we know, the
+// first that is there being the host's.
+var packagers = []struct {
+	program string
+	command string // with one %s for the package
+	x86     string
+	arm     string
+}{
+	{"apt-get", "sudo apt-get install -y --no-install-recommends %s", "qemu-system-x86", "qemu-system-arm"},
+	{"dnf", "sudo dnf install -y %s", "qemu-system-x86-core", "qemu-system-aarch64-core"},
+	{"zypper", "sudo zypper install -y %s", "qemu-x86", "qemu-arm"},
+	{"pacman", "sudo pacman -S --needed %s", "qemu-system-x86", "qemu-system-aarch64"},
+	{"apk", "sudo apk add %s", "qemu-system-x86_64", "qemu-system-aarch64"},
+	{"brew", "brew install %s", "qemu", "qemu"},
+}
+
+// installCommand is the command that installs QEMU on this host.
+func installCommand(arch vm.Arch) string {
+	for _, p := range packagers {
+		if _, err := exec.LookPath(p.program); err != nil {
+			continue
+		}
+		pkg := p.x86
+		if arch == vm.ARM64 {
+			pkg = p.arm
+		}
+		return fmt.Sprintf(p.command, pkg)
+	}
+	return "see https://www.qemu.org/download/ for qemu-system-" + guestMachine(arch)
+}
