@@ -1,15 +1,10 @@
 package e2e
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -20,8 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// TestBench compares, in one guest, vsock with TCP over QEMU's user network,
-// and this module's virtiofs with the daemon named by VHOST_TEST_VIRTIOFSD.
+// TestBench compares, in one guest, this module's virtiofs with the daemon named by VHOST_TEST_VIRTIOFSD.
 func TestBench(t *testing.T) {
 	daemon := os.Getenv("VHOST_TEST_VIRTIOFSD")
 	if daemon == "" {
@@ -56,51 +50,7 @@ func TestBench(t *testing.T) {
 		}
 		devices = append(devices, Device{Socket: sock, QEMU: q + "daemon-" + cache})
 	}
-	port := func() int {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().(*net.TCPAddr).Port
-	}
-	ports := map[uint32]int{portEcho: port(), portSink: port(), portSource: port()}
-	netdev := "user,id=net0,restrict=on"
-	for g, h := range ports {
-		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", h, g)
-	}
-	vm := Start(t, Options{Devices: devices, Args: []string{"-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile="}})
-	t.Logf("guest: %s", vm.MustRun("uname"))
-	dialers := []struct {
-		name string
-		dial func(port uint32) net.Conn
-	}{
-		{"vsock", vm.Dial},
-		{"tcp", func(p uint32) net.Conn {
-			c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", ports[p]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}},
-	}
-	for range 4 { // the first round warms TCG's translation cache
-		for _, d := range dialers {
-			lat := latency(t, d.dial(portEcho))
-			in := toGuest(t, d.dial(portSink))
-			out := fromGuest(t, d.dial(portSource))
-			start := time.Now()
-			const n = 100
-			for range n {
-				c := d.dial(portEcho)
-				_, _ = c.Write([]byte{1})
-				_, _ = io.ReadFull(c, make([]byte, 1))
-				c.Close()
-			}
-			t.Logf("%-6s round trip p50 %7.1fµs p99 %7.1fµs   to guest %6.0f MiB/s   from guest %6.0f MiB/s   dial+1 byte+close %6.0fµs",
-				d.name, us(lat[len(lat)/2]), us(lat[len(lat)*99/100]), in, out, us(time.Since(start)/n))
-		}
-	}
+	vm := Start(t, Options{Devices: devices})
 	for _, tag := range []string{"caller", "caller-1ms", "cached", "daemon-auto", "daemon-none"} {
 		vm.MustRun("mount", tag, "/mnt/"+tag)
 	}
@@ -121,56 +71,4 @@ func TestBench(t *testing.T) {
 				tag, mib/r["write"], mib/r["read"], 2000/r["randread4k"], files/r["create"], files/r["stat"], files/r["coldstat"], files/r["unlink"], r["readdir"])
 		}
 	}
-}
-
-func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-func latency(t *testing.T, c net.Conn) []time.Duration {
-	defer c.Close()
-	lat := make([]time.Duration, 3000)
-	b := make([]byte, 1)
-	for i := range lat {
-		start := time.Now()
-		if _, err := c.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, b); err != nil {
-			t.Fatal(err)
-		}
-		lat[i] = time.Since(start)
-	}
-	slices.Sort(lat)
-	return lat
-}
-
-const streamMiB = 128
-
-func toGuest(t *testing.T, c net.Conn) float64 {
-	defer c.Close()
-	b := make([]byte, 256<<10)
-	start := time.Now()
-	for range streamMiB * 4 {
-		if _, err := c.Write(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_ = c.(halfCloser).CloseWrite()
-	var n int64
-	if err := binary.Read(c, binary.LittleEndian, &n); err != nil || n != streamMiB<<20 {
-		t.Fatalf("guest got %d, %v", n, err)
-	}
-	return streamMiB / time.Since(start).Seconds()
-}
-
-func fromGuest(t *testing.T, c net.Conn) float64 {
-	defer c.Close()
-	start := time.Now()
-	if err := binary.Write(c, binary.LittleEndian, int64(streamMiB<<20)); err != nil {
-		t.Fatal(err)
-	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, c, make([]byte, 256<<10))
-	if err != nil || n != streamMiB<<20 {
-		t.Fatalf("got %d, %v", n, err)
-	}
-	return streamMiB / time.Since(start).Seconds()
 }

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	benchRounds = 6    // the first one warms TCG's translation cache and does not count
+	roundTrips  = 1500 // per round
+	dials       = 100  // per round
+	streamMiB   = 64   // per round and direction
+)
+
+// figures are what one transport took.
+type figures struct {
+	trips, dials       []time.Duration
+	toGuest, fromGuest []float64 // MiB/s, one per round
+}
+
+// TestVsockBench compares vsock with TCP over QEMU's user network in one guest
+// in one run. It must win round trip and throughput, both ways. The machine's
+// other load comes and goes, so the two take turns as often as they can.
+func TestVsockBench(t *testing.T) {
+	if os.Getenv("OSAURUS_BENCH") == "" {
+		t.Skip("OSAURUS_BENCH is not set")
+	}
+	ports := map[uint32]int{portEcho: freePort(t), portSink: freePort(t), portSource: freePort(t)}
+	netdev := "user,id=net0,restrict=on"
+	for g, h := range ports {
+		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", h, g)
+	}
+	vm := Start(t, Options{Args: []string{"-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile="}})
+	dial := [2]func(uint32) net.Conn{vm.Dial, func(p uint32) net.Conn {
+		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", ports[p]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}}
+	var f [2]figures
+	for i := range benchRounds {
+		if i == 1 {
+			f = [2]figures{}
+		}
+		conns := [2]net.Conn{dial[0](portEcho), dial[1](portEcho)}
+		for range roundTrips {
+			for k, c := range conns {
+				f[k].trips = append(f[k].trips, timed(func() { roundTrip(t, c) }))
+			}
+		}
+		for range dials {
+			for k := range dial {
+				f[k].dials = append(f[k].dials, timed(func() {
+					c := dial[k](portEcho)
+					defer c.Close()
+					roundTrip(t, c)
+				}))
+			}
+		}
+		for k := range dial {
+			conns[k].Close()
+			f[k].toGuest = append(f[k].toGuest, toGuest(t, dial[k](portSink)))
+			f[k].fromGuest = append(f[k].fromGuest, fromGuest(t, dial[k](portSource)))
+		}
+	}
+	// Each ratio is of times, so below 1 is better than TCP.
+	report := func(what string, limit, vsock, tcp float64) {
+		fmt.Printf("vsock/tcp %s: %.2f (%s, tcg)\n", what, vsock/tcp, Arch())
+		if limit > 0 && vsock/tcp >= limit {
+			t.Errorf("vsock/tcp %s is %.2f, must be below %.2f", what, vsock/tcp, limit)
+		}
+	}
+	v, n := &f[0], &f[1]
+	report("round trip", 1, us(quantile(v.trips, 0.5)), us(quantile(n.trips, 0.5)))
+	report("round trip p99", 0, us(quantile(v.trips, 0.99)), us(quantile(n.trips, 0.99)))
+	report("dial, round trip, close", 0, us(quantile(v.dials, 0.5)), us(quantile(n.dials, 0.5)))
+	report("time per byte to guest", 1, 1/quantile(v.toGuest, 0.5), 1/quantile(n.toGuest, 0.5))
+	report("time per byte from guest", 1, 1/quantile(v.fromGuest, 0.5), 1/quantile(n.fromGuest, 0.5))
+	t.Logf("vsock: round trip %v, p99 %v; %.0f MiB/s to guest, %.0f from", quantile(v.trips, 0.5), quantile(v.trips, 0.99), quantile(v.toGuest, 0.5), quantile(v.fromGuest, 0.5))
+}
+
+func timed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+func roundTrip(t *testing.T, c net.Conn) {
+	b := []byte{1}
+	if _, err := c.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func quantile[T cmp.Ordered](xs []T, q float64) T {
+	slices.Sort(xs)
+	return xs[int(float64(len(xs))*q)]
+}
+
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+func toGuest(t *testing.T, c net.Conn) float64 {
+	defer c.Close()
+	b := make([]byte, 256<<10)
+	start := time.Now()
+	for range streamMiB * 4 {
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.(halfCloser).CloseWrite()
+	var n int64
+	if err := binary.Read(c, binary.LittleEndian, &n); err != nil || n != streamMiB<<20 {
+		t.Fatalf("guest got %d, %v", n, err)
+	}
+	return streamMiB / time.Since(start).Seconds()
+}
+
+func fromGuest(t *testing.T, c net.Conn) float64 {
+	defer c.Close()
+	start := time.Now()
+	if err := binary.Write(c, binary.LittleEndian, int64(streamMiB<<20)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, c, make([]byte, 256<<10))
+	if err != nil || n != streamMiB<<20 {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	return streamMiB / time.Since(start).Seconds()
+}
