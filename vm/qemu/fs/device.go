@@ -1,213 +1,353 @@
-// Package fs is a virtio-fs device that lives in this process: it shares a
-// directory of the host with a guest.
-//
-// go-fuse speaks the FUSE protocol ([fuse.ProtocolServer]); this package
-// connects it to virtqueues (this file) and implements a file system that is
-// confined to the directory (loopback.go).
 package fs
 
 import (
-	"encoding/binary"
-	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"runtime/debug"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
 const (
-	// maxWrite is the largest READ and WRITE. The guest limits it further
-	// to (queue size - 4) pages, so give QEMU queue-size=1024.
-	maxWrite = 1 << 20
-	// maxMessage bounds both directions of a request. Without it a guest
-	// could describe the same page over and over and make go-fuse allocate
-	// gigabytes.
-	maxMessage = maxWrite + 64<<10
-	// maxCopied is the largest request other than WRITE.
-	maxCopied = 128 << 10
-
-	opWrite    = 16
-	opInit     = 26
-	headerSize = 40
+	// QueueSize is the ring that the front end should give the device: QEMU's
+	// largest. A smaller one makes the guest's requests smaller.
+	QueueSize = 1024
+	// defaultFiles is the default of Options.Files: several shares of several
+	// machines fit into a common limit of 20,000 descriptors.
+	defaultFiles = 4096
+	// minFiles lets folders be resolved and a few files be open.
+	minFiles = 32
+	// maxInFlight bounds the bytes of all requests being served at once, for
+	// go-fuse allocates as much. What is beyond waits in the ring.
+	maxInFlight = 64 << 20
+	// maxBackground is how many read-aheads the guest may have under way.
+	maxBackground = 64
 )
 
 // Options are the optional parameters of New.
 type Options struct {
-	// AttrTimeout and EntryTimeout are how long the guest may use attributes
-	// and names without asking. With an owner that depends on who asks,
-	// anything but zero lets one user see (and be checked against) an
-	// owner that was computed for another. An AttrTimeout of a millisecond
-	// with EntryTimeout zero is nearly as strict (each path lookup still
-	// asks) and saves half of the requests of a path lookup.
-	AttrTimeout, EntryTimeout time.Duration
-	// CloseToOpen makes the guest look for changes of file data only when
-	// it opens a file, not at each read.
-	CloseToOpen bool
-	// Owner, if set, is shown as the owner of everything instead of the
-	// asking process's user; then the timeouts may be longer.
-	Owner *fuse.Owner
-	// MaxFiles bounds the descriptors this process holds for the guest: one
-	// for each file the guest's kernel knows and one for each it has open.
-	// Default: half of the limit of open files.
-	MaxFiles int
-	// RequestQueues is the number of request queues; default 1.
-	RequestQueues int
-	Log           *log.Logger // default: discard
+	// Files bounds the descriptors held for the guest: folders in use, which
+	// are recycled, and open files, of which one too many is ENFILE in the
+	// guest. The default is 4096, or a quarter of the process's limit if that
+	// is less.
+	Files int
+	// Log gets what the host's user should know; the default discards it.
+	Log *slog.Logger
 }
 
-// Device is one shared directory. It implements vhostuser.Device.
+// Stats is what a device holds at the moment.
+type Stats struct {
+	Nodes   int // files the guest's kernel knows
+	Folders int // descriptors of folders, recycled
+	Open    int // files and folders the guest has open
+}
+
+// Device is one share. It implements [vhostuser.Device].
 type Device struct {
-	root string
-	opts Options
+	share vm.Share
+	files int
+	log   *slog.Logger
+	root  *descriptor
+	host  resolver
+	rules rules
+	floor floor
+	// memory is how many bytes more may be in flight.
+	memory budget
 
-	mu  sync.Mutex
-	cur *session
+	mu     sync.Mutex
+	cur    *session // nil: not mounted
+	closed bool
 }
 
-// session is one mount of the file system by the guest. Each FUSE_INIT starts
-// one: a guest that reboots forgets its nodes and handles without a word.
-type session struct {
-	ps  *fuse.ProtocolServer
-	fs  *loopback
-	ref sync.WaitGroup // requests in progress; Add only under Device.mu while current
-}
+var _ vhostuser.Device = (*Device)(nil)
 
-// New shares the directory root.
-func New(root string, opts Options) (*Device, error) {
+// New prepares a share. The folder must exist; it stays the same folder for
+// the life of the device, even if it is renamed. The caller closes the device
+// after it is no longer served.
+func New(share vm.Share, opts Options) (*Device, error) {
+	const op = "share"
+	switch share.Ownership {
+	case vm.OwnershipSubtree, vm.OwnershipAsker:
+	case "":
+		share.Ownership = vm.OwnershipSubtree
+	default:
+		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise("Ownership is " + string(vm.OwnershipSubtree) + " or " + string(vm.OwnershipAsker) + ".")
+	}
+	if share.MinFree < 0 {
+		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise("MinFree is zero or positive.")
+	}
 	if opts.Log == nil {
-		opts.Log = log.New(io.Discard, "", 0)
+		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	if opts.MaxFiles == 0 {
-		var lim unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-			return nil, err
+	if opts.Files == 0 {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return nil, fault.New(fault.Execution, op, share.Path, err)
 		}
-		opts.MaxFiles = int(min(lim.Cur, 1<<20) / 2)
+		opts.Files = int(min(limit.Cur/4, defaultFiles))
 	}
-	if opts.RequestQueues == 0 {
-		opts.RequestQueues = 1
+	fd, err := unix.Open(share.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR:
+		return nil, fault.New(fault.NotFound, op, share.Path, err).Advise("Create the folder, or name one that exists.")
+	default:
+		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
-	d := &Device{root: root, opts: opts}
-	// Fail now rather than at the guest's mount.
-	s, err := d.newSession()
+	d := &Device{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
+	d.memory.left = maxInFlight
+	d.memory.freed.L = &d.memory.mu
+	d.floor.min = share.MinFree
+	if d.rules.root, err = identify(d.root); err == nil {
+		err = d.host.probe(d.root)
+	}
 	if err != nil {
-		return nil, err
+		d.root.release()
+		return nil, fault.New(fault.Unavailable, op, share.Path, err).Advise("Use Linux 4.11 or newer, and a sandbox around this program that allows statx and /proc.")
 	}
-	d.cur = s
+	d.rules.init(d.root, share.Subtrees, d.log)
 	return d, nil
 }
 
-func (d *Device) newSession() (*session, error) {
-	fs, err := newLoopback(d.root, &d.opts)
-	if err != nil {
-		return nil, fmt.Errorf("share %s: %w", d.root, err)
+// Close lets go of everything; the guest's requests then fail. It does not
+// wait for requests in progress.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	closed := d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if !closed {
+		d.rules.close()
+		d.replace(nil)
+		d.root.release()
 	}
-	var disabled uint64
-	if d.opts.CloseToOpen {
-		disabled = fuse.CAP_AUTO_INVAL_DATA
+	return nil
+}
+
+// Stats returns what the device holds.
+func (d *Device) Stats() Stats {
+	d.mu.Lock()
+	s := d.cur
+	d.mu.Unlock()
+	if s == nil {
+		return Stats{}
 	}
-	return &session{fs: fs, ps: fuse.NewProtocolServer(fs, &fuse.MountOptions{
-		MaxWrite: maxWrite,
-		// The guest reads ahead at most this much in one request.
-		MaxReadAhead: maxWrite,
-		// GETXATTR then fails with ENOSYS once and is never sent again;
-		// otherwise the guest asks for security.capability on each write.
-		DisableXAttrs:        true,
-		ExtraCapabilities:    fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO,
-		DisabledCapabilities: disabled,
-		Logger:               d.opts.Log,
-	})}, nil
+	return s.stats()
 }
 
 // Features implements vhostuser.Device.
 func (d *Device) Features() uint64 { return 0 }
 
-// Queues implements vhostuser.Device: one for FORGET, the rest for requests.
-func (d *Device) Queues() int { return 1 + d.opts.RequestQueues }
+// Queues implements vhostuser.Device: one for FORGET, one for requests. Linux
+// uses no more of them before 6.10.
+func (d *Device) Queues() int { return 2 }
 
 // Config implements vhostuser.Device: QEMU keeps tag and queue count itself.
 func (d *Device) Config() []byte { return nil }
 
-// Reset implements vhostuser.Device.
+// Reset implements vhostuser.Device: the guest has forgotten all it knew.
 func (d *Device) Reset() { d.replace(nil) }
 
-// replace makes s the current session and ends the old one.
+// replace makes s the current session. The old one ends when its requests are
+// done.
 func (d *Device) replace(s *session) {
 	d.mu.Lock()
 	old := d.cur
-	d.cur = s
+	if d.cur = s; d.closed && s != nil {
+		old, d.cur = s, nil
+	}
 	d.mu.Unlock()
 	if old != nil {
-		go func() { old.ref.Wait(); old.fs.close() }()
+		go func() { old.requests.Wait(); old.close() }()
 	}
 }
 
-// HandleQueue implements vhostuser.Device. Each request has its own
-// goroutine, so a slow one holds up no other; the ring bounds their number.
+// session returns the current session, with one request more in progress.
+func (d *Device) session() *session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cur != nil {
+		d.cur.requests.Add(1)
+	}
+	return d.cur
+}
+
+// mount serves FUSE_INIT, with which a session begins: a guest that reboots or
+// mounts again says no more than this. The session is in use only when go-fuse
+// has taken note of the guest's settings.
+func (d *Device) mount(h header, request, reply [][]byte, space int) int {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return refuse(h, unix.ENODEV, reply, space)
+	}
+	s := newSession(d)
+	d.mu.Unlock()
+	n, st := s.protocol.HandleRequest(request, reply)
+	if !st.Ok() {
+		s.close()
+		return refuse(h, unix.Errno(st), reply, space)
+	}
+	d.replace(s)
+	return n
+}
+
+// HandleQueue implements vhostuser.Device. What cannot take long is served at
+// once, without the cost of another goroutine; the rest has a goroutine per
+// request, of which the ring bounds the number.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
 	for {
 		c, ok := q.Pop()
 		if !ok {
 			return
 		}
-		go func() {
-			n := d.handle(c)
+		if c.OutLen < inHeaderSize || c.OutLen > maxMessage || c.InLen > maxMessage {
+			q.Push(c, 0)
+			q.Notify()
+			continue
+		}
+		h := readHeader(c.Out)
+		size := c.OutLen + c.InLen
+		d.memory.take(size)
+		serve := func() {
+			n := d.handle(h, c)
+			d.memory.give(size)
 			q.Push(c, n)
 			q.Notify()
-		}()
+		}
+		if o, _ := operationOf(h.op); o.slow {
+			go serve()
+		} else {
+			serve()
+		}
 	}
 }
 
 // handle serves one request and returns the length of its reply.
-func (d *Device) handle(c *vhostuser.Chain) int {
-	if c.OutLen < headerSize || c.OutLen > maxMessage || c.InLen > maxMessage {
-		return 0
-	}
-	out := c.Out
-	var hdr [headerSize]byte
-	gather(hdr[:], out)
-	op := binary.LittleEndian.Uint32(hdr[4:])
-	if op != opWrite {
-		// Names and the like are checked and then used: take them out of
-		// the guest's reach. WRITE's data goes to the file as it is.
-		if c.OutLen > maxCopied {
-			return 0
+func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.panicked(r)
+			n = refuse(h, unix.EIO, c.In, c.InLen)
 		}
-		b := make([]byte, c.OutLen)
-		gather(b, out)
-		out = [][]byte{b}
-		op = binary.LittleEndian.Uint32(b[4:])
+	}()
+	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
+}
+
+func (d *Device) panicked(r any) {
+	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
+}
+
+// serve is handle on bare buffers.
+func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
+	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
+		return refuse(h, errno, reply, space)
 	}
-	if op == opInit {
-		s, err := d.newSession()
-		if err != nil {
-			d.opts.Log.Printf("virtiofs: %v", err)
-			return 0
+	if h.op != opWrite {
+		// Names and the like are checked and then used: take them out of the
+		// guest's reach. WRITE's data goes to the file as it is, and its
+		// header go-fuse copies itself.
+		b := make([]byte, length)
+		gather(b, request)
+		request = [][]byte{b}
+		if h2 := readHeader(request); h2 != h {
+			return refuse(h, unix.EIO, reply, space)
 		}
-		d.replace(s)
 	}
-	d.mu.Lock()
-	s := d.cur
-	if s != nil {
-		s.ref.Add(1)
+	if h.op == opInit {
+		return d.mount(h, request, reply, space)
 	}
-	d.mu.Unlock()
+	s := d.session()
 	if s == nil {
-		return 0
+		return refuse(h, unix.ENODEV, reply, space)
 	}
-	defer s.ref.Done()
-	n, _ := s.ps.HandleRequest(out, c.In)
+	defer s.requests.Done()
+	n, st := s.protocol.HandleRequest(request, reply)
+	if !st.Ok() {
+		return refuse(h, unix.Errno(st), reply, space)
+	}
 	return n
 }
 
-// gather fills dst with the first bytes of src.
-func gather(dst []byte, src [][]byte) {
-	for _, b := range src {
-		dst = dst[copy(dst, b):]
+// newProtocol returns go-fuse's half of a session.
+func newProtocol(s *session) *fuse.ProtocolServer {
+	extra := uint64(fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO |
+		// There are no set-user-ID bits to clear, so this costs nothing and
+		// saves the guest a question about capabilities at each write.
+		fuse.CAP_HANDLE_KILLPRIV_V2)
+	var disabled uint64
+	if s.policy == vm.OwnershipAsker {
+		// Attributes are never fresh, so this would ask at each read. Data is
+		// fresh as of open instead.
+		disabled = fuse.CAP_AUTO_INVAL_DATA
+	}
+	return fuse.NewProtocolServer(s, &fuse.MountOptions{
+		MaxWrite:             maxData,
+		MaxReadAhead:         maxData,
+		MaxBackground:        maxBackground,
+		EnableSymlinkCaching: true, // a link's target never changes, only the link
+		ExtraCapabilities:    extra,
+		DisabledCapabilities: disabled,
+		Logger:               log.New(io.Discard, "", 0), // the guest decides how much it says
+		PanicHandler: func(r any) fuse.Status {
+			s.dev.panicked(r)
+			return fuse.EIO
+		},
+	})
+}
+
+// budget is an amount that many share.
+type budget struct {
+	mu    sync.Mutex
+	freed sync.Cond
+	left  int
+}
+
+// take waits until n can be taken. No n is larger than the whole.
+func (b *budget) take(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.left < n {
+		b.freed.Wait()
+	}
+	b.left -= n
+}
+
+func (b *budget) give(n int) {
+	b.mu.Lock()
+	b.left += n
+	b.mu.Unlock()
+	b.freed.Broadcast()
+}
+
+// descriptor is a file descriptor that is closed with its last reference.
+type descriptor struct {
+	fd   int
+	refs atomic.Int32
+}
+
+func newDescriptor(fd int) *descriptor {
+	d := &descriptor{fd: fd}
+	d.refs.Store(1)
+	return d
+}
+
+// acquire adds a reference; the caller knows that there is one.
+func (d *descriptor) acquire() *descriptor {
+	d.refs.Add(1)
+	return d
+}
+
+func (d *descriptor) release() {
+	if d != nil && d.refs.Add(-1) == 0 {
+		unix.Close(d.fd)
 	}
 }

@@ -1,0 +1,201 @@
+package fs
+
+import (
+	"math"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// modeBits are the mode bits that pass between guest and host. A set-user-ID
+// file from the guest would be the host user's on the host, and one from the
+// host could be shown as root's in the guest.
+const modeBits = 0o1777
+
+func timeout(d time.Duration) (sec uint64, nsec uint32) {
+	return uint64(d / time.Second), uint32(d % time.Second)
+}
+
+// attributes are what the guest is shown of a file.
+func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.Attr {
+	return fuse.Attr{
+		Ino: info.Ino, Size: info.Size, Blocks: info.Blocks, Blksize: info.Blksize,
+		Atime: uint64(info.Atime.Sec), Atimensec: info.Atime.Nsec,
+		Mtime: uint64(info.Mtime.Sec), Mtimensec: info.Mtime.Nsec,
+		Ctime: uint64(info.Ctime.Sec), Ctimensec: info.Ctime.Nsec,
+		Mode:  uint32(info.Mode) & (unix.S_IFMT | modeBits),
+		Nlink: info.Nlink,
+		Owner: s.owner(z, caller),
+	}
+}
+
+// GetAttr implements fuse.RawFileSystem.
+func (s *session) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	var info fileInfo
+	if err := s.stat(n, &info); err != nil {
+		return status(err)
+	}
+	s.attrOut(n, &info, &in.Caller, out)
+	return fuse.OK
+}
+
+func (s *session) attrOut(n *node, info *fileInfo, caller *fuse.Caller, out *fuse.AttrOut) {
+	out.AttrValid, out.AttrValidNsec = timeout(s.attrTTL)
+	out.Attr = s.attributes(info, s.zone(n), caller)
+}
+
+// SetAttr implements fuse.RawFileSystem.
+func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	owner := s.owner(s.zone(n), &in.Caller)
+	if uid, ok := in.GetUID(); ok && uid != owner.Uid {
+		return fuse.EPERM
+	}
+	if gid, ok := in.GetGID(); ok && gid != owner.Gid {
+		return fuse.EPERM
+	}
+	if size, ok := in.GetSize(); ok {
+		var h *handle
+		if fh, ok := in.GetFh(); ok {
+			var done func()
+			if h, done, err = s.handle(fh); err != nil {
+				return status(err)
+			}
+			defer done()
+		}
+		if err := s.truncate(n, h, size); err != nil {
+			return status(err)
+		}
+	}
+	var info fileInfo
+	d, err := s.path(n, &info)
+	if err != nil {
+		return status(err)
+	}
+	defer d.release()
+	if mode, ok := in.GetMode(); ok {
+		if n.kind == unix.S_IFLNK {
+			return fuse.Status(unix.EOPNOTSUPP)
+		}
+		if err := unix.Chmod(procPath(d), mode&modeBits); err != nil {
+			return status(err)
+		}
+	}
+	if err := setTimes(d, in); err != nil {
+		return status(err)
+	}
+	if err := d.stat(&info); err != nil {
+		return status(err)
+	}
+	s.attrOut(n, &info, &in.Caller, out)
+	return fuse.OK
+}
+
+// truncate sets a file's size, through h if the guest has the file open for
+// writing there, or through a descriptor of its own.
+func (s *session) truncate(n *node, h *handle, size uint64) error {
+	switch {
+	case n.kind == unix.S_IFDIR:
+		return unix.EISDIR
+	case n.kind != unix.S_IFREG:
+		return unix.EINVAL
+	case size > math.MaxInt64:
+		return unix.EFBIG
+	case h != nil && h.node == n && h.writable:
+		return s.resize(n, h.file, int64(size))
+	}
+	var info fileInfo
+	d, err := s.openNode(n, unix.O_WRONLY, &info)
+	if err != nil {
+		return err
+	}
+	defer d.release()
+	return s.resize(n, d, int64(size))
+}
+
+// resize truncates an open file and counts what that changes.
+func (s *session) resize(n *node, d *descriptor, size int64) error {
+	u := s.zone(n).usage
+	defer u.lockNames()()
+	t, err := u.track(d)
+	if err != nil {
+		return err
+	}
+	defer u.untrack(t)
+	defer u.settle(t, d, 0)
+	return retry(func() error { return unix.Ftruncate(d.fd, size) })
+}
+
+// setTimes sets a file's times as far as the guest asks for it.
+func setTimes(d *descriptor, in *fuse.SetAttrIn) error {
+	if in.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
+		return nil
+	}
+	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}
+	set := func(t *unix.Timespec, given, now uint32, sec uint64, nsec uint32) {
+		switch {
+		case in.Valid&now != 0:
+			t.Nsec = unix.UTIME_NOW
+		case in.Valid&given != 0:
+			*t = unix.Timespec{Sec: int64(sec), Nsec: int64(min(nsec, uint32(time.Second-1)))}
+		}
+	}
+	set(&ts[0], fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	set(&ts[1], fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	err := unix.UtimesNanoAt(d.fd, "", ts[:], unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT { // before Linux 5.8; of a link the times then stay
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, procPath(d), ts[:], 0)
+	}
+	return err
+}
+
+// retry repeats f while a signal interrupts it.
+func retry(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// StatFs implements fuse.RawFileSystem: what df shows. A subtree with limits is
+// as large as they say; the floor is not free.
+func (s *session) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	var host unix.Statfs_t
+	if err := unix.Fstatfs(s.dev.root.fd, &host); err != nil {
+		return status(err)
+	}
+	block := max(host.Frsize, 1)
+	available := uint64(max(0, availableBytes(&host)-s.dev.floor.min) / block)
+	*out = fuse.StatfsOut{
+		Blocks: host.Blocks, Bfree: available, Bavail: available,
+		Files: host.Files, Ffree: host.Ffree,
+		Bsize: uint32(host.Bsize), Frsize: uint32(block), NameLen: maxName,
+	}
+	u := s.zone(n).usage
+	if u == nil {
+		return fuse.OK
+	}
+	maxBytes, bytesLeft, maxFiles, filesLeft := u.room()
+	if maxBytes > 0 {
+		out.Blocks = uint64(maxBytes / block)
+		out.Bfree = min(available, uint64(bytesLeft/block))
+		out.Bavail = out.Bfree
+	}
+	if maxFiles > 0 {
+		out.Files, out.Ffree = uint64(maxFiles), uint64(filesLeft)
+	}
+	return fuse.OK
+}

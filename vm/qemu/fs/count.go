@@ -1,0 +1,159 @@
+package fs
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// countPause is how long after a walk the next may start, at least. It is
+	// countShare times the walk if that is longer: a guest that fills its
+	// subtree with small files and then keeps asking gets that share of one
+	// processor, no more.
+	countPause = 5 * time.Second
+	countShare = 10
+	// tooMuch stands for a subtree that cannot be counted: it is full.
+	tooMuch = math.MaxInt64 / 4
+	// countBatch is how many entries of a folder are read at a time.
+	countBatch = 1024
+)
+
+// errTooDeep is why a subtree cannot be counted.
+var errTooDeep = errors.New("folders are nested too deeply")
+
+// countLocked starts a walk in the background, unless one is running or was a
+// short while ago.
+func (u *usage) countLocked() {
+	if u.walking || time.Now().Before(u.nextWalk) {
+		return
+	}
+	u.walking, u.added, u.addedFiles, u.moved = true, 0, 0, false
+	share := u.rules.folder.acquire()
+	go func() {
+		defer share.release()
+		start := time.Now()
+		bytes, files, err := u.count(share)
+		defer u.lockNames()()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		now := time.Now()
+		u.walking, u.nextWalk = false, now.Add(max(countPause, countShare*now.Sub(start)))
+		switch {
+		case errors.Is(err, errTooDeep):
+			u.rules.log.Warn("a subtree is too deep to be counted and is taken for full", "subtree", u.path)
+			bytes, files = tooMuch, tooMuch
+		case err != nil:
+			u.rules.log.Warn("a subtree could not be counted", "subtree", u.path, "err", err)
+			return
+		}
+		for _, t := range u.tracked {
+			if t.orphan {
+				bytes, files = bytes+t.bytes, files+1
+			}
+		}
+		bytes, files = bytes+u.added, files+u.addedFiles
+		if u.moved {
+			bytes, files = max(bytes, u.bytes), max(files, u.files)
+		}
+		u.bytes, u.files, u.everCounted = bytes, files, true
+	}()
+}
+
+// count walks the subtree. os.Root keeps it inside the share, whatever is
+// renamed meanwhile.
+func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
+	root, err := os.OpenRoot(procPath(share))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer root.Close()
+	skip := u.rules.limitedBelow(u.path)
+	seen := map[identity]bool{} // files with several links
+	type folder struct {
+		path  string
+		depth int
+	}
+	for todo := []folder{{u.path, 0}}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at.depth > maxDepth {
+			return 0, 0, errTooDeep
+		}
+		f, err := root.Open(at.path)
+		if err != nil {
+			if at.depth > 0 || errors.Is(err, os.ErrNotExist) {
+				continue // gone meanwhile, or not made yet
+			}
+			return 0, 0, err
+		}
+		err = eachEntry(f, func(name string, info *fileInfo) error {
+			switch {
+			case info.kind() == unix.S_IFDIR:
+				p := path.Join(at.path, name)
+				if skip[p] {
+					return nil
+				}
+				todo = append(todo, folder{p, at.depth + 1})
+			case info.Nlink > 1 && seen[info.identity()]:
+				return nil
+			default:
+				if info.Nlink > 1 {
+					seen[info.identity()] = true
+				}
+				bytes += info.bytes()
+			}
+			files++
+			return nil
+		})
+		f.Close()
+		if err != nil {
+			return 0, 0, err
+		}
+		select {
+		case <-u.rules.stop:
+			return 0, 0, os.ErrClosed
+		default:
+		}
+	}
+	return bytes, files, nil
+}
+
+// eachEntry calls f for what is in a folder and still there.
+func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error {
+	conn, err := folder.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		names, err := folder.Readdirnames(countBatch)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		cerr := conn.Control(func(fd uintptr) {
+			dir := &descriptor{fd: int(fd)}
+			for _, name := range names {
+				var info fileInfo
+				if err = statAt(dir, name, &info); err == nil {
+					err = f(name, &info)
+				} else {
+					err = nil
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+		if err = errors.Join(err, cerr); err != nil {
+			return err
+		}
+	}
+}

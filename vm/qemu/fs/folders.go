@@ -1,0 +1,121 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// listingSize is how much of a folder is read at a time. Each open folder may
+// keep as much.
+const listingSize = 8 << 10
+
+// listing is what was read of a folder and not yet returned. Its handle's mu
+// guards it.
+type listing struct {
+	buf  []byte // whole buffer
+	rest []byte // entries in it
+	off  int64  // the host's position of rest, which is also the guest's
+}
+
+// OpenDir implements fuse.RawFileSystem.
+func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return status(err)
+	}
+	if err := s.mayOpen(); err != nil {
+		return status(err)
+	}
+	dir, err := s.folder(n)
+	if err != nil {
+		return status(err)
+	}
+	defer dir.release()
+	fd, err := unix.Openat(dir.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return status(err)
+	}
+	_, out.Fh = s.addHandle(n, newDescriptor(fd), false)
+	return fuse.OK
+}
+
+// ReleaseDir implements fuse.RawFileSystem.
+func (s *session) ReleaseDir(in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
+
+// ReadDir implements fuse.RawFileSystem.
+func (s *session) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return status(s.list(in, func(_ *handle, e fuse.DirEntry) bool { return out.AddDirEntry(e) }))
+}
+
+// ReadDirPlus implements fuse.RawFileSystem: a look-up comes with each entry.
+func (s *session) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	return status(s.list(in, func(h *handle, e fuse.DirEntry) bool {
+		entry := out.AddDirLookupEntry(e) // zeros: a name alone
+		if entry == nil {
+			return false
+		}
+		if e.Name != "." && e.Name != ".." {
+			// It may be gone by now: then the name alone is right.
+			_, _ = s.lookup(h.node, h.file, e.Name, &in.Caller, entry)
+		}
+		return true
+	}))
+}
+
+// list gives the entries from in.Offset on to add, until that is full. Offsets
+// are the host's, which stay right while the folder changes.
+func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) error {
+	h, done, err := s.handle(in.Fh)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if h.node.kind != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := &h.listing
+	// At the start, what was read before may be long out of date.
+	if off := int64(in.Offset); off != l.off || off == 0 {
+		if _, err := unix.Seek(h.file.fd, off, unix.SEEK_SET); err != nil {
+			return err
+		}
+		l.rest, l.off = nil, off
+	}
+	for {
+		for len(l.rest) > 0 {
+			var e fuse.DirEntry
+			n := e.Parse(l.rest)
+			if shown(h.file, &e) && !add(h, e) {
+				return nil
+			}
+			l.rest, l.off = l.rest[n:], int64(e.Off)
+		}
+		if l.buf == nil {
+			l.buf = make([]byte, listingSize)
+		}
+		n, err := unix.ReadDirent(h.file.fd, l.buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			l.buf = nil
+			return err
+		}
+		l.rest = l.buf[:n]
+	}
+}
+
+// shown reports whether an entry exists for the guest.
+func shown(dir *descriptor, e *fuse.DirEntry) bool {
+	if e.Mode&unix.S_IFMT != 0 {
+		return visible(e.Mode & unix.S_IFMT)
+	}
+	var info fileInfo // a file system that does not tell
+	if statAt(dir, e.Name, &info) != nil || !visible(info.kind()) {
+		return false
+	}
+	e.Mode = info.kind()
+	return true
+}

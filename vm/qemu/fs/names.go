@@ -1,0 +1,292 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// maxTarget is the longest target of a symbolic link: Linux's PATH_MAX, less
+// the final zero.
+const maxTarget = 4095
+
+// visible reports whether a kind of file exists for the guest.
+func visible(kind uint32) bool {
+	return kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK
+}
+
+// lookup finds a name in a folder whose descriptor is dir and makes the file
+// known to the guest.
+func (s *session) lookup(parent *node, dir *descriptor, name string, caller *fuse.Caller, out *fuse.EntryOut) (*node, error) {
+	var info fileInfo
+	if err := statAt(dir, name, &info); err != nil {
+		return nil, err
+	}
+	return s.entry(parent, name, &info, caller, out)
+}
+
+// entry makes a file known to the guest.
+func (s *session) entry(parent *node, name string, info *fileInfo, caller *fuse.Caller, out *fuse.EntryOut) (*node, error) {
+	if !visible(info.kind()) {
+		return nil, unix.ENOENT
+	}
+	n, err := s.enter(parent, name, info.identity(), info.kind())
+	if err != nil {
+		return nil, err
+	}
+	// out may be guest memory (READDIRPLUS): it is written once, never read.
+	e := fuse.EntryOut{NodeId: n.id, Attr: s.attributes(info, s.zone(n), caller)}
+	e.EntryValid, e.EntryValidNsec = timeout(s.nameTTL)
+	e.AttrValid, e.AttrValidNsec = timeout(s.attrTTL)
+	*out = e
+	return n, nil
+}
+
+// at returns what an operation on a name in a folder begins with.
+func (s *session) at(id uint64, name string) (*node, *descriptor, error) {
+	if err := checkName(name); err != nil {
+		return nil, nil, err
+	}
+	parent, err := s.node(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := s.folder(parent)
+	return parent, dir, err
+}
+
+// Lookup implements fuse.RawFileSystem.
+func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	parent, dir, err := s.at(in.NodeId, name)
+	if err != nil {
+		return status(err)
+	}
+	defer dir.release()
+	_, err = s.lookup(parent, dir, name, &in.Caller, out)
+	if err == unix.ENOENT && s.nameTTL > 0 {
+		// That there is no such file holds as long as that there is one.
+		*out = fuse.EntryOut{}
+		out.EntryValid, out.EntryValidNsec = timeout(s.nameTTL)
+		return fuse.OK
+	}
+	return status(err)
+}
+
+// makeIn makes a file with f, counts it and makes it known to the guest. mode
+// is what it shall have, whatever this process's umask made of it.
+func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, f func(dir *descriptor) error) fuse.Status {
+	parent, dir, err := s.at(in.NodeId, name)
+	if err != nil {
+		return status(err)
+	}
+	defer dir.release()
+	if err := s.counted(parent, name, func() error { return f(dir) }); err != nil {
+		return status(err)
+	}
+	n, err := s.lookup(parent, dir, name, &in.Caller, out)
+	if err != nil || n.kind == unix.S_IFLNK || out.Mode&modeBits == mode {
+		return status(err)
+	}
+	var info fileInfo
+	d, err := s.path(n, &info)
+	if err != nil {
+		return fuse.OK // it is there, if perhaps gone again
+	}
+	defer d.release()
+	if unix.Chmod(procPath(d), mode) == nil {
+		out.Mode = out.Mode&^modeBits | mode
+	}
+	return fuse.OK
+}
+
+// counted makes a file with f if the limits allow one more.
+func (s *session) counted(parent *node, name string, f func() error) error {
+	if err := s.dev.floor.take(s.dev.root, 0); err != nil {
+		return err
+	}
+	u := s.zone(parent).of(name).usage
+	if err := u.addFile(); err != nil {
+		return err
+	}
+	err := f()
+	if err != nil {
+		u.notAdded()
+	}
+	return err
+}
+
+// Mkdir implements fuse.RawFileSystem.
+func (s *session) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	mode := in.Mode & modeBits
+	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
+		return unix.Mkdirat(dir.fd, name, mode)
+	})
+}
+
+// Mknod implements fuse.RawFileSystem: for regular files only.
+func (s *session) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	if kind := in.Mode & unix.S_IFMT; kind != 0 && kind != unix.S_IFREG {
+		return fuse.EPERM
+	}
+	mode := in.Mode & modeBits
+	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
+		return unix.Mknodat(dir.fd, name, unix.S_IFREG|mode, 0)
+	})
+}
+
+// Symlink implements fuse.RawFileSystem. The target is the guest's affair:
+// nothing here follows it.
+func (s *session) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+	if len(target) > maxTarget {
+		return fuse.Status(unix.ENAMETOOLONG)
+	}
+	return s.makeIn(in, name, 0, out, func(dir *descriptor) error {
+		return unix.Symlinkat(target, dir.fd, name)
+	})
+}
+
+// Readlink implements fuse.RawFileSystem.
+func (s *session) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return nil, status(err)
+	}
+	if n.kind != unix.S_IFLNK {
+		return nil, fuse.EINVAL
+	}
+	var info fileInfo
+	d, err := s.path(n, &info)
+	if err != nil {
+		return nil, status(err)
+	}
+	defer d.release()
+	b := make([]byte, maxTarget+1)
+	size, err := unix.Readlinkat(d.fd, "", b)
+	return b[:max(size, 0)], status(err)
+}
+
+// Link implements fuse.RawFileSystem.
+func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	n, err := s.node(in.Oldnodeid)
+	if err != nil {
+		return status(err)
+	}
+	if n.kind == unix.S_IFDIR {
+		return fuse.EPERM
+	}
+	parent, dir, err := s.at(in.NodeId, name)
+	if err != nil {
+		return status(err)
+	}
+	defer dir.release()
+	zone := s.zone(n)
+	if err := mayLink(zone, s.zone(parent).of(name)); err != nil {
+		return status(err)
+	}
+	defer zone.usage.lockNames()()
+	var info fileInfo
+	d, err := s.path(n, &info)
+	if err != nil {
+		return status(err)
+	}
+	defer d.release()
+	if err := unix.Linkat(unix.AT_FDCWD, procPath(d), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return status(err)
+	}
+	_, err = s.lookup(parent, dir, name, &in.Caller, out)
+	return status(err)
+}
+
+// Unlink implements fuse.RawFileSystem.
+func (s *session) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return s.remove(in, name, 0)
+}
+
+// Rmdir implements fuse.RawFileSystem.
+func (s *session) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return s.remove(in, name, unix.AT_REMOVEDIR)
+}
+
+func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status {
+	parent, dir, err := s.at(in.NodeId, name)
+	if err != nil {
+		return status(err)
+	}
+	defer dir.release()
+	zone := s.zone(parent).of(name)
+	if zone.fixed {
+		return fuse.EBUSY
+	}
+	u := zone.usage
+	var info fileInfo
+	if u != nil {
+		defer u.lockNames()()
+		if err := statAt(dir, name, &info); err != nil {
+			return status(err)
+		}
+	}
+	if err := unix.Unlinkat(dir.fd, name, flags); err != nil {
+		return status(err)
+	}
+	u.removed(&info)
+	return fuse.OK
+}
+
+// Rename implements fuse.RawFileSystem.
+func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
+	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+		return fuse.EINVAL
+	}
+	from, fromDir, err := s.at(in.NodeId, oldName)
+	if err != nil {
+		return status(err)
+	}
+	defer fromDir.release()
+	to, toDir, err := s.at(in.Newdir, newName)
+	if err != nil {
+		return status(err)
+	}
+	defer toDir.release()
+	fromZone, toZone := s.zone(from).of(oldName), s.zone(to).of(newName)
+	if err := mayMove(fromZone, toZone); err != nil {
+		return status(err)
+	}
+	u := fromZone.usage
+	defer u.lockNames()()
+	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	var moved, replaced fileInfo
+	replaces := false
+	if u != nil && !exchange {
+		if err := statAt(fromDir, oldName, &moved); err != nil {
+			return status(err)
+		}
+		replaces = statAt(toDir, newName, &replaced) == nil && replaced.identity() != moved.identity()
+	}
+	if err := unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags)); err != nil {
+		return status(err)
+	}
+	if replaces {
+		u.removed(&replaced)
+	}
+	u.renamed()
+	s.relocate(to, toDir, newName)
+	if exchange {
+		s.relocate(from, fromDir, oldName)
+	}
+	if fromZone != toZone {
+		s.dev.rules.renew() // what is in a moved folder has another owner now
+	}
+	return fuse.OK
+}
+
+// relocate notes that the file with this name is now here.
+func (s *session) relocate(parent *node, dir *descriptor, name string) {
+	var info fileInfo
+	if statAt(dir, name, &info) != nil {
+		return // gone again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.byID[info.identity()]; n != nil {
+		s.placeLocked(n, parent, name)
+	}
+}

@@ -1,0 +1,248 @@
+package fs
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// usage is what a subtree with limits holds: bytes as the disk gives them to
+// its files (a sparse file counts what it has, not what it spans; folders
+// count no bytes), and files of every kind, each counted once for all its
+// links.
+//
+// It is counted by walking the subtree once, in the background, and from then
+// on kept by what the guest does. What the host does to the subtree is noticed
+// only by the next walk, which a refused request asks for. What happens during
+// a walk may be counted twice until the next, but never not at all: a walk
+// during which something was moved never lowers the count.
+type usage struct {
+	rules *rules
+	path  string // of the subtree
+
+	// names is held while files get or lose names or shrink, together with the
+	// counting of it: a file's last name is known to be the last, and no walk
+	// ends between an act and its being counted. It comes before mu.
+	names sync.Mutex
+
+	mu                 sync.Mutex
+	maxBytes, maxFiles int64 // zero is no limit
+	bytes, files       int64
+	reserved           int64 // for writes in progress
+	tracked            map[identity]*tracked
+
+	walking     bool
+	nextWalk    time.Time
+	added       int64 // bytes and files since the walk began
+	addedFiles  int64
+	moved       bool // something, since then
+	everCounted bool
+}
+
+// tracked is a file that is open or being changed.
+type tracked struct {
+	id     identity
+	refs   int
+	bytes  int64 // as counted
+	orphan bool  // it has no name any more: it counts until it is closed
+}
+
+func newUsage(r *rules, path string) *usage {
+	return &usage{rules: r, path: path, tracked: map[identity]*tracked{}}
+}
+
+// limit sets the limits and starts counting if that was never done.
+func (u *usage) limit(bytes, files int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.maxBytes, u.maxFiles = bytes, files
+	if !u.everCounted {
+		u.countLocked()
+	}
+}
+
+// addLocked notes a change.
+func (u *usage) addLocked(bytes, files int64) {
+	u.bytes, u.files = u.bytes+bytes, u.files+files
+	if u.walking {
+		u.added, u.addedFiles = u.added+max(bytes, 0), u.addedFiles+max(files, 0)
+	}
+}
+
+// addFile counts a file that is about to be made, or refuses it. A nil usage
+// has no limits, here and below.
+func (u *usage) addFile() error {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.maxFiles > 0 && u.files >= u.maxFiles {
+		u.countLocked()
+		return unix.EDQUOT
+	}
+	u.addLocked(0, 1)
+	return nil
+}
+
+// notAdded takes back an addFile.
+func (u *usage) notAdded() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.addLocked(0, -1)
+}
+
+// track begins to follow a file's size; untrack ends it.
+func (u *usage) track(d *descriptor) (*tracked, error) {
+	if u == nil {
+		return nil, nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var info fileInfo
+	if err := d.stat(&info); err != nil {
+		return nil, err
+	}
+	id := info.identity()
+	t := u.tracked[id]
+	if t == nil {
+		t = &tracked{id: id, bytes: info.bytes()}
+		u.tracked[id] = t
+		if info.Nlink == 0 { // its last name went between opening and this
+			t.orphan = true
+			u.addLocked(t.bytes, 1)
+		}
+	}
+	t.refs++
+	return t, nil
+}
+
+func (u *usage) untrack(t *tracked) {
+	if u == nil || t == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if t.refs--; t.refs > 0 {
+		return
+	}
+	delete(u.tracked, t.id)
+	if t.orphan {
+		u.addLocked(-t.bytes, -1)
+	}
+}
+
+// reserve makes room for n bytes more, or refuses them. settle follows.
+func (u *usage) reserve(n int64) error {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.maxBytes > 0 && n > u.maxBytes-u.bytes-u.reserved {
+		u.countLocked()
+		return unix.EDQUOT
+	}
+	u.reserved += n
+	return nil
+}
+
+// settle counts what became of a file for which n bytes were reserved.
+func (u *usage) settle(t *tracked, d *descriptor, n int64) {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reserved -= n
+	var info fileInfo
+	if d.stat(&info) != nil {
+		return
+	}
+	u.addLocked(info.bytes()-t.bytes, 0)
+	t.bytes = info.bytes()
+}
+
+// removed notes that a name of a file is gone, of which info was read while
+// names was held.
+func (u *usage) removed(info *fileInfo) {
+	if u == nil || info.kind() != unix.S_IFDIR && info.Nlink > 1 {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if info.kind() == unix.S_IFDIR {
+		u.addLocked(0, -1)
+	} else if t := u.tracked[info.identity()]; t != nil {
+		t.orphan = true
+	} else {
+		u.addLocked(-info.bytes(), -1)
+	}
+}
+
+// renamed notes that something was moved within the subtree.
+func (u *usage) renamed() {
+	if u == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.moved = true
+}
+
+// lockNames holds names until the returned function is called.
+func (u *usage) lockNames() (unlock func()) {
+	if u == nil {
+		return func() {}
+	}
+	u.names.Lock()
+	return u.names.Unlock
+}
+
+// room returns the limits and what is left of them, which is never negative.
+func (u *usage) room() (maxBytes, bytesLeft, maxFiles, filesLeft int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.maxBytes, max(0, u.maxBytes-u.bytes-u.reserved), u.maxFiles, max(0, u.maxFiles-u.files)
+}
+
+// floorAge is how old an answer about free space may be. What the guest writes
+// meanwhile is subtracted, so only others' writes can go unnoticed that long.
+const floorAge = 100 * time.Millisecond
+
+// floor keeps space free on the host.
+type floor struct {
+	min int64 // zero is no floor
+
+	mu    sync.Mutex
+	spare int64 // above the floor
+	asked time.Time
+}
+
+// take refuses n bytes more if the host's disk would come too close to full.
+func (f *floor) take(root *descriptor, n int64) error {
+	if f.min == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); f.spare < n || now.Sub(f.asked) > floorAge {
+		var s unix.Statfs_t
+		if err := unix.Fstatfs(root.fd, &s); err != nil {
+			return err
+		}
+		f.spare, f.asked = availableBytes(&s)-f.min, now
+	}
+	if f.spare < n {
+		return unix.ENOSPC
+	}
+	f.spare -= n
+	return nil
+}
+
+// availableBytes is what an ordinary user may still write.
+func availableBytes(s *unix.Statfs_t) int64 { return int64(s.Bavail) * s.Frsize }

@@ -1,0 +1,298 @@
+package fs
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxName is the longest name of a Linux file.
+const maxName = 255
+
+// checkName refuses what is not the name of one file in a folder. Linux sends
+// no such names; a hostile guest may.
+func checkName(name string) error {
+	switch {
+	case len(name) > maxName:
+		return unix.ENAMETOOLONG
+	case name == "", name == ".", name == "..", strings.ContainsAny(name, "/\x00"):
+		return unix.EINVAL
+	}
+	return nil
+}
+
+// resolver opens names in folders.
+type resolver struct {
+	// openat2 is false where the host's kernel (before 5.6) or a filter around
+	// this process has none. Names are single components, which O_NOFOLLOW
+	// alone confines; openat2 says the same a second time.
+	openat2 bool
+}
+
+// probe finds out what the host can do, on a folder of it.
+func (r *resolver) probe(dir *descriptor) error {
+	r.openat2 = true
+	d, err := r.openAt(dir, ".", unix.O_PATH, 0)
+	if r.openat2 = err == nil; !r.openat2 {
+		if d, err = r.openAt(dir, ".", unix.O_PATH, 0); err != nil {
+			return err
+		}
+	}
+	defer d.release()
+	return unix.Access(procPath(d), unix.F_OK)
+}
+
+// openAt opens the file that name is in the folder dir, never what a link
+// there points to.
+func (r *resolver) openAt(dir *descriptor, name string, flags int, mode uint32) (*descriptor, error) {
+	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
+	for {
+		var fd int
+		var err error
+		if r.openat2 {
+			fd, err = unix.Openat2(dir.fd, name, &unix.OpenHow{
+				Flags:   uint64(flags),
+				Mode:    uint64(mode),
+				Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+			})
+		} else {
+			fd, err = unix.Openat(dir.fd, name, flags, mode)
+		}
+		switch err {
+		case nil:
+			return newDescriptor(fd), nil
+		case unix.EINTR:
+		default:
+			return nil, err
+		}
+	}
+}
+
+const (
+	selfFD = "/proc/self/fd/"
+	// statMask is all that FUSE shows, and the time of birth.
+	statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+)
+
+// procPath names the file of a descriptor for system calls that take no
+// O_PATH descriptor.
+func procPath(d *descriptor) string { return selfFD + strconv.Itoa(d.fd) }
+
+// fileInfo is what the host tells of a file.
+type fileInfo struct{ unix.Statx_t }
+
+func (i *fileInfo) identity() identity {
+	return identity{
+		dev:  uint64(i.Dev_major)<<32 | uint64(i.Dev_minor),
+		ino:  i.Ino,
+		born: i.Btime.Sec*int64(time.Second) + int64(i.Btime.Nsec),
+	}
+}
+
+func (i *fileInfo) kind() uint32 { return uint32(i.Mode) & unix.S_IFMT }
+
+// bytes is the room that the file takes on disk.
+func (i *fileInfo) bytes() int64 { return int64(i.Blocks) * 512 }
+
+// statAt is lstat of a name in a folder.
+func statAt(dir *descriptor, name string, info *fileInfo) error {
+	for {
+		err := unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &info.Statx_t)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// stat is fstat of a descriptor.
+func (d *descriptor) stat(info *fileInfo) error {
+	return unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, statMask, &info.Statx_t)
+}
+
+func identify(d *descriptor) (identity, error) {
+	var info fileInfo
+	err := d.stat(&info)
+	return info.identity(), err
+}
+
+// stale turns "not there" into "not there any more", upon which the guest's
+// kernel looks the name up again.
+func stale(err error) error {
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return unix.ESTALE
+	}
+	return err
+}
+
+// folder returns a descriptor of a folder, which is good for names in it and
+// has been where its node says less than a second ago. The caller releases it.
+func (s *session) folder(n *node) (*descriptor, error) {
+	if n.kind != unix.S_IFDIR {
+		return nil, unix.ENOTDIR
+	}
+	now := time.Now()
+	s.mu.Lock()
+	var missing []*node // n and the folders above it that must be checked
+	for at := n; ; at = at.parent {
+		if at.isRoot() || at.path != nil && now.Sub(at.checked) < fresh {
+			dir := at.path.acquire()
+			if at.elem != nil {
+				s.folders.MoveToFront(at.elem)
+			}
+			s.mu.Unlock()
+			return s.descend(dir, missing, now)
+		}
+		if missing = append(missing, at); len(missing) > maxDepth {
+			s.mu.Unlock()
+			return nil, unix.ENAMETOOLONG
+		}
+	}
+}
+
+// descend goes from dir, which it releases, down to the first of missing.
+func (s *session) descend(dir *descriptor, missing []*node, now time.Time) (*descriptor, error) {
+	for i := len(missing) - 1; i >= 0; i-- {
+		next, err := s.check(dir, missing[i], now)
+		dir.release()
+		if err != nil {
+			return nil, err
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+// check finds a folder at its place below dir and keeps its descriptor.
+func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, error) {
+	s.mu.Lock()
+	name, parent, path := n.name, n.parent, n.path
+	if path != nil {
+		path.acquire()
+	}
+	s.mu.Unlock()
+
+	var info fileInfo
+	var err error
+	if path != nil {
+		err = statAt(dir, name, &info)
+	} else if path, err = s.dev.host.openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+		err = path.stat(&info)
+	}
+	if err == nil && info.identity() != n.identity {
+		err = unix.ESTALE
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		if n.name == name && n.parent == parent {
+			s.losePathLocked(n)
+		}
+		path.release()
+		return nil, stale(err)
+	}
+	if n.path == nil && s.nodes[n.id] == n {
+		n.path, n.elem = path.acquire(), s.folders.PushFront(n)
+		if s.folders.Len() > s.maxFolders {
+			s.losePathLocked(s.folders.Back().Value.(*node))
+		}
+	}
+	if n.name == name && n.parent == parent {
+		n.checked = now
+	}
+	return path, nil
+}
+
+// place returns where a node is: the descriptor of a folder, to be released,
+// and a name. The root is nowhere.
+func (s *session) place(n *node) (*descriptor, string, error) {
+	if n.isRoot() {
+		return nil, "", unix.EBUSY
+	}
+	s.mu.Lock()
+	parent, name := n.parent, n.name
+	s.mu.Unlock()
+	dir, err := s.folder(parent)
+	return dir, name, err
+}
+
+// openNode opens a node's file at its place. The file is the node's, or the
+// node is stale.
+func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, error) {
+	dir, name, err := s.place(n)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.release()
+	// The host's user could put a pipe there: do not wait for its other end.
+	d, err := s.dev.host.openAt(dir, name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, stale(err)
+	}
+	if err = d.stat(info); err == nil && info.identity() != n.identity {
+		err = unix.ESTALE
+	}
+	if err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
+}
+
+// path returns a descriptor, to be released, that names the node's file for
+// procPath and for AT_EMPTY_PATH: an open one, if the guest has it open (it may
+// have no name any more), or one made for this.
+func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
+	if d := s.opened(n); d != nil {
+		return d, d.stat(info)
+	}
+	if n.kind == unix.S_IFDIR {
+		d, err := s.folder(n)
+		if err == nil {
+			err = d.stat(info)
+		}
+		return d, err
+	}
+	return s.openNode(n, unix.O_PATH, info)
+}
+
+// opened returns a descriptor of a node that the guest has open, or nil.
+func (s *session) opened(n *node) *descriptor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h := range n.open {
+		return h.file.acquire()
+	}
+	return nil
+}
+
+// stat tells of a node's file.
+func (s *session) stat(n *node, info *fileInfo) error {
+	if d := s.opened(n); d != nil {
+		defer d.release()
+		return d.stat(info)
+	}
+	if n.isRoot() {
+		d, err := s.folder(n)
+		if err == nil {
+			err = d.stat(info)
+			d.release()
+		}
+		return err
+	}
+	dir, name, err := s.place(n)
+	if err != nil {
+		return err
+	}
+	defer dir.release()
+	if err := statAt(dir, name, info); err != nil {
+		return stale(err)
+	}
+	if info.identity() != n.identity {
+		return unix.ESTALE
+	}
+	return nil
+}

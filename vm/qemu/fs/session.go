@@ -1,0 +1,224 @@
+package fs
+
+import (
+	"container/list"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// maxNodes bounds what a guest can make this process remember: some
+	// 300 bytes each. Linux forgets nodes long before, to save its own memory,
+	// of which it uses over a kilobyte each.
+	maxNodes = 2 << 20
+	// maxDepth is how many folders deep a guest can be. Linux has no such
+	// limit, but no path that it takes names more than 2048.
+	maxDepth = 1024
+	// fresh is how long the guest may use names and attributes without
+	// asking, under the subtree policy, and how long this process trusts that
+	// a folder is where it was.
+	fresh = time.Second
+	// barelyFresh is how long attributes hold under the asker policy. Any
+	// look-up asks; this only lets the question that the guest's kernel asks
+	// right after it use the answer.
+	barelyFresh = time.Millisecond
+)
+
+// session is one mount of the share by the guest, and the file system that
+// go-fuse serves. It embeds what answers ENOSYS, which tells the guest's kernel
+// not to ask again: FLUSH (writes are written through), ACCESS (the guest's
+// kernel checks permissions itself), locks (its own too), TMPFILE, IOCTL.
+type session struct {
+	fuse.RawFileSystem
+	dev      *Device
+	policy   vm.Ownership
+	protocol *fuse.ProtocolServer
+	requests sync.WaitGroup // in progress; Add only while current, under Device.mu
+
+	nameTTL, attrTTL time.Duration
+
+	mu       sync.Mutex
+	nodes    map[uint64]*node
+	byID     map[identity]*node
+	handles  map[uint64]*handle
+	lastNode uint64
+	lastFH   uint64
+	folders  list.List // of *node that hold a descriptor, latest used first
+	closed   bool
+
+	maxFolders, maxHandles int
+}
+
+// identity tells files apart, also from those that had the same inode number
+// before.
+type identity struct {
+	dev, ino uint64
+	born     int64 // zero where the file system does not tell
+}
+
+// node is a file that the guest's kernel knows. session.mu guards all but the
+// constants.
+type node struct {
+	id       uint64   // constant, as are the next two
+	identity identity //
+	kind     uint32   // S_IFREG, S_IFDIR or S_IFLNK
+
+	// Where it was last seen: a name in a folder. The root has no parent.
+	parent *node
+	name   string
+
+	lookups  uint64 // by the guest, less what it forgot
+	children int    // nodes that have this one as their parent
+
+	// A folder's descriptor, if it has one (then elem is its place in
+	// session.folders), and when its place was last checked.
+	path    *descriptor
+	elem    *list.Element
+	checked time.Time
+
+	open  map[*handle]struct{}
+	stamp stamp // of the data that the guest may have in its page cache
+
+	zone  *zone // of rules; recomputed when the rules change
+	rules *ruleset
+}
+
+func (n *node) isRoot() bool { return n.id == fuse.FUSE_ROOT_ID }
+
+// newSession returns a session that knows the root only.
+func newSession(d *Device) *session {
+	root := &node{id: fuse.FUSE_ROOT_ID, identity: d.rules.root, kind: unix.S_IFDIR, path: d.root.acquire(), lookups: 1}
+	s := &session{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		dev:           d,
+		policy:        d.share.Ownership,
+		nodes:         map[uint64]*node{root.id: root},
+		byID:          map[identity]*node{root.identity: root},
+		handles:       map[uint64]*handle{},
+		lastNode:      root.id,
+		nameTTL:       fresh,
+		attrTTL:       fresh,
+		maxFolders:    d.files / 4,
+		maxHandles:    d.files - d.files/4,
+	}
+	if s.policy == vm.OwnershipAsker {
+		s.nameTTL, s.attrTTL = 0, barelyFresh
+	}
+	s.protocol = newProtocol(s)
+	return s
+}
+
+// String implements fuse.RawFileSystem.
+func (s *session) String() string { return s.dev.share.Tag }
+
+// close lets go of everything. No request is in progress.
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		n.path.release()
+	}
+	for _, h := range s.handles {
+		h.close()
+	}
+	s.nodes, s.byID, s.handles = nil, nil, nil
+}
+
+func (s *session) stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Nodes: len(s.nodes), Folders: s.folders.Len(), Open: len(s.handles)}
+}
+
+// node returns the node that a request names.
+func (s *session) node(id uint64) (*node, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[id]; n != nil {
+		return n, nil
+	}
+	return nil, unix.ESTALE
+}
+
+// enter makes the file at a place known to the guest, or known to it once more.
+func (s *session) enter(parent *node, name string, id identity, kind uint32) (*node, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.byID[id]
+	if n == nil || n.kind != kind {
+		if len(s.nodes) >= maxNodes {
+			return nil, unix.ENFILE
+		}
+		s.lastNode++
+		n = &node{id: s.lastNode, identity: id, kind: kind}
+		s.nodes[n.id], s.byID[id] = n, n
+	}
+	n.lookups++
+	s.placeLocked(n, parent, name)
+	return n, nil
+}
+
+// placeLocked notes where a node is.
+func (s *session) placeLocked(n, parent *node, name string) {
+	if n.isRoot() || n.parent == parent && n.name == name {
+		return
+	}
+	old := n.parent
+	parent.children++
+	n.parent, n.name, n.checked, n.rules = parent, name, time.Time{}, nil
+	if old != nil {
+		old.children--
+		s.dropLocked(old)
+	}
+}
+
+// Forget implements fuse.RawFileSystem.
+func (s *session) Forget(id, lookups uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[id]; n != nil {
+		n.lookups -= min(lookups, n.lookups)
+		s.dropLocked(n)
+	}
+}
+
+// dropLocked removes a node that neither the guest nor a child needs, and then
+// perhaps its parents. A request in progress may still use it: its descriptor
+// has references of its own.
+func (s *session) dropLocked(n *node) {
+	for n != nil && n.lookups == 0 && n.children == 0 && !n.isRoot() && s.nodes[n.id] == n {
+		delete(s.nodes, n.id)
+		if s.byID[n.identity] == n {
+			delete(s.byID, n.identity)
+		}
+		s.losePathLocked(n)
+		n.parent.children--
+		n = n.parent
+	}
+}
+
+// losePathLocked gives up a folder's descriptor.
+func (s *session) losePathLocked(n *node) {
+	if n.elem != nil {
+		s.folders.Remove(n.elem)
+		n.path.release()
+		n.elem, n.path = nil, nil
+	}
+}
+
+// status turns an error into FUSE's number for it.
+func status(err error) fuse.Status {
+	if err == nil {
+		return fuse.OK
+	}
+	if e, ok := err.(syscall.Errno); ok {
+		return fuse.Status(e)
+	}
+	return fuse.ToStatus(err)
+}
