@@ -46,7 +46,7 @@ func newBackends(cfg *vm.Config) ([]backend, *vsock.Device, error) {
 }
 
 // newShare makes the device of a share.
-func newShare(s vm.Share) (vhostuser.Device, error) { return fs.New(s.Path, fs.Options{}) }
+func newShare(s vm.Share) (vhostuser.Device, error) { return fs.New(s, fs.Options{}) }
 
 // serve serves the device until QEMU hangs up or the context ends.
 func (b backend) serve(ctx context.Context, conn *net.UnixConn, log *slog.Logger) {
