@@ -1,0 +1,190 @@
+// Package launch boots a guest: it verifies the image, starts a machine, greets the guest and hands over a client that speaks to it.
+package launch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+)
+
+const (
+	// bootTimeout is how long a guest has to answer. A boot takes two to four
+	// seconds even where every instruction is emulated; on a host that is busy
+	// with other things it has been seen to take twenty.
+	bootTimeout = 90 * time.Second
+	// clockEvery is how often the guest's clock is set: a guest drifts by
+	// milliseconds in that time, and a host that slept is noticed at once.
+	clockEvery = 30 * time.Second
+	// stopGrace is what commands in the guest have between SIGTERM and SIGKILL
+	// when it powers off, and offGrace what the guest has for all of it.
+	stopGrace = 3 * time.Second
+	offGrace  = 20 * time.Second
+)
+
+// Spec is what a guest is booted from.
+type Spec struct {
+	Driver vm.Driver
+	Image  image.Image
+
+	// Name is shown in process lists and errors; Hostname is the guest's own.
+	Name, Hostname string
+	CPUs           int
+	Memory         int64 // bytes
+	// DataDisk is the image file that keeps what the guest changes outside
+	// its shares. Without one it is all gone when the machine ends.
+	DataDisk string
+	Shares   []Share
+	Network  vm.NetworkKind
+	// ConsoleLog and StateDir are as in vm.Config.
+	ConsoleLog, StateDir string
+}
+
+// Share is a folder of the host and where it is in the guest.
+type Share struct {
+	vm.Share
+	MountPoint string
+}
+
+// Guest is a running machine whose guest answers.
+type Guest struct {
+	Machine vm.Machine
+	Client  *guest.Client
+	Timings Timings
+
+	stopClock context.CancelFunc
+	clock     chan struct{} // closed when the clock is no longer kept
+}
+
+// Timings say where a boot's time went.
+type Timings struct {
+	Verify time.Duration // until the image was known to be unchanged
+	Start  time.Duration // from then until the processors ran
+	Answer time.Duration // from then until the guest was ready for commands
+}
+
+// Boot starts a machine and returns when its guest is ready for commands.
+// Nothing is left behind if it fails. A guest that does not answer fails with
+// fault.Timeout, a machine that ends before with its own error.
+func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
+	g := &Guest{}
+	began := time.Now()
+	lap := func(d *time.Duration) { *d, began = time.Since(began), time.Now() }
+
+	if err := spec.Image.Verify(ctx); err != nil {
+		return nil, err
+	}
+	lap(&g.Timings.Verify)
+
+	g.Machine, err = spec.Driver.New(ctx, spec.machine())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Machine.Close())
+		}
+	}()
+	if err := g.Machine.Start(ctx); err != nil {
+		return nil, err
+	}
+	lap(&g.Timings.Start)
+
+	if g.Client, err = greet(ctx, g.Machine, spec.boot()); err != nil {
+		return nil, err
+	}
+	lap(&g.Timings.Answer)
+
+	clock, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g.stopClock, g.clock = stop, make(chan struct{})
+	go func() {
+		defer close(g.clock)
+		g.Client.KeepTime(clock, clockEvery)
+	}()
+	return g, nil
+}
+
+// greet waits for the guest's answer, for the machine's end, or for too long.
+func greet(ctx context.Context, m vm.Machine, boot guest.Boot) (*guest.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-m.Done():
+			cancel()
+		case <-over:
+		}
+	}()
+	client, err := guest.Connect(ctx, m.Dial, boot)
+	if err == nil {
+		return client, nil
+	}
+	select {
+	case <-m.Done():
+		// The machine knows better than the connection why there is no answer.
+		if m.Err() != nil {
+			return nil, m.Err()
+		}
+		return nil, fault.New(fault.Execution, "boot guest", "", errors.New("it powered off before it answered")).
+			Advise("Its console log says why.")
+	default:
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fault.New(fault.Timeout, "boot guest", "", err).
+			Advise("Its console log says how far it came. A busy host may need another try.")
+	}
+	return nil, err
+}
+
+// Shutdown powers the guest off the orderly way, or the hard way if it does
+// not obey, and releases everything. It may be called more than once.
+func (g *Guest) Shutdown(ctx context.Context) error {
+	err := vm.Shutdown(ctx, g.Machine, offGrace, func(ctx context.Context) error {
+		return g.Client.Shutdown(ctx, stopGrace)
+	})
+	return errors.Join(err, g.Close())
+}
+
+// Close ends the machine at once and releases everything.
+func (g *Guest) Close() error {
+	g.stopClock()
+	err := errors.Join(g.Client.Close(), g.Machine.Close())
+	<-g.clock
+	return err
+}
+
+// machine is the machine that the spec asks for.
+func (s Spec) machine() vm.Config {
+	c := vm.Config{
+		Name: s.Name, Arch: s.Image.Arch, CPUs: s.CPUs, Memory: s.Memory,
+		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
+		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
+		Network:    vm.Network{Kind: s.Network},
+		ConsoleLog: s.ConsoleLog, StateDir: s.StateDir,
+	}
+	if s.DataDisk != "" {
+		c.Disks = append(c.Disks, vm.Disk{Path: s.DataDisk})
+	}
+	for _, share := range s.Shares {
+		c.Shares = append(c.Shares, share.Share)
+	}
+	return c
+}
+
+// boot is what the guest is told.
+func (s Spec) boot() guest.Boot {
+	b := guest.Boot{Hostname: s.Hostname, Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
+	if s.Network == vm.NetworkNAT {
+		b.Network.Kind = guest.NetworkDHCP
+	}
+	for _, share := range s.Shares {
+		b.Mounts = append(b.Mounts, guest.Mount{Tag: share.Tag, Path: share.MountPoint, ReadOnly: share.ReadOnly})
+	}
+	return b
+}
