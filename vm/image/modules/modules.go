@@ -17,7 +17,7 @@ import (
 // Module is a kernel module as init_module(2) takes it.
 type Module struct {
 	Name string // with underscores, as the kernel writes it
-	Data []byte // ELF, not compressed
+	Data []byte // ELF, not compressed, without a signature
 
 	needs  []string // must be loaded before it
 	wishes []string // should be loaded before it, if they exist

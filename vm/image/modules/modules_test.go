@@ -3,6 +3,7 @@ package modules_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/binary"
@@ -179,6 +180,27 @@ func TestPackings(t *testing.T) {
 			if _, err := modules.Read(t.Context(), tree(t, files{"kernel/virtio-x.ko" + packing: cut}), "virtio_x"); err == nil ||
 				!strings.Contains(err.Error(), "virtio-x.ko"+packing) {
 				t.Errorf("half a module: %v", err)
+			}
+		})
+	}
+}
+
+func TestSignatureIsCutOff(t *testing.T) {
+	const mark = "~Module signature appended~\n"
+	plain := string(module("depends="))
+	for name, c := range map[string]struct{ file, want string }{
+		"signed":      {plain + "SIG" + "\x00\x00\x02\x00\x00\x00\x00\x00" + "\x00\x00\x00\x03" + mark, plain},
+		"too long":    {plain + "\x00\x00\x02\x00\x00\x00\x00\x00" + "\xff\xff\xff\xff" + mark, ""},
+		"in the text": {plain + mark + "more", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := modules.Read(t.Context(), tree(t, files{"a.ko": []byte(c.file)}), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			order, err := got.Order("a")
+			if want := cmp.Or(c.want, c.file); err != nil || string(order[0].Data) != want {
+				t.Errorf("%d bytes are left of %d, want %d (%v)", len(order[0].Data), len(c.file), len(want), err)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ func read(name, packing string, r io.Reader) (Module, error) {
 	if err != nil {
 		return Module{}, err
 	}
-	m := Module{Name: name, Data: data}
+	m := Module{Name: name, Data: unsigned(data)}
 	if m.needs, m.wishes, err = relations(data); err != nil {
 		return Module{}, err
 	}
@@ -49,6 +50,27 @@ func unpack(packing string, r io.Reader) ([]byte, error) {
 		return readAll(z)
 	}
 	return readAll(r)
+}
+
+// signatureMark ends a module that has a signature appended. Before it is a
+// head of twelve bytes, the last four of which are the signature's length, and
+// before that the signature.
+const signatureMark = "~Module signature appended~\n"
+
+// unsigned cuts a module's signature off. To check one takes a kernel four
+// times as long as to load the module, and proves only what the digests of
+// packs and images have proven already.
+func unsigned(module []byte) []byte {
+	const head = 12
+	rest, ok := bytes.CutSuffix(module, []byte(signatureMark))
+	if !ok || len(rest) < head {
+		return module
+	}
+	size := int64(binary.BigEndian.Uint32(rest[len(rest)-4:]))
+	if size > int64(len(rest)-head) {
+		return module
+	}
+	return rest[:int64(len(rest)-head)-size]
 }
 
 func readAll(r io.Reader) ([]byte, error) {

@@ -1,0 +1,128 @@
+//go:build linux
+
+package network
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	serverPort, clientPort = 67, 68
+	// firstWait doubles from one unanswered question to the next, up to
+	// lastWait. Servers beside a VM answer within milliseconds.
+	firstWait, lastWait = 200 * time.Millisecond, 8 * time.Second
+	// minLease keeps an odd server from making us ask all the time.
+	minLease = time.Minute
+	// maxPacket is more than a server may send to one who named no size.
+	maxPacket = 1500
+)
+
+type lease struct {
+	Settings
+	duration time.Duration
+}
+
+// acquire asks until a server has given an address or the context ends. The
+// previous address, if there is one, is asked for again first.
+func acquire(ctx context.Context, ifc *net.Interface, hostname string, previous *lease) (lease, error) {
+	conn, err := listen(ifc.Name)
+	if err != nil {
+		return lease{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	c := client{conn: conn, ifc: ifc, hostname: hostname}
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		got, err := c.exchange(wait, previous)
+		if err == nil {
+			return got, nil
+		}
+		previous = nil
+		if ctx.Err() != nil {
+			return lease{}, fmt.Errorf("no DHCP server answered: %w", err)
+		}
+	}
+}
+
+type client struct {
+	conn     net.PacketConn
+	ifc      *net.Interface
+	hostname string
+}
+
+// exchange goes through discover, offer, request and acknowledgement once, or
+// through the latter two for a lease that is known.
+func (c client) exchange(wait time.Duration, known *lease) (lease, error) {
+	var id [4]byte
+	_, _ = rand.Read(id[:])
+	a := ask{kind: discover, xid: binary.BigEndian.Uint32(id[:]), mac: c.ifc.HardwareAddr, hostname: c.hostname}
+	if known != nil {
+		a.address = known.Address.Addr()
+	} else {
+		offered, err := c.roundTrip(a, wait, offer)
+		if err != nil {
+			return lease{}, err
+		}
+		a.address, a.server = offered.address, offered.server
+	}
+	a.kind = request
+	m, err := c.roundTrip(a, wait, ack)
+	if err != nil {
+		return lease{}, err
+	}
+	return m.asLease()
+}
+
+func (c client) roundTrip(a ask, wait time.Duration, want byte) (message, error) {
+	if _, err := c.conn.WriteTo(a.bytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: serverPort}); err != nil {
+		return message{}, err
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return message{}, err
+	}
+	buf := make([]byte, maxPacket)
+	for {
+		n, _, err := c.conn.ReadFrom(buf)
+		if err != nil {
+			return message{}, err
+		}
+		m, err := parse(buf[:n], a.xid, a.mac)
+		switch {
+		case err != nil: // not for us
+		case m.kind == want:
+			return m, nil
+		case m.kind == nack:
+			return message{}, fmt.Errorf("the server refused %v", a.address)
+		}
+	}
+}
+
+// listen opens a UDP socket that works on an interface without an address.
+func listen(ifname string) (net.PacketConn, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), "dhcp")
+	defer f.Close()
+	for _, opt := range []int{unix.SO_REUSEADDR, unix.SO_BROADCAST} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, 1); err != nil {
+			return nil, os.NewSyscallError("setsockopt", err)
+		}
+	}
+	if err := unix.BindToDevice(fd, ifname); err != nil {
+		return nil, os.NewSyscallError("bind to "+ifname, err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: clientPort}); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	return net.FilePacketConn(f)
+}

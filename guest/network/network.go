@@ -1,0 +1,139 @@
+//go:build linux
+
+// Package network takes the guest's network up, as told or by asking a DHCP server, and keeps its lease.
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// Settings are what an interface needs.
+type Settings struct {
+	Address netip.Prefix
+	Gateway netip.Addr // may be invalid: none
+	DNS     []netip.Addr
+}
+
+// Network is the guest's network. Its zero value is one that nobody asked for.
+type Network struct {
+	mu    sync.Mutex
+	state guestpb.NetworkState
+}
+
+// Loopback takes lo up.
+func Loopback() error { return up("lo") }
+
+// Start takes the network up in the background as the plan says and keeps it
+// so until the context ends. The returned channel is closed when the first attempt
+// has succeeded or failed for good. Publish is called with new name servers.
+func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func([]netip.Addr)) <-chan struct{} {
+	settled := make(chan struct{})
+	if plan.GetKind() == guestpb.Network_KIND_NONE {
+		close(settled)
+		return settled
+	}
+	n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_PENDING, Trouble: "no answer yet"})
+	go func() {
+		var once sync.Once
+		settle := func() { once.Do(func() { close(settled) }) }
+		defer settle()
+		use := func(ifc *net.Interface, s Settings) error {
+			if err := apply(ifc.Name, s); err != nil {
+				return err
+			}
+			publish(s.DNS)
+			n.set(s.state())
+			settle()
+			return nil
+		}
+		if err := run(ctx, plan, hostname, use); err != nil {
+			n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()})
+		}
+	}()
+	return settled
+}
+
+// State says how the network is.
+func (n *Network) State() *guestpb.NetworkState {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return &guestpb.NetworkState{State: n.state.State, Address: n.state.Address, Gateway: n.state.Gateway, Dns: n.state.Dns, Trouble: n.state.Trouble}
+}
+
+func (n *Network) set(s *guestpb.NetworkState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state.State, n.state.Address, n.state.Gateway, n.state.Dns, n.state.Trouble = s.State, s.Address, s.Gateway, s.Dns, s.Trouble
+}
+
+func (s Settings) state() *guestpb.NetworkState {
+	st := &guestpb.NetworkState{State: guestpb.NetworkState_STATE_UP, Address: s.Address.String()}
+	if s.Gateway.IsValid() {
+		st.Gateway = s.Gateway.String()
+	}
+	for _, a := range s.DNS {
+		st.Dns = append(st.Dns, a.String())
+	}
+	return st
+}
+
+func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*net.Interface, Settings) error) error {
+	ifc, err := first()
+	if err != nil {
+		return err
+	}
+	if err := up(ifc.Name); err != nil {
+		return err
+	}
+	if plan.GetKind() == guestpb.Network_KIND_STATIC {
+		s, err := fixed(plan)
+		if err != nil {
+			return err
+		}
+		return use(ifc, s)
+	}
+	for last := (*lease)(nil); ; {
+		got, err := acquire(ctx, ifc, hostname, last)
+		if err != nil {
+			return err
+		}
+		if err := use(ifc, got.Settings); err != nil {
+			return err
+		}
+		last = &got
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(got.duration / 2): // RFC 2131's T1
+		}
+	}
+}
+
+// fixed reads a static plan, which was checked when it came.
+func fixed(plan *guestpb.Network) (Settings, error) {
+	s := Settings{}
+	var err error
+	if s.Address, err = netip.ParsePrefix(plan.Address); err != nil {
+		return s, fmt.Errorf("address: %w", err)
+	}
+	if plan.Gateway != "" {
+		if s.Gateway, err = netip.ParseAddr(plan.Gateway); err != nil {
+			return s, fmt.Errorf("gateway: %w", err)
+		}
+	}
+	for _, d := range plan.Dns {
+		a, err := netip.ParseAddr(d)
+		if err != nil {
+			return s, fmt.Errorf("name server: %w", err)
+		}
+		s.DNS = append(s.DNS, a)
+	}
+	return s, nil
+}

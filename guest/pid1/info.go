@@ -1,0 +1,90 @@
+//go:build linux
+
+package pid1
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// maxFile is more than any of the files that Info reads.
+const maxFile = 64 << 10
+
+// Info says how the machine is.
+func (m *machine) Info() *guestpb.InfoResponse {
+	i := &guestpb.InfoResponse{
+		OsRelease:   osRelease(read("/etc/os-release")),
+		UptimeNanos: int64(uptime()), TimeUnixNano: time.Now().UnixNano(),
+		Network: m.network.State(),
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		i.Kernel, i.Architecture = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])
+	}
+	i.MemoryTotal, i.MemoryAvailable = memory(read("/proc/meminfo"))
+	if f := strings.Fields(read("/proc/self/statm")); len(f) > 1 {
+		pages, _ := strconv.ParseUint(f[1], 10, 64)
+		i.OwnMemory = pages * uint64(os.Getpagesize())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i.HasData = m.hasData.Load()
+	i.Mounts = append(i.Mounts, m.mounts...)
+	i.Warnings = append(i.Warnings, m.warnings...)
+	i.Steps = append(i.Steps, m.steps...)
+	return i
+}
+
+func read(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, maxFile))
+	return string(b)
+}
+
+// memory returns the bytes that /proc/meminfo tells.
+func memory(text string) (total, available uint64) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseUint(f[1], 10, 64)
+		switch f[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemAvailable:":
+			available = kib << 10
+		}
+	}
+	return total, available
+}
+
+// osRelease reads the assignments of an os-release file.
+func osRelease(text string) map[string]string {
+	out := map[string]string{}
+	for s := bufio.NewScanner(bytes.NewBufferString(text)); s.Scan() && len(out) < wire.MaxList; {
+		name, value, ok := strings.Cut(strings.TrimSpace(s.Text()), "=")
+		if !ok || name == "" || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
+			value = value[1 : len(value)-1]
+		}
+		out[name] = wire.Clip(value)
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/network"
+)
+
+// machine is the guest's machine, as the service's System.
+type machine struct {
+	modules  modules
+	network  network.Network
+	listener io.Closer
+	prepared chan error // what became of prepare, once
+	late     sync.WaitGroup
+	ending   atomic.Bool
+	hasData  atomic.Bool // the root lies on a data disk
+	cgroups  bool        // there is a cgroup2 file system
+
+	mu       sync.Mutex
+	console  io.Writer
+	warnings []string
+	steps    []*guestpb.Step
+	mounts   []*guestpb.Mount
+}
+
+func newMachine() *machine {
+	return &machine{console: os.Stderr, prepared: make(chan error, 1)}
+}
+
+// log writes a short line to the console.
+func (m *machine) log(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fmt.Fprintf(m.console, "osaurus-guest %.3f %s\r\n", uptime().Seconds(), fmt.Sprintf(format, args...))
+}
+
+// step notes that a part of the boot is done.
+func (m *machine) step(name string) {
+	at := uptime()
+	m.mu.Lock()
+	m.steps = append(m.steps, &guestpb.Step{Name: name, UptimeNanos: int64(at)})
+	m.mu.Unlock()
+	m.log("%s", name)
+}
+
+// warn notes something that went wrong without ending the boot.
+func (m *machine) warn(what string, err error) {
+	text := fmt.Sprintf("%s: %v", what, err)
+	m.mu.Lock()
+	if len(m.warnings) < wire.MaxList {
+		m.warnings = append(m.warnings, text)
+	}
+	m.mu.Unlock()
+	m.log("%s", text)
+}
+
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// networkPatience is how long a boot waits for the network, so that the first
+// command finds it. Where no server answers, asking goes on without the boot.
+const networkPatience = time.Second
+
+// Boot does what the host asks for.
+func (m *machine) Boot(hello *guestpb.HelloRequest) error {
+	m.step("hello")
+	if _, err := m.SetTime(time.Unix(0, hello.TimeUnixNano)); err != nil {
+		m.warn("set clock", err)
+	}
+	if err := addEntropy(hello.Entropy); err != nil {
+		m.warn("add entropy", err)
+	}
+	boot := hello.GetBoot()
+	if boot.GetHostname() != "" {
+		if err := unix.Sethostname([]byte(boot.Hostname)); err != nil {
+			m.warn("set host name", err)
+		}
+	}
+	// The network takes its time beside the mounts; its name servers are
+	// written down when there is a root to write to.
+	rooted := make(chan struct{})
+	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(dns []netip.Addr) {
+		<-rooted
+		if err := writeResolvers(dns); err != nil {
+			m.warn("write /etc/resolv.conf", err)
+		}
+	})
+	if err := <-m.prepared; err != nil {
+		m.log("boot failed: %v", err)
+		return err
+	}
+	if err := network.Loopback(); err != nil {
+		m.warn("loopback", err)
+	}
+	if err := writeHosts(boot.GetHostname()); err != nil {
+		m.warn("write /etc/hosts", err)
+	}
+	close(rooted)
+	for _, want := range boot.GetMounts() {
+		if err := mountShare(want); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.mounts = append(m.mounts, want)
+		m.mu.Unlock()
+	}
+	m.step("mounts")
+	select {
+	case <-settled:
+		m.step("network " + m.network.State().State.String()[len("STATE_"):])
+	case <-time.After(networkPatience):
+	}
+	m.late.Go(m.afterBoot)
+	m.step("ready")
+	return nil
+}
+
+// afterBoot does what no command waits for.
+func (m *machine) afterBoot() {
+	if err := m.modules.load(late, m.warn); err != nil {
+		m.warn("load late modules", err)
+	}
+	if err := m.modules.drop(); err != nil {
+		m.warn("remove module files", err)
+	}
+	for _, b := range openButtons() {
+		go b.watch(func() { m.PowerOff(wire.DefaultGrace) })
+	}
+}
+
+// SetTime sets the clock.
+func (m *machine) SetTime(t time.Time) (time.Duration, error) {
+	ahead := time.Since(t)
+	tv := unix.NsecToTimeval(t.UnixNano())
+	if err := unix.Settimeofday(&tv); err != nil {
+		return 0, fault.New(fault.Execution, "set clock", t.String(), err)
+	}
+	return ahead, nil
+}
+
+// addEntropy credits the host's random bytes to the kernel's pool.
+func addEntropy(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile("/dev/random", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return addEntropyTo(f, b)
+}
+
+// bootErr says which part of the boot failed.
+func bootErr(op, subject string, err error, advice string) error {
+	kind := fault.Execution
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		kind = fault.Unavailable
+	}
+	return fault.New(kind, op, subject, err).Advise(advice)
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+// Package pid1 makes a booting kernel into a guest: modules, mounts, clock, network, and the service that the host speaks to.
+package pid1
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/mdlayher/vsock"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/service"
+)
+
+// commands is where the cgroups of the host's commands are.
+const commands = cgroups + "/commands"
+
+// Run is the life of PID 1. It never returns: the machine ends with it.
+func Run(version string) {
+	unix.Umask(0o022)
+	m := newMachine()
+	err := m.serve(version)
+	// Nobody can be told but the one who reads the console.
+	m.log("cannot serve: %v; powering off", err)
+	m.PowerOff(time.Second)
+}
+
+// serve boots so far that the host can be answered, lets the rest of the boot
+// go on beside, and answers.
+func (m *machine) serve(version string) error {
+	if err := m.mountKernel(); err != nil {
+		return err
+	}
+	m.step("init")
+	var err error
+	if m.modules, err = openModules(); err != nil {
+		return err
+	}
+	if err := m.modules.load(order, m.warn); err != nil {
+		return err
+	}
+	m.openConsole()
+	m.step("modules")
+	l, err := vsock.Listen(wire.Port, nil)
+	if err != nil {
+		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", wire.Port, err)
+	}
+	m.limits()
+	opts := process.Options{Init: true, Cgroup: commands}
+	if !m.cgroups {
+		opts.Cgroup = ""
+	}
+	keeper, err := process.NewKeeper(opts)
+	if err != nil {
+		return err
+	}
+	m.listener = l
+	go m.obey()
+	go func() {
+		m.prepared <- m.prepare()
+		m.step("root")
+	}()
+	if err := service.New(m, keeper, version).Serve(hostOnly{l}); !m.ending.Load() {
+		return err
+	}
+	select {} // PowerOff has closed the listener and goes on
+}
+
+// hostOnly accepts connections of the host. Programs in this guest could
+// otherwise connect to it, and through vsock's loopback to the service.
+type hostOnly struct{ *vsock.Listener }
+
+func (l hostOnly) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if a, ok := c.RemoteAddr().(*vsock.Addr); ok && a.ContextID == vsock.Host {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// obey does what processes of the guest expect init to do on signals: power
+// off. The rest is taken so that it cannot end this process.
+func (m *machine) obey() {
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	for s := range ch {
+		switch s {
+		case unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE:
+		default:
+			go m.PowerOff(wire.DefaultGrace)
+		}
+	}
+}
+
+// limits raises what children inherit: many tools need more than the kernel's
+// 1024 open files, and few look at the hard limit.
+func (m *machine) limits() {
+	const soft, hard = 64 << 10, 512 << 10
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {
+		m.warn("raise the limit of open files", err)
+	}
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+package pid1
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// killPatience is how long killed processes may need to be gone.
+	killPatience = 2 * time.Second
+	// writePatience bounds writing everything out: a share whose host is
+	// dead would hold it for ever.
+	writePatience = 20 * time.Second
+	aliveCheck    = 5 * time.Millisecond
+)
+
+// PowerOff ends all processes, leaves the disks clean, and turns the machine
+// off. It does not return. A second call waits for the first.
+func (m *machine) PowerOff(grace time.Duration) {
+	if m.ending.Swap(true) {
+		select {}
+	}
+	if m.listener != nil {
+		_ = m.listener.Close()
+	}
+	m.log("power off")
+	// Every process but this one, which also reaps them.
+	_ = unix.Kill(-1, unix.SIGTERM)
+	if !aloneWithin(grace) {
+		_ = unix.Kill(-1, unix.SIGKILL)
+		if !aloneWithin(killPatience) {
+			m.log("some processes cannot be killed")
+		}
+	}
+	written := make(chan struct{})
+	go func() { defer close(written); m.leaveDisks() }()
+	select {
+	case <-written:
+	case <-time.After(writePatience):
+		m.log("the disks do not answer: powering off without them")
+	}
+	m.log("off")
+	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	m.log("power off: %v", err)
+	select {}
+}
+
+// aloneWithin waits until no other process is left.
+func aloneWithin(patience time.Duration) bool {
+	for end := time.Now().Add(patience); ; time.Sleep(aliveCheck) {
+		if unix.Kill(-1, 0) == unix.ESRCH {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
+// leaveDisks writes everything and makes the file systems read-only, so that
+// their journals are clean: first the overlay, then what it lies on.
+func (m *machine) leaveDisks() {
+	m.late.Wait()
+	m.mu.Lock()
+	mounts := m.mounts
+	m.mu.Unlock()
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if err := unix.Unmount(string(mounts[i].Path), unix.MNT_DETACH); err != nil {
+			m.log("unmount %s: %v", mounts[i].Path, err)
+		}
+	}
+	unix.Sync()
+	if !m.hasData.Load() {
+		return
+	}
+	for _, path := range []string{"/", own + "/data"} {
+		if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			m.log("make %s read-only: %v", path, err)
+		}
+	}
+}

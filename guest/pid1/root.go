@@ -1,0 +1,187 @@
+//go:build linux
+
+package pid1
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where things are, before and after the root changes. What the guest program
+// keeps for itself is under own.
+const (
+	baseDisk, dataDisk = "/dev/vda", "/dev/vdb"
+
+	own     = "/run/osaurus"
+	newRoot = "/newroot"
+
+	// The overlay's part of the data disk. Other parts will be the rooms'.
+	systemUpper, systemWork = "/system/upper", "/system/work"
+)
+
+// diskPatience bounds the wait for a disk that the bus shows to get its node.
+const diskPatience = 5 * time.Second
+
+// prepare makes the root file system: an overlay of the read-only base and the
+// data disk, or of the base and memory where there is no data disk. Without
+// any disk the initramfs stays the root.
+func (m *machine) prepare() error {
+	disks := countDisks()
+	if disks == 0 {
+		return m.finishRoot()
+	}
+	if err := m.mountBase(); err != nil {
+		return err
+	}
+	upper := "/memory"
+	if disks > 1 {
+		upper = "/data"
+		if err := m.mountData(upper); err != nil {
+			return err
+		}
+		m.hasData.Store(true)
+	} else if err := mount("tmpfs", upper, "tmpfs", quiet, "mode=0755"); err != nil {
+		return bootErr("mount memory", upper, err, "")
+	}
+	for _, d := range []string{systemUpper, systemWork} {
+		if err := os.MkdirAll(upper+d, 0o755); err != nil {
+			return bootErr("prepare the root's upper layer", upper+d, err, "If the data disk is full or damaged, reset it.")
+		}
+	}
+	options := "lowerdir=/base,upperdir=" + upper + systemUpper + ",workdir=" + upper + systemWork
+	if err := mount("overlay", newRoot, "overlay", 0, options); err != nil {
+		return bootErr("mount root", newRoot, err, "The image needs the overlay module: build it anew.")
+	}
+	if err := m.switchRoot(upper); err != nil {
+		return bootErr("change root", newRoot, err, "")
+	}
+	return m.finishRoot()
+}
+
+// finishRoot mounts what every root has.
+func (m *machine) finishRoot() error {
+	if err := mount("tmpfs", "/tmp", "tmpfs", quiet, "mode=1777"); err != nil {
+		return bootErr("mount memory", "/tmp", err, "")
+	}
+	return nil
+}
+
+func (m *machine) mountBase() error {
+	if err := awaitDisk(baseDisk); err != nil {
+		return bootErr("find base disk", baseDisk, err, "The image needs the virtio_blk module: build it anew.")
+	}
+	if err := mount(baseDisk, "/base", "ext4", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
+		return bootErr("mount base", baseDisk, err, "The image is damaged: build it anew.")
+	}
+	return nil
+}
+
+// mountData mounts the data disk, with quotas if the kernel can, and has it
+// grow in the background if its device is larger than the file system.
+func (m *machine) mountData(target string) error {
+	if err := awaitDisk(dataDisk); err != nil {
+		return bootErr("find data disk", dataDisk, err, "")
+	}
+	const flags = quiet | unix.MS_NOATIME
+	err := mount(dataDisk, target, "ext4", flags, "prjquota")
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		// No quota_v2 module, or a file system made without project quotas.
+		m.warn("project quotas", err)
+		err = mount(dataDisk, target, "ext4", flags, "")
+	}
+	if err != nil {
+		return bootErr("mount data", dataDisk, err, "The data disk is damaged: check it with e2fsck, or reset it.")
+	}
+	root, err := os.Open(target)
+	if err != nil {
+		return bootErr("open data", target, err, "")
+	}
+	m.late.Go(func() {
+		defer root.Close()
+		if err := m.grow(root); err != nil {
+			m.warn("grow data disk", err)
+		}
+	})
+	return nil
+}
+
+// grow makes the data disk's file system as large as the disk. The kernel
+// answers at once if it is already.
+func (m *machine) grow(root *os.File) error {
+	size, err := deviceSize(dataDisk)
+	if err != nil {
+		return err
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+		return err
+	}
+	return growTo(root, size/uint64(st.Bsize))
+}
+
+// switchRoot makes newRoot the root. The process stays: what was opened keeps
+// working, and the program is not started a second time.
+func (m *machine) switchRoot(upper string) error {
+	if err := mount("tmpfs", newRoot+"/run", "tmpfs", quiet, "mode=0755"); err != nil {
+		return err
+	}
+	program := newRoot + own + "/guest"
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		return err
+	}
+	// Helpers run this program again.
+	if err := os.WriteFile(program, nil, 0o555); err != nil {
+		return err
+	}
+	if err := unix.Mount("/init", program, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind", Path: program, Err: err}
+	}
+	for from, to := range map[string]string{
+		"/proc": "/proc", "/sys": "/sys", "/dev": "/dev", "/base": own + "/base", upper: own + "/data",
+	} {
+		to = newRoot + to
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(from, to, "", unix.MS_MOVE, ""); err != nil {
+			return &os.PathError{Op: "move mount", Path: to, Err: err}
+		}
+	}
+	if err := os.Chdir(newRoot); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return err
+	}
+	if err := unix.Chroot("."); err != nil {
+		return err
+	}
+	return os.Chdir("/")
+}
+
+// countDisks counts the virtio disks that the bus shows.
+func countDisks() int {
+	const block = "0x0002"
+	n := 0
+	ids, _ := filepath.Glob("/sys/bus/virtio/devices/*/device")
+	for _, id := range ids {
+		if b, err := os.ReadFile(id); err == nil && strings.TrimSpace(string(b)) == block {
+			n++
+		}
+	}
+	return n
+}
+
+func awaitDisk(path string) error {
+	for end := time.Now().Add(diskPatience); ; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(path)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
