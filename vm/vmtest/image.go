@@ -1,22 +1,26 @@
 package vmtest
 
 import (
+	"archive/tar"
 	"bytes"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/kmods"
+	"osaurus-sandbox/vm/image/modules"
 	"osaurus-sandbox/vm/image/newc"
 )
 
-// modules are what the test guest needs; those that a kernel has built in or
-// lacks are left out.
-var modules = []string{
+// drivers are the modules that the test guest needs; those that a kernel has
+// built in or lacks are left out.
+var drivers = []string{
 	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng",
 	"virtiofs", "vmw_vsock_virtio_transport",
 	"button", "evdev",
@@ -32,11 +36,11 @@ type Image struct {
 func BuildImage(t testing.TB, arch vm.Arch) Image {
 	t.Helper()
 	kernel := lab.DebianKernel(t, string(arch))
-	set, err := kmods.Scan(os.DirFS(kernel.Modules), ".")
+	tree, err := modules.Read(t.Context(), walk(kernel.Modules), drivers...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, files, _, err := set.Order(modules...)
+	order, err := tree.Order(slices.DeleteFunc(slices.Clone(drivers), func(name string) bool { return !tree.Has(name) })...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +53,18 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 		}
 	}
 	for _, d := range []string{"dev", "proc", "sys", "tmp", "mod", "mnt"} {
-		add(newc.Entry{Name: d, Mode: newc.ModeDir | 0o755})
+		add(newc.Entry{Name: d, Mode: newc.Dir | 0o755})
 	}
 	// Go's runtime needs these before it has run a line of ours.
-	add(newc.Entry{Name: "dev/console", Mode: newc.ModeChar | 0o600, Major: 5, Minor: 1})
-	add(newc.Entry{Name: "dev/null", Mode: newc.ModeChar | 0o666, Major: 1, Minor: 3})
-	add(newc.Entry{Name: "init", Mode: newc.ModeReg | 0o755, Data: buildGuest(t, arch)})
-	for name, content := range files {
-		add(newc.Entry{Name: "mod/" + name, Mode: newc.ModeReg | 0o644, Data: content})
+	add(newc.Entry{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1})
+	add(newc.Entry{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3})
+	add(newc.Entry{Name: "init", Mode: newc.File | 0o755, Data: buildGuest(t, arch)})
+	var names []string
+	for _, m := range order {
+		names = append(names, m.Name)
+		add(newc.Entry{Name: "mod/" + m.Name, Mode: newc.File | 0o644, Data: m.Data})
 	}
-	add(newc.Entry{Name: "mod/order", Mode: newc.ModeReg | 0o644, Data: []byte(strings.Join(order, "\n"))})
+	add(newc.Entry{Name: "mod/order", Mode: newc.File | 0o644, Data: []byte(strings.Join(names, "\n"))})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +73,23 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 		t.Fatal(err)
 	}
 	return Image{arch, kernel.Image, initrd}
+}
+
+// walk visits a folder of modules as if it were an archive.
+func walk(dir string) modules.Walk {
+	return func(visit func(*tar.Header, io.Reader) error) error {
+		return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: path}, f)
+		})
+	}
 }
 
 func buildGuest(t testing.TB, arch vm.Arch) []byte {
