@@ -1,9 +1,9 @@
 package vm
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -92,14 +92,32 @@ func (c *Console) Write(p []byte) (int, error) {
 	return all, nil
 }
 
+// panicMark begins the first line of a Linux kernel's panic report.
+const panicMark = "Kernel panic - not syncing"
+
 // Tail returns the last lines as a person may see them: bounded, and without
 // the control characters that could play with a terminal.
 func (c *Console) Tail() string {
+	lines := c.lines()
+	return strings.Join(lines[max(0, len(lines)-consoleLines):], "\n")
+}
+
+// Panic returns the beginning of the kernel's panic report as Tail does, or ""
+// if there is none. A guest may lie about that, to its own harm.
+func (c *Console) Panic() string {
+	lines := c.lines()
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, panicMark) })
+	if i < 0 {
+		return ""
+	}
+	return strings.Join(lines[i:min(len(lines), i+consoleLines)], "\n")
+}
+
+func (c *Console) lines() []string {
 	c.mu.Lock()
 	text := strings.ToValidUTF8(string(c.tail), "�")
 	c.mu.Unlock()
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
-	lines = lines[max(0, len(lines)-consoleLines):]
 	for i, l := range lines {
 		l = strings.Map(func(r rune) rune {
 			if r != '\t' && !unicode.IsPrint(r) {
@@ -112,15 +130,7 @@ func (c *Console) Tail() string {
 		}
 		lines[i] = l
 	}
-	return strings.Join(lines, "\n")
-}
-
-// Panicked reports whether the end of the output is a Linux kernel's panic. A
-// guest may lie, about itself.
-func (c *Console) Panicked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return bytes.Contains(c.tail, []byte("Kernel panic - not syncing"))
+	return lines
 }
 
 // Close closes the file.

@@ -24,18 +24,24 @@ const guestCID = 3
 
 // backend is a virtio device that this process serves to QEMU.
 type backend struct {
-	vhostuser.Device
+	device
 	name     string // for logs
 	argument string // QEMU's name and properties of it
 }
 
+// device is a virtio device that can be done with.
+type device interface {
+	vhostuser.Device
+	io.Closer
+}
+
 // newBackends makes the devices of a machine: its vsock device, which is also
 // returned by itself, and one for each share.
-func newBackends(cfg *vm.Config) ([]backend, *vsock.Device, error) {
+func newBackends(cfg *vm.Config, log *slog.Logger) ([]backend, *vsock.Device, error) {
 	socket := vsock.New(guestCID)
 	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
 	for _, s := range cfg.Shares {
-		d, err := newShare(s)
+		d, err := fs.New(s, fs.Options{Log: log})
 		if err != nil {
 			closeBackends(all)
 			return nil, nil, err
@@ -45,22 +51,17 @@ func newBackends(cfg *vm.Config) ([]backend, *vsock.Device, error) {
 	return all, socket, nil
 }
 
-// newShare makes the device of a share.
-func newShare(s vm.Share) (vhostuser.Device, error) { return fs.New(s, fs.Options{}) }
-
 // serve serves the device until QEMU hangs up or the context ends.
 func (b backend) serve(ctx context.Context, conn *net.UnixConn, log *slog.Logger) {
 	log = log.With("device", b.name)
-	if err := vhostuser.Serve(ctx, conn, b.Device, vhostuser.Options{Log: log}); err != nil {
+	if err := vhostuser.Serve(ctx, conn, b.device, vhostuser.Options{Log: log}); err != nil {
 		log.Error("device ended", "err", err)
 	}
 }
 
 func closeBackends(all []backend) {
 	for _, b := range all {
-		if c, ok := b.Device.(io.Closer); ok {
-			_ = c.Close()
-		}
+		_ = b.Close()
 	}
 }
 

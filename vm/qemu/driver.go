@@ -5,8 +5,10 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 )
 
@@ -26,6 +28,9 @@ func (d *Driver) Name() string { return "qemu" }
 
 // Capabilities implements vm.Driver.
 func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilities, error) {
+	if arch != vm.AMD64 && arch != vm.ARM64 {
+		return vm.Capabilities{}, fault.New(fault.Unavailable, "look for a driver", string(arch), errors.New("unknown architecture")).Advise("Use amd64 or arm64.")
+	}
 	if _, err := findProgram(ctx, arch); err != nil {
 		return vm.Capabilities{}, err
 	}
@@ -39,6 +44,7 @@ func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
 		Native:        accel == KVM,
 		PowerButton:   true,
 		PauseResume:   true,
+		ResetEnds:     true,
 		HalfClose:     true,
 		Ownership:     []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker},
 		SubtreeQuotas: true,

@@ -36,7 +36,7 @@ type machine struct {
 }
 
 func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (*machine, error) {
-	backends, socket, err := newBackends(&cfg)
+	backends, socket, err := newBackends(&cfg, log)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (m *machine) verdict() error {
 		return nil
 	case cause == nil && m.shutdown == "guest-shutdown":
 		return nil
-	case cause == nil && m.shutdown == "guest-reset" && m.run.console.Panicked():
-		return fault.New(fault.Execution, op, m.cfg.Name, fmt.Errorf("the guest's kernel panicked:\n%s", m.run.console.Tail())).
+	case cause == nil && m.shutdown == "guest-reset" && m.run.console.Panic() != "":
+		return fault.New(fault.Execution, op, m.cfg.Name, fmt.Errorf("the guest's kernel panicked:\n%s", m.run.console.Panic())).
 			Advise("Start it again; if it panics again, another pack or more memory may help.")
 	case cause == nil && m.shutdown == "guest-reset":
 		return nil

@@ -1,0 +1,13 @@
+//go:build linux
+
+package qemu
+
+import "osaurus-sandbox/vm"
+
+// PID is the process id of a started machine's QEMU.
+func PID(m vm.Machine) int { return m.(*machine).run.process.os.Pid }
+
+var (
+	ParseVersion = parseVersion
+	Virtualizes  = virtualizes
+)

@@ -1,0 +1,108 @@
+package vmtest
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/modules"
+	"osaurus-sandbox/vm/image/newc"
+)
+
+// drivers are the modules that the test guest needs; those that a kernel has
+// built in or lacks are left out.
+var drivers = []string{
+	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng",
+	"virtiofs", "vmw_vsock_virtio_transport",
+	"button", "evdev",
+}
+
+// Image is a kernel and an initramfs with the test guest in it.
+type Image struct {
+	Arch           vm.Arch
+	Kernel, Initrd string
+}
+
+// BuildImage makes an image in the test's temporary folder.
+func BuildImage(t testing.TB, arch vm.Arch) Image {
+	t.Helper()
+	kernel := lab.DebianKernel(t, string(arch))
+	tree, err := modules.Read(t.Context(), walk(kernel.Modules), drivers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := tree.Order(slices.DeleteFunc(slices.Clone(drivers), func(name string) bool { return !tree.Has(name) })...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var b bytes.Buffer
+	w := newc.NewWriter(&b)
+	add := func(e newc.Entry) {
+		if err := w.Write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"dev", "proc", "sys", "tmp", "mod", "mnt"} {
+		add(newc.Entry{Name: d, Mode: newc.Dir | 0o755})
+	}
+	// Go's runtime needs these before it has run a line of ours.
+	add(newc.Entry{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1})
+	add(newc.Entry{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3})
+	add(newc.Entry{Name: "init", Mode: newc.File | 0o755, Data: buildGuest(t, arch)})
+	var names []string
+	for _, m := range order {
+		names = append(names, m.Name)
+		add(newc.Entry{Name: "mod/" + m.Name, Mode: newc.File | 0o644, Data: m.Data})
+	}
+	add(newc.Entry{Name: "mod/order", Mode: newc.File | 0o644, Data: []byte(strings.Join(names, "\n"))})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	initrd := filepath.Join(t.TempDir(), "initrd")
+	if err := os.WriteFile(initrd, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Image{arch, kernel.Image, initrd}
+}
+
+// walk visits a folder of modules as if it were an archive.
+func walk(dir string) modules.Walk {
+	return func(visit func(*tar.Header, io.Reader) error) error {
+		return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: path}, f)
+		})
+	}
+}
+
+func buildGuest(t testing.TB, arch vm.Arch) []byte {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "testguest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "osaurus-sandbox/vm/vmtest/testguest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+string(arch))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build test guest: %v\n%s", err, out)
+	}
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
