@@ -36,7 +36,7 @@ func tree(t testing.TB) (dir string, files map[string][]byte) {
 		"dir/hole":           append(make([]byte, 1<<20), "x"...), // sparse blocks
 		"names/Ünïcode name": []byte("u"),
 	}
-	for i := range 600 { // more than one run of entries
+	for i := range 300 { // more than one run of entries
 		files["many/"+strings.Repeat("n", i%200)+string(rune('a'+i%26))+string(rune('a'+i/26))] = []byte{byte(i)}
 	}
 	for name, content := range files {
@@ -110,7 +110,7 @@ func TestReadsWhatMksquashfsWrites(t *testing.T) {
 }
 
 func TestReadsKernelModulesAsAlpinePacksThem(t *testing.T) {
-	modules := filepath.Join(lab.DebianKernel(t, "amd64").Modules, "kernel", "fs")
+	modules := filepath.Join(lab.DebianKernel(t, "amd64").Modules, "kernel", "crypto")
 	f := open(t, squash(t, modules, "-comp", "xz", "-Xbcj", "x86"))
 	if got, want := sum(t, f), sum(t, os.DirFS(modules)); got != want {
 		t.Error("the modules that were read are not those that were packed")
@@ -136,7 +136,7 @@ func sum(t testing.TB, f fs.FS) [32]byte {
 		_, err = io.Copy(h, r)
 		return err
 	})
-	if err != nil || files < 50 {
+	if err != nil || files < 30 {
 		t.Fatalf("%d files, %v", files, err)
 	}
 	return [32]byte(h.Sum(nil))

@@ -1,0 +1,180 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// resumeAdvice is for what is not the file's fault.
+const resumeAdvice = "Run the same again: it goes on where it stopped."
+
+// download is one file on its way into its part file. Beside the part file is
+// one with the server's tag for the version of the file that it is of.
+type download struct {
+	client *Client
+	file   File
+	name   string
+	part   string
+	report progress.Func
+
+	out      *os.File
+	have     int64     // bytes in the part file
+	hash     hash.Hash // of them
+	tag      string
+	meter    *progress.Meter
+	answered bool // the server has been reached
+}
+
+func (d *download) tagPath() string { return d.part + ".etag" }
+
+func (d *download) remove() {
+	os.Remove(d.part)
+	os.Remove(d.tagPath())
+}
+
+func (d *download) run(ctx context.Context) error {
+	var err error
+	if d.out, err = os.OpenFile(d.part, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return fault.New(fault.Execution, "download", d.file.URL, err)
+	}
+	defer d.out.Close()
+	if err := d.resume(); err != nil {
+		return fault.New(fault.Execution, "download", d.file.URL, err)
+	}
+	if err := d.attempts(ctx); err != nil {
+		return err
+	}
+	if err := d.out.Sync(); err != nil {
+		return fault.New(fault.Execution, "download", d.file.URL, err)
+	}
+	if got := digest.Sum(d.hash); got != d.file.SHA256 {
+		return mismatch(d.file, got)
+	}
+	return nil
+}
+
+// resume hashes what an earlier run left.
+func (d *download) resume() error {
+	tag, err := os.ReadFile(d.tagPath())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	d.tag, d.hash = string(tag), sha256.New()
+	if d.have, err = io.Copy(d.hash, io.LimitReader(d.out, d.file.limit())); err != nil {
+		return err
+	}
+	return d.out.Truncate(d.have)
+}
+
+// restart forgets what is there, which the server no longer has or never had.
+func (d *download) restart() error {
+	if d.have == 0 {
+		return nil
+	}
+	d.have, d.hash, d.tag = 0, sha256.New(), ""
+	os.Remove(d.tagPath())
+	d.meter.Finish()
+	d.meter = d.report.Start("download "+d.name, 0, d.file.Size)
+	if err := d.out.Truncate(0); err != nil {
+		return err
+	}
+	_, err := d.out.Seek(0, io.SeekStart)
+	return err
+}
+
+// attempts tries until all is there, and gives up when nothing comes several
+// times in a row. An error that has a kind is final.
+func (d *download) attempts(ctx context.Context) error {
+	d.meter = d.report.Start("download "+d.name, d.have, d.file.Size)
+	defer func() { d.meter.Finish() }()
+	pause := orDefault(d.client.Pause, firstPause)
+	failed := 0
+	for {
+		before := d.have
+		err := d.attempt(ctx)
+		if err == nil {
+			return nil
+		}
+		if final, ok := errors.AsType[*fault.Error](err); ok {
+			return final
+		}
+		if failed++; d.have > before {
+			failed = 1
+		}
+		if failed == maxAttempts {
+			return d.giveUp(err)
+		}
+		select {
+		case <-ctx.Done():
+			return fault.New(fault.KindOf(ctx.Err()), "download", d.file.URL, ctx.Err()).Advise(resumeAdvice)
+		case <-time.After(pause << (failed - 1)):
+		}
+	}
+}
+
+// giveUp is the error after the last attempt.
+func (d *download) giveUp(err error) error {
+	if !d.answered && isUnreachable(err) {
+		return fault.New(fault.Unavailable, "download", d.file.URL, fmt.Errorf("%w: %w", errUnreachable, err)).
+			Advise("Check the network and the proxy settings (HTTPS_PROXY), or bring a pack from elsewhere with `pack import`.")
+	}
+	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)
+}
+
+// keepTag keeps the server's tag for the version of the file that comes now.
+func (d *download) keepTag(tag string) error {
+	if tag == d.tag {
+		return nil
+	}
+	d.tag = tag
+	return os.WriteFile(d.tagPath(), []byte(tag), 0o600)
+}
+
+// receive writes a body to the part file, hashing it, up to the file's limit.
+func (d *download) receive(body io.Reader) error {
+	limit := d.file.limit()
+	n, err := io.Copy(io.MultiWriter(d.out, d.hash, d.meter), io.LimitReader(body, limit-d.have))
+	d.have += n
+	if write, ok := errors.AsType[*fs.PathError](err); ok {
+		return fault.New(fault.Execution, "download", d.file.URL, write).Advise("Make room on the disk. " + resumeAdvice)
+	}
+	if err != nil {
+		return err
+	}
+	if d.have < limit {
+		if d.file.Size > 0 {
+			return fmt.Errorf("%d of %d bytes came", d.have, limit)
+		}
+		return nil
+	}
+	if d.file.Size > 0 {
+		return nil // whatever may follow is not part of it
+	}
+	if extra, _ := io.CopyN(io.Discard, body, 1); extra > 0 {
+		return d.reject(fmt.Errorf("its server sends more than %d bytes", limit))
+	}
+	return nil
+}
+
+func (d *download) reject(err error) error {
+	return fault.New(fault.Rejected, "download", d.file.URL, err).
+		Advise("What its server sends is not the pinned file. Nothing of it was kept; try from another network.")
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}

@@ -1,0 +1,190 @@
+package pack
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// Export writes a pack into one archive, a .tar.zst: the manifest first, then
+// the files. The same pack gives the same bytes. Its files are checked while
+// they are read, and where one has changed no archive is left.
+func Export(ctx context.Context, p Pack, path string, report progress.Func) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	if err != nil {
+		return fault.New(fault.Execution, "export pack", path, err)
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	if err := p.write(ctx, temp, report); err != nil {
+		return fault.New(fault.KindOf(err), "export pack", path, err)
+	}
+	if err := errors.Join(temp.Chmod(0o644), temp.Sync(), os.Rename(temp.Name(), path)); err != nil {
+		return fault.New(fault.Execution, "export pack", path, err)
+	}
+	return nil
+}
+
+func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) error {
+	// The files are compressed already, all but the kernel's padding.
+	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(z)
+	text := p.Manifest.text()
+	if err := archive.WriteHeader(archiveHeader(ManifestName, int64(len(text)))); err != nil {
+		return err
+	}
+	if _, err := archive.Write(text); err != nil {
+		return err
+	}
+	for _, f := range p.Manifest.Files() {
+		if err := p.writeFile(ctx, archive, f, report); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.Close(), z.Close())
+}
+
+func (p Pack) writeFile(ctx context.Context, archive *tar.Writer, f File, report progress.Func) error {
+	in, err := p.Open(f)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	meter := report.Start("pack "+f.Name, 0, f.Size)
+	defer meter.Finish()
+	if err := archive.WriteHeader(archiveHeader(f.Name, f.Size)); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.MultiWriter(archive, meter), contextReader{ctx, in})
+	return err
+}
+
+func archiveHeader(name string, size int64) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatPAX}
+}
+
+// bundle is a pack on its way in: a folder or an archive.
+type bundle struct {
+	path     string
+	manifest Manifest
+	// next opens the next file of the pack and says which it is.
+	next  func() (string, io.ReadCloser, error)
+	end   func() error // fails where something follows
+	close func()
+	seen  map[string]bool
+}
+
+func openBundle(path string) (*bundle, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return openArchive(path)
+	}
+	p, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	left := p.Manifest.Files()
+	next := func() (string, io.ReadCloser, error) {
+		f := left[0]
+		left = left[1:]
+		r, err := os.Open(p.Path(f))
+		return f.Name, r, err
+	}
+	return &bundle{path: path, manifest: p.Manifest, next: next, end: func() error { return nil }, close: func() {}, seen: map[string]bool{}}, nil
+}
+
+func openArchive(path string) (*bundle, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.KindOf(err), "open pack", path, err)
+	}
+	b := &bundle{path: path, seen: map[string]bool{}, close: func() { file.Close() }}
+	if err := b.openArchive(file); err != nil {
+		b.close()
+		return nil, fault.New(fault.KindOf(err), "open pack", path, err).
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `pack export`.")
+	}
+	return b, nil
+}
+
+func (b *bundle) openArchive(file *os.File) error {
+	archive, err := untar.NewReader(file, b.path)
+	if err != nil {
+		return err
+	}
+	b.close = func() { archive.Close(); file.Close() }
+	b.next = func() (string, io.ReadCloser, error) {
+		h, err := archive.Next()
+		switch {
+		case err == io.EOF:
+			return "", nil, b.refuse(errors.New("it ends before all files came"))
+		case err != nil:
+			return "", nil, err
+		case h.Typeflag != tar.TypeReg:
+			return "", nil, b.refuse(fmt.Errorf("%q is not a regular file", h.Name))
+		}
+		return h.Name, io.NopCloser(archive), nil
+	}
+	b.end = func() error {
+		h, err := archive.Next()
+		if err == nil {
+			return b.refuse(fmt.Errorf("%q is no file of the pack", h.Name))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		return err
+	}
+	name, r, err := b.next()
+	if err == nil && name != ManifestName {
+		err = b.refuse(fmt.Errorf("it begins with %q, not with %s", name, ManifestName))
+	}
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if err != nil {
+		return err
+	}
+	b.manifest, err = ParseManifest(text)
+	return err
+}
+
+// copyNext copies the next file into a folder and checks its digest.
+func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func) error {
+	name, r, err := b.next()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, f := range b.manifest.Files() {
+		if f.Name != name || b.seen[name] {
+			continue
+		}
+		b.seen[name] = true
+		if err := writeTo(ctx, dir, f, digest.Checked(r, filepath.Join(b.path, name), f.Size, f.SHA256), report); err != nil {
+			return fault.New(fault.KindOf(err), "import pack", b.path, err).
+				Advise("Nothing was imported. Take the pack again from where it came.")
+		}
+		return nil
+	}
+	return b.refuse(fmt.Errorf("%q is no file of the pack, or comes twice", name))
+}
+
+func (b *bundle) refuse(err error) error {
+	return fault.New(fault.Rejected, "import pack", b.path, err).
+		Advise("Nothing was imported. Take the pack again from where it came.")
+}
