@@ -27,6 +27,7 @@ type Capabilities struct {
 	Native        bool          // the accelerator runs the guest's instructions directly
 	PowerButton   bool          // RequestStop reaches the machine (not that a guest listens)
 	PauseResume   bool          // Pause and Resume work
+	ResetEnds     bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
 	SaveRestore   bool          // the machine's state can be kept in a file
 	HalfClose     bool          // connections have CloseWrite; nothing above may rely on it
 	Ownership     []Ownership   // the policies that shares can have, the default first
@@ -63,8 +64,8 @@ type Machine interface {
 	Done() <-chan struct{}
 	// Err is nil before Done is closed and after an orderly end; otherwise
 	// it says why the machine ended. An end by Kill or Close is orderly, and
-	// so is a guest that powers off or reboots. A guest kernel's panic is not;
-	// its error quotes the end of the console.
+	// so is a guest that powers off or, with ResetEnds, reboots. A guest
+	// kernel's panic is not: its error quotes the end of the console.
 	Err() error
 
 	// Dial connects to an AF_VSOCK port of the guest. It waits while the

@@ -8,7 +8,7 @@ import (
 // How long each step of Shutdown may take, and how often the button is pressed
 // (a press before the guest listens is lost).
 const (
-	buttonGrace = 5 * time.Second
+	ButtonGrace = 5 * time.Second
 	buttonEvery = time.Second
 )
 
@@ -35,7 +35,7 @@ func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func
 		}
 		cancel()
 	}
-	button, cancel := context.WithTimeout(ctx, buttonGrace)
+	button, cancel := context.WithTimeout(ctx, ButtonGrace)
 	defer cancel()
 	for button.Err() == nil && m.RequestStop(button) == nil {
 		press, done := context.WithTimeout(button, buttonEvery)

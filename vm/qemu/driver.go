@@ -39,6 +39,7 @@ func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
 		Native:        accel == KVM,
 		PowerButton:   true,
 		PauseResume:   true,
+		ResetEnds:     true,
 		HalfClose:     true,
 		Ownership:     []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker},
 		SubtreeQuotas: true,

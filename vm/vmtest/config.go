@@ -1,0 +1,176 @@
+package vmtest
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+func (r *run) testCapabilities(t *testing.T) {
+	if r.caps.Accelerator == "" {
+		t.Error("no accelerator is named")
+	}
+	if len(r.caps.Ownership) == 0 {
+		t.Error("shares can have no ownership at all")
+	}
+	if !slices.Contains(r.caps.Network, vm.NetworkNone) {
+		t.Error("a machine cannot be without a network")
+	}
+	if _, err := r.Driver.Capabilities(t.Context(), "pdp11"); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+		t.Errorf("Capabilities for an unknown architecture: %v, want unavailable with advice", err)
+	}
+}
+
+// testConfig breaks each field of a good configuration in turn.
+func (r *run) testConfig(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, size int) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	disk, uneven, nothing := file("disk", 1<<20), file("uneven", 1000), file("empty", 0)
+	missing := filepath.Join(dir, "missing")
+	share := func(s vm.Share) func(*vm.Config) {
+		return func(c *vm.Config) { c.Shares = append(c.Shares, s) }
+	}
+	for _, bad := range []struct {
+		field string // that the error names
+		edit  func(*vm.Config)
+	}{
+		{"Name", func(c *vm.Config) { c.Name = "" }},
+		{"Name", func(c *vm.Config) { c.Name = "a,debug-threads=on" }},
+		{"Name", func(c *vm.Config) { c.Name = strings.Repeat("a", vm.MaxName+1) }},
+		{"Arch", func(c *vm.Config) { c.Arch = "pdp11" }},
+		{"CPUs", func(c *vm.Config) { c.CPUs = 0 }},
+		{"CPUs", func(c *vm.Config) { c.CPUs = vm.MaxCPUs + 1 }},
+		{"Memory", func(c *vm.Config) { c.Memory = 0 }},
+		{"Memory", func(c *vm.Config) { c.Memory += 4096 }},
+		{"Memory", func(c *vm.Config) { c.Memory = vm.MaxMemory << 1 }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = "" }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = missing }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = dir }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = disk }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = nothing }},
+		{"Initrd", func(c *vm.Config) { c.Initrd = missing }},
+		{"KernelArgs[1]", func(c *vm.Config) { c.KernelArgs = []string{"a=b", ""} }},
+		{"KernelArgs[0]", func(c *vm.Config) { c.KernelArgs = []string{"a\nb"} }},
+		{"KernelArgs", func(c *vm.Config) { c.KernelArgs = []string{strings.Repeat("a", vm.MaxKernelArgs+1)} }},
+		{"Disks[0]", func(c *vm.Config) { c.Disks = []vm.Disk{{Path: missing}} }},
+		{"Disks[0]", func(c *vm.Config) { c.Disks = []vm.Disk{{Path: dir, ReadOnly: true}} }},
+		{"Disks[0]", func(c *vm.Config) { c.Disks = []vm.Disk{{Path: uneven}} }},
+		{"Disks[0]", func(c *vm.Config) { c.Disks = []vm.Disk{{Path: nothing}} }},
+		{"Disks[1]", func(c *vm.Config) { c.Disks = []vm.Disk{{Path: disk}, {Path: disk, ReadOnly: true}} }},
+		{"Disks", func(c *vm.Config) { c.Disks = make([]vm.Disk, vm.MaxDisks+1) }},
+		{"Shares[0].Tag", share(vm.Share{Tag: "", Path: dir})},
+		{"Shares[0].Tag", share(vm.Share{Tag: "a,b", Path: dir})},
+		{"Shares[0].Tag", share(vm.Share{Tag: strings.Repeat("a", vm.MaxTag+1), Path: dir})},
+		{"Shares[1].Tag", func(c *vm.Config) { c.Shares = []vm.Share{{Tag: "a", Path: dir}, {Tag: "a", Path: "/"}} }},
+		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: missing})},
+		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: disk})},
+		{"Shares[0].Ownership", share(vm.Share{Tag: "a", Path: dir, Ownership: "nobody"})},
+		{"Shares[0].MinFree", share(vm.Share{Tag: "a", Path: dir, MinFree: -1})},
+		{"Shares", func(c *vm.Config) { c.Shares = make([]vm.Share, vm.MaxShares+1) }},
+		{"Network.Kind", func(c *vm.Config) { c.Network.Kind = "tunnel" }},
+		{"Network.MAC", func(c *vm.Config) { c.Network.MAC = net.HardwareAddr{1, 2, 3} }},
+		{"Network.MAC", func(c *vm.Config) { c.Network.MAC = net.HardwareAddr{1, 0, 0, 0, 0, 1} }},
+		{"ConsoleLog", func(c *vm.Config) { c.ConsoleLog = filepath.Join(missing, "log") }},
+		{"ConsoleLog", func(c *vm.Config) { c.ConsoleLog = dir }},
+		{"StateDir", func(c *vm.Config) { c.StateDir = missing }},
+	} {
+		cfg := r.image.Config(t)
+		bad.edit(&cfg)
+		m, err := r.Driver.New(t.Context(), cfg)
+		if err == nil {
+			m.Close()
+			t.Errorf("%s: a bad one is accepted", bad.field)
+			continue
+		}
+		e, ok := errors.AsType[*fault.Error](err)
+		if !ok || e.Kind != fault.InvalidArgs || e.Subject != bad.field || e.Advice == "" {
+			t.Errorf("%s: New = %v, want invalid_args that names the field, with advice", bad.field, err)
+		}
+	}
+}
+
+// testNotStarted checks a machine that never runs.
+func (r *run) testNotStarted(t *testing.T) {
+	g := New(t, r.Driver, r.image.Config(t))
+	states := g.Watch(t.Context())
+	if s := g.State(); s != vm.Stopped {
+		t.Errorf("a new machine is %s", s)
+	}
+	rejected(t, "RequestStop", g.RequestStop(t.Context()))
+	rejected(t, "Pause", g.Pause(t.Context()))
+	rejected(t, "Resume", g.Resume(t.Context()))
+	if err := g.Kill(t.Context()); err != nil {
+		t.Errorf("Kill = %v", err)
+	}
+	l, err := g.Listen(PortRelayBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Listen(PortRelayBack); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("second Listen on a port = %v, want rejected", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	r.afterwards(t, g, l, nil)
+	if s, open := <-states; open {
+		t.Errorf("closing a machine that did not run is a change to %s", s)
+	}
+}
+
+// afterwards checks a machine that has ended, and a listener of its.
+func (r *run) afterwards(t *testing.T, g *Guest, l net.Listener, want error) {
+	t.Helper()
+	g.end(soon)
+	if err := g.Err(); !errors.Is(err, want) {
+		t.Errorf("Err = %v, want %v", err, want)
+	}
+	if s := g.State(); want == nil && s != vm.Stopped {
+		t.Errorf("a machine that ended orderly is %s", s)
+	}
+	rejected(t, "Start", g.Start(t.Context()))
+	rejected(t, "Pause", g.Pause(t.Context()))
+	rejected(t, "Resume", g.Resume(t.Context()))
+	rejected(t, "RequestStop", g.RequestStop(t.Context()))
+	if err := g.Kill(t.Context()); err != nil {
+		t.Errorf("Kill after the end = %v", err)
+	}
+	_, err := g.Dial(t.Context(), PortEcho)
+	rejected(t, "Dial", err)
+	_, err = g.Listen(PortRelayBack + 1)
+	rejected(t, "Listen", err)
+	if l != nil {
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept after the end = %v, want net.ErrClosed", err)
+		}
+	}
+	if _, open := <-g.Watch(t.Context()); open {
+		t.Error("a machine that has ended changes its state")
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("second Close = %v", err)
+	}
+}
+
+func rejected(t *testing.T, method string, err error) {
+	t.Helper()
+	if fault.KindOf(err) != fault.Rejected {
+		t.Errorf("%s = %v, want rejected", method, err)
+	}
+}

@@ -1,0 +1,163 @@
+package vmtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// Ports of the test guest, and the port of the host that its relay and its
+// dials connect to: see testguest.
+const (
+	PortControl   = 1024
+	PortEcho      = 1025 // sends back what it gets
+	PortSink      = 1026 // reads to the end, answers with the byte count
+	PortSource    = 1027 // reads a byte count, writes that many
+	PortRelay     = 1028 // joins the connection with one to PortRelayBack
+	PortTick      = 1029 // writes a byte every 10 ms
+	PortRelayBack = 5000
+)
+
+// BootTimeout is how long a guest has for its boot, and for anything else: the
+// host may be busy with many.
+const BootTimeout = 3 * time.Minute
+
+// Guest is a machine that runs the test guest.
+type Guest struct {
+	vm.Machine
+	Config vm.Config
+	t      testing.TB
+}
+
+// Config is a small machine of an image.
+func (i Image) Config(t testing.TB) vm.Config {
+	return vm.Config{
+		Name: "vmtest", Arch: i.Arch, CPUs: 2, Memory: 512 << 20,
+		Kernel: i.Kernel, Initrd: i.Initrd,
+		ConsoleLog: filepath.Join(t.TempDir(), "console.log"), StateDir: t.TempDir(),
+	}
+}
+
+// New makes a machine that is not started, after edit had its say. It is
+// closed when the test ends, and its console is shown if the test failed.
+func New(t testing.TB, d vm.Driver, cfg vm.Config) *Guest {
+	t.Helper()
+	m, err := d.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v (%s)", err, fault.AdviceOf(err))
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if t.Failed() && cfg.ConsoleLog != "" {
+			b, _ := os.ReadFile(cfg.ConsoleLog)
+			t.Logf("console of %s:\n%s", cfg.Name, b[max(0, len(b)-4<<10):])
+		}
+	})
+	return &Guest{m, cfg, t}
+}
+
+// Boot starts a machine and waits until its guest is ready.
+func Boot(t testing.TB, d vm.Driver, cfg vm.Config) *Guest {
+	t.Helper()
+	g := New(t, d, cfg)
+	g.Boot()
+	return g
+}
+
+// Boot starts a machine that New made and waits until its guest is ready.
+func (g *Guest) Boot() {
+	g.t.Helper()
+	if err := g.Start(g.t.Context()); err != nil {
+		g.t.Fatalf("Start: %v (%s)", err, fault.AdviceOf(err))
+	}
+	g.Must("cmdline")
+}
+
+// Call runs a command of the test guest and returns its answer.
+func (g *Guest) Call(words ...any) (string, error) {
+	ctx, cancel := context.WithTimeout(g.t.Context(), BootTimeout)
+	defer cancel()
+	c, err := g.Dial(ctx, PortControl)
+	for errors.Is(err, errRefused) && ctx.Err() == nil {
+		// The vsock driver is there and the guest does not listen yet.
+		time.Sleep(10 * time.Millisecond)
+		c, err = g.Dial(ctx, PortControl)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(BootTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(c, words...); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(c).ReadBytes('\n')
+	if err != nil {
+		return "", err
+	}
+	var reply struct {
+		V   any
+		Err string
+	}
+	if err := json.Unmarshal(line, &reply); err != nil {
+		return "", err
+	}
+	if reply.Err != "" {
+		return "", errors.New(reply.Err)
+	}
+	if reply.V == nil {
+		return "", nil
+	}
+	return fmt.Sprint(reply.V), nil
+}
+
+// Must is Call for commands that have to succeed.
+func (g *Guest) Must(words ...any) string {
+	g.t.Helper()
+	answer, err := g.Call(words...)
+	if err != nil {
+		g.t.Fatalf("guest: %v: %v", words, err)
+	}
+	return answer
+}
+
+// PowerOff asks the guest to power off; vm.Shutdown takes it.
+func (g *Guest) PowerOff(context.Context) error { return g.tell("poweroff") }
+
+// tell runs a command that the guest does not live to answer.
+func (g *Guest) tell(command string) error {
+	c, err := g.Dial(g.t.Context(), PortControl)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintln(c, command); err != nil {
+		return err
+	}
+	// Closing at once could overtake the command.
+	_, _ = c.Read(make([]byte, 1))
+	return nil
+}
+
+// end waits for the machine's end.
+func (g *Guest) end(within time.Duration) {
+	g.t.Helper()
+	select {
+	case <-g.Done():
+	case <-time.After(within):
+		g.t.Fatalf("the machine has not ended in %v: %s", within, g.State())
+	}
+}

@@ -1,0 +1,302 @@
+package vmtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// testRunning boots one machine that has everything, and tries it all.
+func (r *run) testRunning(t *testing.T) {
+	cfg := r.image.Config(t)
+	for i, readOnly := range []bool{false, true, false} {
+		path := filepath.Join(t.TempDir(), "disk,comma") // as a path may be
+		image := append([]byte(fmt.Sprintf("disk %d", i)), make([]byte, 1<<20-6)...)
+		if err := os.WriteFile(path, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Disks = append(cfg.Disks, vm.Disk{Path: path, ReadOnly: readOnly})
+	}
+	cfg.Shares = []vm.Share{
+		{Tag: "writable", Path: t.TempDir(), Ownership: r.caps.Ownership[0]},
+		{Tag: "read-only", Path: t.TempDir(), ReadOnly: true},
+	}
+	if r.HostFromGuest != "" {
+		cfg.Network = vm.Network{Kind: vm.NetworkNAT, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 7}}
+	}
+	g := New(t, r.Driver, cfg)
+	states := g.Watch(t.Context())
+	l, err := g.Listen(PortRelayBack) // before the start
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Boot()
+
+	t.Run("Dial", func(t *testing.T) { testDial(t, g) })
+	t.Run("Listen", func(t *testing.T) { l = testListen(t, g, l) })
+	t.Run("Net", func(t *testing.T) { testNet(t, g, l) })
+	t.Run("Disks", func(t *testing.T) { testDisks(t, g) })
+	t.Run("Shares", func(t *testing.T) { testShares(t, g) })
+	t.Run("Network", func(t *testing.T) { r.testNetwork(t, g) })
+	t.Run("Console", func(t *testing.T) { testConsole(t, g) })
+	want := []vm.State{vm.Starting, vm.Running}
+	if r.caps.PauseResume {
+		t.Run("Pause", func(t *testing.T) { testPause(t, g) })
+		want = append(want, vm.Pausing, vm.Paused, vm.Resuming, vm.Running)
+	}
+
+	c := echo(t, g, "before the end")
+	if err := vm.Shutdown(t.Context(), g, BootTimeout, g.PowerOff); err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("Read from a connection into a machine that has ended = %v", err)
+	}
+	r.afterwards(t, g, l, nil)
+	wantStates(t, states, append(want, vm.Stopped)...)
+}
+
+func testDial(t *testing.T, g *Guest) {
+	began := time.Now()
+	_, err := g.Dial(t.Context(), 9999)
+	if !errors.Is(err, errRefused) || fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("Dial of a port without a listener = %v, want unavailable and ECONNREFUSED", err)
+	}
+	if took := time.Since(began); took > soon {
+		t.Errorf("a refusal took %v", took)
+	}
+	const size = 4 << 20
+	c, err := g.Dial(t.Context(), PortSource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := binary.Write(c, binary.LittleEndian, int64(size)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, c); n != size || err != nil {
+		t.Errorf("the guest sent %d of %d bytes: %v", n, size, err)
+	}
+}
+
+func testListen(t *testing.T, g *Guest, l net.Listener) net.Listener {
+	if _, err := g.Listen(PortRelayBack); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("Listen on a taken port = %v, want rejected", err)
+	}
+	other, err := g.Listen(PortRelayBack + 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 20
+	serveEcho(t, l, many)
+	if got := g.Must("dial", many); got != fmt.Sprint(many) {
+		t.Errorf("the guest made %s connections", got)
+	}
+	accepted := make(chan error, 1)
+	go func() { _, err := other.Accept(); accepted <- err }()
+	for _, l := range []net.Listener{l, other} {
+		if err := l.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept after Close = %v, want net.ErrClosed", err)
+		}
+	}
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept during Close = %v, want net.ErrClosed", err)
+	}
+	if _, err := g.Call("dial", 1); err == nil {
+		t.Error("the guest connects to a port without a listener")
+	}
+	if l, err = g.Listen(PortRelayBack); err != nil {
+		t.Fatalf("Listen on a port that was closed = %v", err)
+	}
+	serveEcho(t, l, 1)
+	g.Must("dial", 1)
+	return l
+}
+
+// serveEcho answers n connections.
+func serveEcho(t *testing.T, l net.Listener, n int) {
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait)
+	serving.Go(func() {
+		for range n {
+			c, err := l.Accept()
+			if err != nil {
+				t.Errorf("Accept: %v", err)
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				if a := c.RemoteAddr(); a == nil || a.String() == c.LocalAddr().String() {
+					t.Errorf("the guest's address is %v", a)
+				}
+				// What the guest sends is short, and comes in one piece; not
+				// every driver could tell that it has ended.
+				b := make([]byte, 64)
+				k, err := c.Read(b)
+				if err == nil {
+					_, err = c.Write(b[:k])
+				}
+				if err != nil {
+					t.Errorf("echo to the guest: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// testNet joins a dialled and an accepted connection in the guest, so that the
+// suite of package net exercises both.
+func testNet(t *testing.T, g *Guest, l net.Listener) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		if c1, err = g.Dial(t.Context(), PortRelay); err != nil {
+			return nil, nil, nil, err
+		}
+		if c2, err = l.Accept(); err != nil {
+			c1.Close()
+			return nil, nil, nil, err
+		}
+		return c1, c2, func() { c1.Close(); c2.Close() }, nil
+	})
+}
+
+func testDisks(t *testing.T, g *Guest) {
+	for i := range g.Config.Disks {
+		if got, want := g.Must("readat", fmt.Sprintf("/dev/vd%c", 'a'+i), 0, 6), fmt.Sprintf("disk %d", i); got != want {
+			t.Errorf("disk %d begins with %q, want %q", i, got, want)
+		}
+	}
+	g.Must("patch", "/dev/vda", 4096, "written-by-guest")
+	b, err := os.ReadFile(g.Config.Disks[0].Path)
+	if err != nil || !bytes.HasPrefix(b[4096:], []byte("written-by-guest")) {
+		t.Errorf("the guest's write to a disk is not in its image: %q, %v", b[4096:4112], err)
+	}
+	if _, err := g.Call("patch", "/dev/vdb", 4096, "written-by-guest"); err == nil {
+		t.Error("the guest writes to a read-only disk")
+	}
+	if b, err := os.ReadFile(g.Config.Disks[1].Path); err != nil || bytes.Contains(b, []byte("written")) {
+		t.Errorf("the image of a read-only disk has changed (%v)", err)
+	}
+}
+
+func testShares(t *testing.T, g *Guest) {
+	for _, s := range g.Config.Shares {
+		if err := os.WriteFile(filepath.Join(s.Path, "from-host"), []byte(s.Tag), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		dir := "/mnt/" + s.Tag
+		g.Must("mount", s.Tag, dir)
+		if got := g.Must("read", dir+"/from-host"); got != s.Tag {
+			t.Errorf("share %s has a file with %q", s.Tag, got)
+		}
+		_, err := g.Call("write", dir+"/from-guest", "hello")
+		b, gone := os.ReadFile(filepath.Join(s.Path, "from-guest"))
+		switch {
+		case s.ReadOnly && (err == nil || gone == nil):
+			t.Errorf("the guest writes %q to a read-only share (%v)", b, err)
+		case !s.ReadOnly && string(b) != "hello":
+			t.Errorf("the guest's write to a share: %v; the host sees %q, %v", err, b, gone)
+		}
+	}
+}
+
+func (r *run) testNetwork(t *testing.T, g *Guest) {
+	if r.HostFromGuest == "" {
+		t.Skip("this driver's NAT does not reach the host's loopback")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello guest") }))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Must("fetch", net.JoinHostPort(r.HostFromGuest, port)); got != "hello guest" {
+		t.Errorf("the guest fetched %q", got)
+	}
+	if mac := g.Must("read", "/sys/class/net/eth0/address"); strings.TrimSpace(mac) != g.Config.Network.MAC.String() {
+		t.Errorf("the guest's address is %s", mac)
+	}
+}
+
+func testConsole(t *testing.T, g *Guest) {
+	log := g.Config.ConsoleLog
+	b, err := os.ReadFile(log)
+	if err != nil || !bytes.Contains(b, []byte("guest: ready")) {
+		t.Errorf("the console's log: %v\n%s", err, b)
+	}
+	// More than fits: the guest is not held up, and the host's disk is safe.
+	g.Must("print", vm.MaxConsole>>10+64, strings.Repeat("flood ", 150))
+	g.Must("print", 0, "never printed")
+	for _, path := range []string{log, log + ".1"} {
+		if st, err := os.Stat(path); err != nil || st.Size() > vm.MaxConsole {
+			t.Errorf("after a flood %s: %v, %v", path, st, err)
+		}
+	}
+}
+
+func testPause(t *testing.T, g *Guest) {
+	kept := echo(t, g, "before the pause")
+	ticks, err := g.Dial(t.Context(), PortTick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ticks.Close()
+	count := func(during time.Duration) (n int) {
+		b := make([]byte, 4096)
+		for end := time.Now().Add(during); ; {
+			if err := ticks.SetReadDeadline(end); err != nil {
+				t.Fatal(err)
+			}
+			k, err := ticks.Read(b)
+			if n += k; os.IsTimeout(err) {
+				return n
+			}
+			if err != nil {
+				t.Fatalf("read ticks: %v", err)
+			}
+		}
+	}
+	if count(500*time.Millisecond) == 0 {
+		t.Fatal("the guest's clock does not tick")
+	}
+	if err := g.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.State(); s != vm.Paused {
+		t.Errorf("a paused machine is %s", s)
+	}
+	rejected(t, "second Pause", g.Pause(t.Context()))
+	rejected(t, "RequestStop of a paused machine", g.RequestStop(t.Context()))
+	count(200 * time.Millisecond) // what was under way
+	if n := count(500 * time.Millisecond); n > 0 {
+		t.Errorf("a paused guest ticks %d times", n)
+	}
+	if err := g.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.State(); s != vm.Running {
+		t.Errorf("a resumed machine is %s", s)
+	}
+	if count(2*time.Second) == 0 {
+		t.Error("a resumed guest does not tick")
+	}
+	echoOver(t, kept, "after the pause")
+}

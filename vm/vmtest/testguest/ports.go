@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/vsock"
+)
+
+// Ports of the guest.
+const (
+	portControl = 1024
+	portEcho    = 1025
+	portSink    = 1026 // reads to the end, answers with the byte count
+	portSource  = 1027 // reads a byte count, writes that many
+	portRelay   = 1028 // connects back to port relayBack of the host
+	portTick    = 1029 // writes a byte every tick
+	relayBack   = 5000
+	tick        = 10 * time.Millisecond
+)
+
+// serveAll serves all ports; those but control also on TCP, to compare with.
+func serveAll() error {
+	for port, f := range map[uint32]func(stream){portEcho: echo, portSink: sink, portSource: source, portRelay: relay, portTick: ticker} {
+		l, err := vsock.Listen(port, nil)
+		if err != nil {
+			return fmt.Errorf("listen on vsock port %d: %w", port, err)
+		}
+		go serve(l, f)
+		if t, err := net.Listen("tcp4", fmt.Sprintf(":%d", port)); err == nil {
+			go serve(t, f)
+		}
+	}
+	l, err := vsock.Listen(portControl, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println("guest: ready")
+	serve(l, control)
+	return errors.New("control listener failed")
+}
+
+type stream interface {
+	net.Conn
+	CloseWrite() error
+}
+
+func serve(l net.Listener, f func(stream)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			fmt.Println("guest: accept:", err)
+			return
+		}
+		go func() {
+			defer c.Close()
+			f(c.(stream))
+		}()
+	}
+}
+
+func echo(c stream) {
+	_, _ = io.Copy(c, c)
+	_ = c.CloseWrite()
+	_, _ = io.Copy(io.Discard, c)
+}
+
+func sink(c stream) {
+	n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, c, make([]byte, 256<<10))
+	_ = binary.Write(c, binary.LittleEndian, n)
+}
+
+func source(c stream) {
+	var n int64
+	if binary.Read(c, binary.LittleEndian, &n) != nil {
+		return
+	}
+	b := make([]byte, 256<<10)
+	for n > 0 {
+		k, err := c.Write(b[:min(n, int64(len(b)))])
+		n -= int64(k)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func relay(c stream) {
+	b, err := vsock.Dial(vsock.Host, relayBack, nil)
+	if err != nil {
+		return
+	}
+	defer b.Close()
+	var wg sync.WaitGroup
+	for _, p := range [][2]stream{{c, b}, {b, c}} {
+		wg.Go(func() {
+			_, _ = io.Copy(p[1], p[0])
+			_ = p[1].CloseWrite()
+		})
+	}
+	wg.Wait()
+}
+
+func ticker(c stream) {
+	for range time.Tick(tick) {
+		if _, err := c.Write([]byte{'.'}); err != nil {
+			return
+		}
+	}
+}
+
+// dialMany connects to the host count times at once, and expects an echo.
+func dialMany(count string) (any, error) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() {
+			c, err := vsock.Dial(vsock.Host, relayBack, nil)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer c.Close()
+			msg := fmt.Sprintf("hello %d", i)
+			if _, err := io.WriteString(c, msg); err != nil {
+				errs[i] = err
+				return
+			}
+			_ = c.CloseWrite()
+			b, err := io.ReadAll(c)
+			if err == nil && string(b) != msg {
+				err = fmt.Errorf("echo of %q is %q", msg, b)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	return n, errors.Join(errs...)
+}
