@@ -16,6 +16,7 @@ func newConfig() *cobra.Command {
 		Use:   "config",
 		Short: "Show or change the settings",
 		Args:  cobra.NoArgs,
+		RunE:  showHelp,
 	}
 	cmd.AddCommand(newConfigShow(), newConfigSet())
 	return cmd

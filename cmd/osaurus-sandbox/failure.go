@@ -75,6 +75,20 @@ func (e exit) Error() string {
 
 func (e exit) Unwrap() error { return e.err }
 
+// runsCommand marks, as an annotation, a command that runs another.
+const runsCommand = "runs-command"
+
+// forSandbox tells what the sandbox failed at from what the command in it
+// ended with. An interruption keeps its own code.
+func forSandbox(ctx context.Context, err error) error {
+	_, isExit := errors.AsType[exit](err)
+	_, isInterrupted := errors.AsType[interrupted](context.Cause(ctx))
+	if err == nil || isExit || isInterrupted {
+		return err
+	}
+	return exit{exitSandbox, err}
+}
+
 // finish prints why a command failed and what to do next, and returns the
 // program's exit code.
 func finish(ctx context.Context, w io.Writer, err error) int {

@@ -18,6 +18,9 @@ type console struct {
 }
 
 func main() {
+	// A reader that went away is an error of Write, to be cleaned up after, and
+	// not the sudden end that Go makes of it on standard output.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilInterrupted(context.Background())
 	code := run(ctx, console{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 	stop()
@@ -45,7 +48,7 @@ func untilInterrupted(parent context.Context) (context.Context, context.CancelFu
 // interrupted is why a context ended: somebody sent a signal.
 type interrupted struct{ signal syscall.Signal }
 
-func (i interrupted) Error() string { return "interrupted (" + i.signal.String() + ")" }
+func (i interrupted) Error() string { return "ended by a signal: " + i.signal.String() }
 
 // run runs one command line and returns its exit code.
 func run(ctx context.Context, c console, args []string) int {
@@ -53,9 +56,12 @@ func run(ctx context.Context, c console, args []string) int {
 	root.SetArgs(args)
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !parsed {
 		err = misused(err)
+	}
+	if cmd.Annotations[runsCommand] != "" {
+		err = forSandbox(ctx, err)
 	}
 	return finish(ctx, c.err, err)
 }

@@ -19,15 +19,20 @@ func newRoot(c console) *cobra.Command {
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM
   osaurus-sandbox boot --share .:work -- ls /mnt/work`,
 		Args:          cobra.NoArgs,
+		RunE:          showHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.AddCommand(newConfig(), newDoctor(), newVersion())
+	root.AddCommand(newConfig(), newVersion())
 	return root
 }
+
+// showHelp is what a command does that only has others below it. Without it
+// cobra takes any unknown word for a call for help.
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 func newVersion() *cobra.Command {
 	var asJSON bool
