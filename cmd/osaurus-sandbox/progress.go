@@ -90,13 +90,12 @@ func (p *plain) show(e progress.Event) {
 
 // howFar is a step in words: "34.5 of 69.2 MB, 11.2 MB/s, 3s left".
 func howFar(e progress.Event) string {
-	const mega = 1e6
-	text := fmt.Sprintf("%.1f MB", float64(e.Done)/mega)
+	text := fmt.Sprintf("%.1f MB", megabytes(e.Done))
 	if e.Total > 0 && !e.Finished {
-		text = fmt.Sprintf("%.1f of %.1f MB", float64(e.Done)/mega, float64(e.Total)/mega)
+		text = fmt.Sprintf("%.1f of %.1f MB", megabytes(e.Done), megabytes(e.Total))
 	}
 	if e.Rate > 0 {
-		text += fmt.Sprintf(", %.1f MB/s", e.Rate/mega)
+		text += fmt.Sprintf(", %.1f MB/s", megabytes(int64(e.Rate)))
 	}
 	switch {
 	case e.Finished:
@@ -106,3 +105,5 @@ func howFar(e progress.Event) string {
 	}
 	return text
 }
+
+func megabytes(n int64) float64 { return float64(n) / 1e6 }

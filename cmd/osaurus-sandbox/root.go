@@ -26,7 +26,7 @@ func newRoot(c console) *cobra.Command {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.AddCommand(newConfig(), newVersion())
+	root.AddCommand(newBoot(c), newConfig(), newDoctor(), newPack(c), newVersion())
 	return root
 }
 
