@@ -1,0 +1,91 @@
+# Osaurus Sandbox. `make help` lists what there is to do.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+GO           ?= go
+STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GUEST_ARCHES := amd64 arm64
+PROGRAM      := bin/osaurus-sandbox
+
+# What make fuzz spends on each target, and where make run keeps its files.
+FUZZTIME     ?= 30s
+RUN_HOME     ?= $(CURDIR)/.build/home
+
+# The guest tier are the packages whose tests use real kernels. They run one
+# package at a time: guests under emulation starve each other on two cores.
+GUEST_TIER = $(shell $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print $$1}')
+UNIT_TIER  = $(filter-out $(GUEST_TIER),$(shell $(GO) list ./...))
+
+# What a driver for macOS will stand on: it is checked for both systems.
+PORTABLE := ./config ./fault ./guest ./supervisor/... ./vm ./vm/image/...
+
+# A tier that runs longer is stuck: the whole of make test takes less than 20 minutes.
+UNIT_TIMEOUT  := 5m
+GUEST_TIMEOUT := 10m
+
+.PHONY: help setup build guest-programs run test tiers lint unit guest-tier fuzz bench generate clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing (Debian, Ubuntu), or name it
+	@scripts/setup
+
+build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
+	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
+
+guest-programs:
+	for arch in $(GUEST_ARCHES); do \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
+	    -o guest/embedded/bin/osaurus-guest-$$arch ./cmd/osaurus-guest; \
+	done
+
+run: setup build ## boot a guest and look around in it
+	export OSAURUS_HOME='$(RUN_HOME)'; \
+	$(PROGRAM) doctor; \
+	$(PROGRAM) pack build auto; \
+	$(PROGRAM) pack list; \
+	$(PROGRAM) boot --timings -- sh -c 'cat /etc/os-release; uname -a'
+
+test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
+	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
+
+tiers:
+	@for tier in lint unit guest-tier; do \
+	  start=$$SECONDS; \
+	  $(MAKE) --no-print-directory $$tier; \
+	  echo "== $$tier: $$((SECONDS - start)) s"; \
+	done
+
+lint: ## format, vet, staticcheck, order of the house
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet $(PORTABLE)
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run ./internal/house
+
+unit: ## tests that boot nothing, with the race detector
+	$(GO) test -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
+
+guest-tier: ## tests on real kernels, with the race detector
+	$(GO) test -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++]=$$1} /^ok/ {for (i=0; i<n; i++) print $$2, t[i]; n=0}' | \
+	while read -r package target; do \
+	  echo "== $$package $$target"; \
+	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+	done
+
+bench: setup guest-programs ## every benchmark, one package at a time
+	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./...
+
+generate: ## what is generated and committed
+	$(GO) generate ./...
+
+clean: ## remove what was built; downloads and kernels in .build too
+	rm -rf bin .build
+	find guest/embedded/bin -name 'osaurus-guest-*' -delete

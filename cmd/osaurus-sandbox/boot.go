@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/launch"
+)
+
+// bootFlags are what boot was asked for.
+type bootFlags struct {
+	pack, arch, memory string
+	cpus               int
+	shares             []string
+	network, timings   bool
+}
+
+func newBoot(c console) *cobra.Command {
+	var flags bootFlags
+	cmd := &cobra.Command{
+		Use:   "boot [flags] -- COMMAND [ARG...]",
+		Short: "Run a command in a throwaway VM",
+		Long: `Boots a VM, runs the command in it as root with this terminal's input and output, and powers the VM off. Nothing that
+the command changes outside of its shares is kept.
+
+Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once. The exit code is the command's own,
+128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there is no such command.`,
+		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
+  osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
+  tar c . | osaurus-sandbox boot --network -- sh -c 'tar x && make'
+  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G --timings -- python3 -V`,
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: map[string]string{runsCommand: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return boot(cmd.Context(), c, flags, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the command is the command's
+	f.StringVar(&flags.pack, "pack", "", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`)
+	f.StringVar(&flags.arch, "arch", "", "processor architecture, amd64 or arm64 (default: the pack's, or this host's)")
+	f.IntVar(&flags.cpus, "cpus", 0, `virtual processors (default: the setting "cpus")`)
+	f.StringVar(&flags.memory, "memory", "", `memory, as in 512M or 2G (default: the setting "memoryGB")`)
+	f.StringArrayVar(&flags.shares, "share", nil, "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest")
+	f.BoolVar(&flags.network, "network", false, "let the guest reach the network")
+	f.BoolVar(&flags.timings, "timings", false, "say at the end where the time went")
+	return cmd
+}
+
+func boot(ctx context.Context, c console, flags bootFlags, args []string) error {
+	watch := newStopwatch()
+	home, settings, err := loadSettings()
+	if err != nil {
+		return err
+	}
+	spec, err := flags.spec(settings)
+	if err != nil {
+		return err
+	}
+	if spec.Image, err = flags.image(ctx, home, settings, showProgress(c.err)); err != nil {
+		return err
+	}
+	watch.lap("image")
+
+	run, err := home.Make(home.Run())
+	if err != nil {
+		return err
+	}
+	if spec.StateDir, err = os.MkdirTemp(run, "boot-"); err != nil {
+		return fault.New(fault.Unavailable, "make folder", run, err)
+	}
+	defer os.RemoveAll(spec.StateDir)
+	spec.ConsoleLog = filepath.Join(spec.StateDir, "console.log")
+
+	g, err := launch.Boot(ctx, spec)
+	if err != nil {
+		return keepConsole(home, spec.ConsoleLog, err)
+	}
+	watch.lap("boot")
+	watch.part("verify", g.Timings.Verify)
+	watch.part("start", g.Timings.Start)
+	watch.part("answer", g.Timings.Answer)
+
+	var once sync.Once
+	first := func() { watch.sinceStart("until first output") }
+	c.out, c.err = onFirst{c.out, &once, first}, onFirst{c.err, &once, first}
+	patient, err := runCommand(ctx, c, g.Client, args)
+	watch.lap("command")
+
+	off := g.Close
+	if patient {
+		off = func() error { return g.Shutdown(context.WithoutCancel(ctx)) }
+	}
+	if offErr := off(); err == nil {
+		err = offErr
+	}
+	watch.lap("power off")
+	if flags.timings {
+		err = errors.Join(err, watch.print(c.err, accelerator(ctx, spec)))
+	}
+	return err
+}
+
+// accelerator names what ran the guest's instructions.
+func accelerator(ctx context.Context, spec launch.Spec) string {
+	caps, err := spec.Driver.Capabilities(context.WithoutCancel(ctx), spec.Image.Arch)
+	if err != nil {
+		return spec.Driver.Name()
+	}
+	return fmt.Sprintf("%s, %s, %s", spec.Driver.Name(), caps.Accelerator, spec.Image.Arch)
+}
+
+// keepConsole keeps the console of a boot that failed, and says where.
+func keepConsole(home config.Home, log string, failed error) error {
+	logs, err := home.Make(home.Logs())
+	if err != nil {
+		return failed
+	}
+	kept := filepath.Join(logs, "boot-console.log")
+	if os.Rename(log, kept) != nil { // the machine may not even have had one
+		return failed
+	}
+	advice := "The guest's console is in " + kept + "."
+	if before := fault.AdviceOf(failed); before != "" {
+		advice = before + " " + advice
+	}
+	return fault.New(fault.KindOf(failed), "", "", failed).Advise(advice)
+}

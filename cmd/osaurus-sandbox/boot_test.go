@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/lab"
+)
+
+// labHome is a home whose settings name a small pack: a real kernel and
+// busybox.
+func labHome(t *testing.T) config.Home {
+	t.Helper()
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	t.Setenv(config.HomeVariable, string(home))
+	small := lab.BusyboxPack(t, "amd64")
+	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1"); code != 0 {
+		t.Fatal(stderr)
+	}
+	return home
+}
+
+// bootAs runs boot in this process.
+func bootAs(t *testing.T, in io.Reader, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), console{in, &out, &errOut}, append([]string{"boot"}, args...))
+	return code, out.String(), errOut.String()
+}
+
+func TestBoot(t *testing.T) {
+	home := labHome(t)
+	none := strings.NewReader("")
+
+	t.Run("streams and exit code", func(t *testing.T) {
+		in := make([]byte, 1<<20)
+		for i := range in {
+			in[i] = byte(rand.Uint32())
+		}
+		code, out, errOut := bootAs(t, bytes.NewReader(in), "--timings", "--", "sh", "-c", "cat; echo to stderr >&2; exit 37")
+		if code != 37 || out != string(in) || !strings.Contains(errOut, "to stderr\n") {
+			t.Errorf("exit code %d, %d bytes, %s", code, len(out), errOut)
+		}
+		for _, want := range []string{"tcg", "boot", "until first output", "power off"} {
+			if !strings.Contains(errOut, want) {
+				t.Errorf("no %q in the timings:\n%s", want, errOut)
+			}
+		}
+	})
+	t.Run("no such command", func(t *testing.T) {
+		code, _, errOut := bootAs(t, none, "--", "no-such-command")
+		if code != exitNoCommand || !strings.Contains(errOut, "no-such-command") {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+	})
+	t.Run("not executable", func(t *testing.T) {
+		if code, _, errOut := bootAs(t, none, "--", "/etc/os-release"); code != exitCannotRun {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+	})
+	t.Run("killed by a signal", func(t *testing.T) {
+		if code, _, errOut := bootAs(t, none, "--", "sh", "-c", "kill -9 $$"); code != 137 {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+	})
+	t.Run("shares", func(t *testing.T) {
+		in, out := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(in, "a"), []byte("alpha"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errOut := bootAs(t, none, "--share", in+":in:ro", "--share", out+":out", "--",
+			"sh", "-c", "cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a")
+		if code != 0 {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+		if b, _ := os.ReadFile(filepath.Join(out, "b")); string(b) != "alpha" {
+			t.Errorf("what the guest wrote is %q", b)
+		}
+		if a, _ := os.ReadFile(filepath.Join(in, "a")); string(a) != "alpha" {
+			t.Errorf("the read-only file is %q", a)
+		}
+	})
+	t.Run("a share that is not there", func(t *testing.T) {
+		code, _, errOut := bootAs(t, none, "--share", "/no/such:x", "--", "true")
+		if code != exitSandbox || !strings.Contains(errOut, "/no/such") || !strings.Contains(errOut, "advice: ") {
+			t.Errorf("exit code %d, %s", code, errOut)
+		}
+	})
+	t.Run("200 MB", func(t *testing.T) {
+		var count counter
+		code := run(t.Context(), console{none, &count, os.Stderr}, []string{"boot", "--", "dd", "if=/dev/zero", "bs=1M", "count=200", "status=none"})
+		if code != 0 || count.n != 200<<20 {
+			t.Errorf("exit code %d, %d bytes", code, count.n)
+		}
+	})
+	if left, err := os.ReadDir(home.Run()); err != nil || len(left) != 1 { // the locks
+		t.Errorf("left in run: %v, %v", left, err)
+	}
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// program is boot in a process of its own.
+type program struct {
+	*exec.Cmd
+	out io.Reader
+	err bytes.Buffer
+}
+
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(os.Args[0], append([]string{"boot"}, args...)...)}
+	p.Env = append(os.Environ(), asProgram+"=1")
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out, p.Stderr = out, &p.err
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	return p
+}
+
+// await reads until the command in the guest has written a line.
+func (p *program) await(t *testing.T, line string) {
+	t.Helper()
+	got := make([]byte, len(line))
+	if _, err := io.ReadFull(p.out, got); err != nil || string(got) != line {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		t.Fatalf("the command wrote %q, %v\n%s", got, err, p.err.String())
+	}
+}
+
+func (p *program) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// qemu is the process id of the program's QEMU.
+func (p *program) qemu(t *testing.T) int {
+	t.Helper()
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.Process.Pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, child := range strings.Fields(string(text)) {
+			if name, _ := os.ReadFile("/proc/" + child + "/comm"); strings.HasPrefix(string(name), "qemu") {
+				pid, _ := strconv.Atoi(child)
+				return pid
+			}
+		}
+	}
+	t.Fatal("the program has no QEMU")
+	return 0
+}
+
+func gone(pid int, within time.Duration) bool {
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestBootSignals(t *testing.T) {
+	home := labHome(t)
+	for _, tc := range []struct {
+		name, script string
+		signals      []syscall.Signal
+		code         int
+	}{
+		{"the first goes to the command", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done", []syscall.Signal{syscall.SIGTERM}, 5},
+		{"which may die of it", "echo ready; exec sleep 1000", []syscall.Signal{syscall.SIGINT}, 130},
+		{"the second ends the VM", "trap '' INT; echo ready; while :; do sleep 0.1; done", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := start(t, "--", "sh", "-c", tc.script)
+			p.await(t, "ready\n")
+			qemu := p.qemu(t)
+			for i, s := range tc.signals {
+				if i > 0 {
+					time.Sleep(300 * time.Millisecond) // the same signal twice at once is one
+				}
+				p.signal(t, s)
+			}
+			_ = p.Wait()
+			if code := p.ProcessState.ExitCode(); code != tc.code {
+				t.Errorf("exit code %d, want %d\n%s", code, tc.code, p.err.String())
+			}
+			if !gone(qemu, time.Second) {
+				t.Error("QEMU is still there")
+			}
+		})
+	}
+	if left, err := os.ReadDir(home.Run()); err != nil || len(left) != 1 {
+		t.Errorf("left in run: %v, %v", left, err)
+	}
+}
+
+func TestBootWhoseReaderGoesAway(t *testing.T) {
+	labHome(t)
+	p := start(t, "--", "yes")
+	p.await(t, "y\n")
+	p.out.(io.Closer).Close()
+	_ = p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) {
+		t.Errorf("exit code %d\n%s", code, p.err.String())
+	}
+}
+
+func TestBootKilledLeavesNoQEMU(t *testing.T) {
+	labHome(t)
+	p := start(t, "--", "sh", "-c", "echo ready; sleep 1000")
+	p.await(t, "ready\n")
+	qemu := p.qemu(t)
+	p.signal(t, syscall.SIGKILL)
+	_ = p.Wait()
+	if !gone(qemu, 2*time.Second) {
+		t.Error("QEMU outlived the program")
+	}
+}
+
+func TestBootWhoseQEMUIsKilled(t *testing.T) {
+	labHome(t)
+	p := start(t, "--", "sh", "-c", "echo ready; sleep 1000")
+	p.await(t, "ready\n")
+	began := time.Now()
+	if err := syscall.Kill(p.qemu(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	if code, took := p.ProcessState.ExitCode(), time.Since(began); code != exitSandbox || took > 5*time.Second {
+		t.Errorf("exit code %d after %v\n%s", code, took, p.err.String())
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/doctor"
+)
+
+func newDoctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this computer can do, and what is missing",
+		Long:  "Looks at this computer as a host of guests and changes nothing. For all that is missing or slow it names the command that mends it.\nThe exit code is 6 if no guest can be booted until something is mended.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			report := doctor.Examine(cmd.Context(), doctor.Host{Home: home, Driver: checkDriver, LookPath: exec.LookPath})
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = printReport(cmd, report)
+			}
+			if err == nil && !report.Ready {
+				err = fault.New(fault.Unavailable, "", "", errors.New("setup is required")).Advise("Mend what is missing above, then run osaurus-sandbox doctor again.")
+			}
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printReport(cmd *cobra.Command, r doctor.Report) error {
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	for _, f := range r.Findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Status, f.What, f.Detail)
+		if f.Mend != "" {
+			fmt.Fprintf(table, "\t\tmend: %s\n", f.Mend)
+		}
+	}
+	return table.Flush()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"osaurus-sandbox/fault"
+)
+
+// Exit codes. They are part of the interface: scripts rely on them.
+const (
+	exitOK           = 0
+	exitExecution    = 1
+	exitInvalidArgs  = 2
+	exitRejected     = 3
+	exitUserDenied   = 4
+	exitTimeout      = 5
+	exitUnavailable  = 6
+	exitNotFound     = 7
+	exitToolNotFound = 8
+
+	// A command that runs another (boot) keeps all codes but these for it, as
+	// env and timeout do.
+	exitSandbox     = 125 // the sandbox failed, not the command
+	exitCannotRun   = 126 // the command is there and cannot be run
+	exitNoCommand   = 127 // there is no such command
+	exitInterrupted = 128 // plus the signal
+)
+
+// exitCodes is printed by help.
+const exitCodes = `Exit codes:
+  0 done              3 refused by a rule or check   6 something needed is not there
+  1 tried and failed  4 denied by a person           7 no such thing
+  2 wrong request     5 no answer in time            8 no such tool
+  128+n ended by signal n
+  boot: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
+`
+
+// exitCode is the exit code for an error, from its kind alone.
+func exitCode(err error) int {
+	switch fault.KindOf(err) {
+	case fault.InvalidArgs:
+		return exitInvalidArgs
+	case fault.Rejected:
+		return exitRejected
+	case fault.UserDenied:
+		return exitUserDenied
+	case fault.Timeout:
+		return exitTimeout
+	case fault.Unavailable:
+		return exitUnavailable
+	case fault.NotFound:
+		return exitNotFound
+	case fault.ToolNotFound:
+		return exitToolNotFound
+	}
+	return exitExecution
+}
+
+// exit ends the program with a code of a command's own choice. Err, if there
+// is one, is printed first.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exit) Unwrap() error { return e.err }
+
+// runsCommand marks, as an annotation, a command that runs another.
+const runsCommand = "runs-command"
+
+// forSandbox tells what the sandbox failed at from what the command in it
+// ended with. An interruption keeps its own code.
+func forSandbox(ctx context.Context, err error) error {
+	_, isExit := errors.AsType[exit](err)
+	_, isInterrupted := errors.AsType[interrupted](context.Cause(ctx))
+	if err == nil || isExit || isInterrupted {
+		return err
+	}
+	return exit{exitSandbox, err}
+}
+
+// finish prints why a command failed and what to do next, and returns the
+// program's exit code.
+func finish(ctx context.Context, w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	if e, ok := errors.AsType[exit](err); ok {
+		code, err = e.code, e.err
+	} else if i, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
+		// What a command says of its broken-off work is no news.
+		code, err = exitInterrupted+int(i.signal), i
+	}
+	if err != nil {
+		fmt.Fprintf(w, "osaurus-sandbox: %v\n", err)
+		if advice := fault.AdviceOf(err); advice != "" {
+			fmt.Fprintf(w, "advice: %s\n", advice)
+		}
+	}
+	return code
+}
+
+// misused is the error for a command line that could not be understood.
+func misused(err error) error {
+	return fault.New(fault.InvalidArgs, "", "", err).Advise("See osaurus-sandbox --help, or --help after a command.")
+}

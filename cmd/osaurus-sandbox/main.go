@@ -1,0 +1,67 @@
+// Command osaurus-sandbox boots Linux guests for AI agents on this computer, and says how they are.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// console is where a command reads and writes.
+type console struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	// A reader that went away is an error of Write, to be cleaned up after, and
+	// not the sudden end that Go makes of it on standard output.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := untilInterrupted(context.Background())
+	code := run(ctx, console{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// untilInterrupted returns a context that ends with the first SIGINT, SIGTERM
+// or SIGHUP, so that work ends orderly. The second signal is not caught any
+// more: it ends the program at once, and its machines with it.
+func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interrupted{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// interrupted is why a context ended: somebody sent a signal.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "ended by a signal: " + i.signal.String() }
+
+// run runs one command line and returns its exit code.
+func run(ctx context.Context, c console, args []string) int {
+	root := newRoot(c)
+	root.SetArgs(args)
+	parsed := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !parsed {
+		err = misused(err)
+	}
+	if cmd.Annotations[runsCommand] != "" {
+		err = forSandbox(ctx, err)
+	}
+	return finish(ctx, c.err, err)
+}

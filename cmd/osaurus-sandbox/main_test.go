@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// The test binary is the program itself when this is set, for what can only be
+// seen from outside: signals and exit codes.
+const asProgram = "OSAURUS_SANDBOX_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func sandbox(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), console{strings.NewReader(""), &out, &errOut}, args)
+	return code, out.String(), errOut.String()
+}
+
+func TestExitCodeForEveryKind(t *testing.T) {
+	seen := map[int]fault.Kind{}
+	for _, kind := range fault.Kinds() {
+		code := exitCode(fault.New(kind, "", "", nil))
+		if other, taken := seen[code]; taken || code == 0 || code >= exitSandbox {
+			t.Errorf("%s has exit code %d, as has %q", kind, code, other)
+		}
+		seen[code] = kind
+	}
+}
+
+func TestFinish(t *testing.T) {
+	ctx := context.Background()
+	killed, kill := context.WithCancelCause(ctx)
+	kill(interrupted{syscall.SIGTERM})
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		code int
+		text string
+	}{
+		{"nothing", ctx, nil, 0, ""},
+		{"a fault", ctx, fault.New(fault.NotFound, "open pack", "x", errors.New("gone")).Advise("Look again."), 7, "osaurus-sandbox: open pack x: gone\nadvice: Look again.\n"},
+		{"anything else", ctx, errors.New("broken"), 1, "osaurus-sandbox: broken\n"},
+		{"a code alone", ctx, exit{code: 37}, 37, ""},
+		{"a code with a reason", ctx, exit{127, fault.New(fault.NotFound, "run", "x", nil).Advise("Install it.")}, 127, "osaurus-sandbox: run x\nadvice: Install it.\n"},
+		{"a signal", killed, context.Canceled, 143, "osaurus-sandbox: ended by a signal: terminated\n"},
+		{"the command's code after a signal", killed, exit{code: 3}, 3, ""},
+	} {
+		var w bytes.Buffer
+		if code := finish(tc.ctx, &w, tc.err); code != tc.code || w.String() != tc.text {
+			t.Errorf("%s: %d, %q", tc.name, code, w.String())
+		}
+	}
+}
+
+func TestForSandbox(t *testing.T) {
+	ctx := context.Background()
+	if err := forSandbox(ctx, fault.New(fault.Timeout, "boot guest", "", nil)); finish(ctx, new(bytes.Buffer), err) != exitSandbox {
+		t.Errorf("the sandbox's own failure ends as %v", err)
+	}
+	if err := forSandbox(ctx, exit{code: 5}); finish(ctx, new(bytes.Buffer), err) != 5 {
+		t.Errorf("the command's code ends as %v", err)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	t.Setenv(config.HomeVariable, t.TempDir())
+	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}} {
+		code, stdout, stderr := sandbox(t, args...)
+		if code != exitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	code, out, _ := sandbox(t, "--help")
+	if code != 0 || !strings.Contains(out, "Examples:") || !strings.Contains(out, "Exit codes:") {
+		t.Errorf("help: %d\n%s", code, out)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	if code, _, stderr := sandbox(t, "config", "set", "cpus=4", "network=none"); code != 0 {
+		t.Fatalf("config set: %d, %s", code, stderr)
+	}
+	code, out, _ := sandbox(t, "config", "show")
+	var shown map[string]any
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || code != 0 {
+		t.Fatalf("config show: %d, %v\n%s", code, err, out)
+	}
+	if fmt.Sprintln(shown["cpus"], shown["network"], shown["diskGB"]) != "4 none 8\n" {
+		t.Errorf("config show: %s", out)
+	}
+	// All or none: the second value is wrong.
+	if code, _, _ := sandbox(t, "config", "set", "cpus=2", "diskGB=0"); code != exitInvalidArgs {
+		t.Errorf("config set of a wrong value: %d", code)
+	}
+	if text, _ := os.ReadFile(home.SettingsFile()); string(text) != "{\n  \"cpus\": 4,\n  \"network\": \"none\"\n}\n" {
+		t.Errorf("the file is %s", text)
+	}
+	if err := os.WriteFile(home.SettingsFile(), []byte(`{"cpus": 4`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := sandbox(t, "config", "show"); code != exitInvalidArgs || !strings.Contains(stderr, "sandbox.json:1:11") {
+		t.Errorf("config show of a broken file: %d, %s", code, stderr)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := sandbox(t, "version", "--json")
+	var v map[string]string
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 || v["version"] == "" || v["platform"] == "" {
+		t.Errorf("version --json: %d, %v, %s", code, err, out)
+	}
+}
+
+// A reader that goes away does not end the program before it has cleaned up.
+func TestBrokenPipeIsAnError(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := exec.Command(os.Args[0], "version")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdout = w
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitExecution {
+		t.Errorf("with its output closed it ends with %v", err)
+	}
+	w.Close()
+}
+
+func TestProgressOnNoTerminal(t *testing.T) {
+	var w bytes.Buffer
+	show := showProgress(&w)
+	show(progress.Event{Step: "download a.iso", Total: 69_206_016})
+	show(progress.Event{Step: "download a.iso", Done: 34_500_000, Total: 69_206_016, Rate: 11.2e6, Left: 3 * time.Second})
+	show(progress.Event{Note: "Alpine's host cannot be reached."})
+	show(progress.Event{Step: "download a.iso", Done: 69_206_016, Total: 69_206_016, Rate: 11.2e6, Finished: true})
+	want := "download a.iso\nAlpine's host cannot be reached.\ndownload a.iso: 69.2 MB, 11.2 MB/s, done\n"
+	if w.String() != want {
+		t.Errorf("%q", w.String())
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	var w bytes.Buffer
+	e := progress.Event{Step: "download a.iso", Done: 34_603_008, Total: 69_206_016, Rate: 11.2e6, Left: 3 * time.Second}
+	drawBar(&w, e, 120)
+	want := "\r\x1b[Kdownload a.iso                 [############            ] 34.6 of 69.2 MB, 11.2 MB/s, 3s left"
+	if w.String() != want {
+		t.Errorf("%q", w.String())
+	}
+	w.Reset()
+	drawBar(&w, e, 30)
+	if w.String() != "\r\x1b[Kdownload a.iso 34.6 of 69.2 M" {
+		t.Errorf("on a narrow terminal: %q", w.String())
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+func newPack(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pack",
+		Short: "Make and keep what guests are made of",
+		Long: `A pack is a kernel, its modules and a root file system, each pinned by size and digest.
+
+It is built from Alpine's pinned releases (alpine), from this host's own package manager (debian), or imported from a
+file that another computer exported.`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newPackList(), newPackShow(), newPackVerify(c), newPackExport(c), newPackImport(c))
+	return cmd
+}
+
+// packs is the store of packs.
+func packs() (pack.Store, error) {
+	home, err := config.FindHome()
+	return pack.Store{Dir: home.Packs()}, err
+}
+
+func newPackList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the packs that are here",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := packs()
+			if err != nil {
+				return err
+			}
+			// What can be opened is listed, also beside what cannot.
+			list, broken := store.List()
+			if asJSON {
+				manifests := []pack.Manifest{}
+				for _, p := range list {
+					manifests = append(manifests, p.Manifest)
+				}
+				return errors.Join(printJSON(cmd.OutOrStdout(), manifests), broken)
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST")
+			for _, p := range list {
+				m := p.Manifest
+				fmt.Fprintf(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
+			}
+			return errors.Join(table.Flush(), broken)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func size(m pack.Manifest) (sum int64) {
+	for _, f := range m.Files() {
+		sum += f.Size
+	}
+	return sum
+}
+
+func newPackShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show PACK",
+		Short: "Print a pack's manifest",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := openPack(args[0])
+			if err != nil {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), p.Manifest)
+		},
+	}
+}
+
+// openPack opens a pack that is here: by its name, or in a folder.
+func openPack(text string) (pack.Pack, error) {
+	ref, err := packRef(text)
+	if err != nil {
+		return pack.Pack{}, err
+	}
+	if path, ok := ref.Path(); ok {
+		return pack.Open(path)
+	}
+	store, err := packs()
+	if err != nil {
+		return pack.Pack{}, err
+	}
+	return store.Get(string(ref))
+}
+
+func newPackVerify(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [PACK...]",
+		Short: "Check every byte of packs against their manifests",
+		Long:  "Checks every byte of the packs that are named, or of all, against the digests in their manifests.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := choose(args)
+			report := showProgress(c.err)
+			for _, p := range chosen {
+				if bad := p.Verify(cmd.Context(), report); bad != nil {
+					err = errors.Join(err, bad)
+					continue
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name, "is whole")
+			}
+			return err
+		},
+	}
+}
+
+func choose(args []string) ([]pack.Pack, error) {
+	if len(args) == 0 {
+		store, err := packs()
+		if err != nil {
+			return nil, err
+		}
+		return store.List()
+	}
+	var chosen []pack.Pack
+	for _, arg := range args {
+		p, err := openPack(arg)
+		if err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, p)
+	}
+	return chosen, nil
+}
+
+func newPackExport(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:     "export PACK FILE",
+		Short:   "Write a pack into one file, for a computer without a network",
+		Example: "  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := openPack(args[0])
+			if err != nil {
+				return err
+			}
+			return pack.Export(cmd.Context(), p, args[1], showProgress(c.err))
+		},
+	}
+}
+
+func newPackImport(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Add a pack from a file or folder, after checking every byte",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := packs()
+			if err != nil {
+				return err
+			}
+			p, err := store.Import(cmd.Context(), args[0], showProgress(c.err))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
+			return nil
+		},
+	}
+}

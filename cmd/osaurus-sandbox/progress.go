@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm/image/progress"
+)
+
+const (
+	// barWidth is the length of a bar in cells, where the terminal has room.
+	barWidth = 24
+	// plainEvery is how often a step reports where lines stay on the screen.
+	plainEvery = 10 * time.Second
+)
+
+// showProgress draws a bar for each step where w is a terminal, and elsewhere
+// writes a line when a step begins, now and then, and when it ends.
+func showProgress(w io.Writer) progress.Func {
+	if columns := terminalWidth(w); columns > 0 {
+		return func(e progress.Event) { drawBar(w, e, columns) }
+	}
+	p := plain{w: w}
+	return p.show
+}
+
+// terminalWidth is how many columns w has, or 0 if it is no terminal.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return cmp.Or(int(size.Col), 80) // a terminal that does not know its size
+}
+
+func drawBar(w io.Writer, e progress.Event, columns int) {
+	const clearLine = "\r\x1b[K"
+	if e.Note != "" {
+		fmt.Fprintf(w, "%s%s\n", clearLine, e.Note)
+		return
+	}
+	line := e.Step
+	if e.Total > 0 && columns >= 80 {
+		full := int(min(e.Done, e.Total) * barWidth / e.Total)
+		line = fmt.Sprintf("%-30s [%s%s]", e.Step, strings.Repeat("#", full), strings.Repeat(" ", barWidth-full))
+	}
+	line += " " + howFar(e)
+	if runes := []rune(line); len(runes) >= columns {
+		line = string(runes[:columns-1])
+	}
+	end := ""
+	if e.Finished {
+		end = "\n"
+	}
+	fmt.Fprint(w, clearLine, line, end)
+}
+
+// plain writes lines that stay.
+type plain struct {
+	w    io.Writer
+	step string
+	at   time.Time
+}
+
+func (p *plain) show(e progress.Event) {
+	switch now := time.Now(); {
+	case e.Note != "":
+		fmt.Fprintln(p.w, e.Note)
+	case e.Finished:
+		fmt.Fprintln(p.w, e.Step+":", howFar(e))
+		p.step = ""
+	case e.Step != p.step:
+		fmt.Fprintln(p.w, e.Step)
+		p.step, p.at = e.Step, now
+	case now.Sub(p.at) >= plainEvery:
+		fmt.Fprintln(p.w, e.Step+":", howFar(e))
+		p.at = now
+	}
+}
+
+// howFar is a step in words: "34.5 of 69.2 MB, 11.2 MB/s, 3s left".
+func howFar(e progress.Event) string {
+	text := fmt.Sprintf("%.1f MB", megabytes(e.Done))
+	if e.Total > 0 && !e.Finished {
+		text = fmt.Sprintf("%.1f of %.1f MB", megabytes(e.Done), megabytes(e.Total))
+	}
+	if e.Rate > 0 {
+		text += fmt.Sprintf(", %.1f MB/s", megabytes(int64(e.Rate)))
+	}
+	switch {
+	case e.Finished:
+		text += ", done"
+	case e.Left > 0:
+		text += fmt.Sprintf(", %v left", e.Left)
+	}
+	return text
+}
+
+func megabytes(n int64) float64 { return float64(n) / 1e6 }

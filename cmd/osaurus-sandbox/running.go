@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// runCommand runs a command in the guest with the console's streams and
+// signals; an exit code other than 0 is an exit error. The first signal goes to
+// the command. The second, or one before the command runs, means that nobody
+// waits for anything any more: then patient is false.
+func runCommand(ctx context.Context, c console, g *guest.Client, args []string) (patient bool, err error) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	unstarted := context.AfterFunc(ctx, end)
+	process, err := g.Exec(run, guest.Command{Args: args, Stdin: c.in, Stdout: c.out, Stderr: c.err})
+	if err != nil {
+		return ctx.Err() == nil, cannotRun(err)
+	}
+	unstarted()
+
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case s := <-signals:
+				if !first {
+					end()
+					return
+				}
+				go func() {
+					// If it cannot be delivered, the second one helps.
+					_ = process.Signal(run, guest.HostSignal(s.(syscall.Signal)))
+				}()
+			case <-process.Done():
+				return
+			}
+		}
+	}()
+	exited, err := process.Wait()
+	switch {
+	case run.Err() != nil:
+		return false, context.Cause(ctx)
+	case errors.Is(err, syscall.EPIPE):
+		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as a pipeline's reader expects
+	case err == nil && exited.Status() != 0:
+		return true, exit{code: exited.Status()}
+	}
+	return true, err
+}
+
+// cannotRun gives a command that the guest would not start the exit code that
+// shells use.
+func cannotRun(err error) error {
+	switch fault.KindOf(err) {
+	case fault.NotFound:
+		return exit{exitNoCommand, err}
+	case fault.Rejected:
+		return exit{exitCannotRun, err}
+	}
+	return err
+}
+
+// onFirst calls a function before the first Write.
+type onFirst struct {
+	io.Writer
+	once *sync.Once
+	do   func()
+}
+
+func (w onFirst) Write(p []byte) (int, error) {
+	w.once.Do(w.do)
+	return w.Writer.Write(p)
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"osaurus-sandbox/fault"
+)
+
+// HomeVariable names the environment variable that moves the home folder.
+const HomeVariable = "OSAURUS_HOME"
+
+// maxSocketPath is the shortest limit of the systems it runs on: macOS has
+// room for 104 bytes with the closing zero, Linux for 108.
+const maxSocketPath = 103
+
+// Home is the folder that everything is kept in, an absolute path. Its methods
+// only name what is in it; Make creates.
+type Home string
+
+// FindHome returns $OSAURUS_HOME, or else .osaurus in the user's own home.
+func FindHome() (Home, error) {
+	const op = "find home folder"
+	if dir := os.Getenv(HomeVariable); dir != "" {
+		if !filepath.IsAbs(dir) {
+			return "", fault.New(fault.InvalidArgs, op, dir, errors.New("not an absolute path")).Advise("Set " + HomeVariable + " to an absolute path.")
+		}
+		return Home(filepath.Clean(dir)), nil
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", fault.New(fault.Unavailable, op, "", err).Advise("Set " + HomeVariable + " to a folder of yours.")
+	}
+	return Home(filepath.Join(user, ".osaurus")), nil
+}
+
+func (h Home) join(parts ...string) string {
+	return filepath.Join(append([]string{string(h)}, parts...)...)
+}
+
+// SettingsFile is what Load reads.
+func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
+
+// AgentMap is which agent each Linux user of the guest is.
+func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
+
+// Packs is the store of what guests are made of.
+func (h Home) Packs() string { return h.join("container", "packs") }
+
+// Images is the store of what was made out of packs.
+func (h Home) Images() string { return h.join("container", "images") }
+
+// Kernel is the kernel of the guest that is set up.
+func (h Home) Kernel() string { return h.join("container", "kernel", "vmlinux") }
+
+// BaseImage is its read-only base.
+func (h Home) BaseImage() string { return h.join("container", "initfs.ext4") }
+
+// DataDisk is its writable disk.
+func (h Home) DataDisk() string { return h.join("container", "data.ext4") }
+
+// Workspace is shared with the guest as /workspace.
+func (h Home) Workspace() string { return h.join("container", "workspace") }
+
+// SharedFolder is the part of the workspace that all agents share.
+func (h Home) SharedFolder() string { return h.join("container", "workspace", "shared") }
+
+// AgentHome is an agent's home folder, in the workspace.
+func (h Home) AgentHome(agent AgentName) string {
+	return h.join("container", "workspace", "agents", string(agent))
+}
+
+// Output is shared with the guest as /output.
+func (h Home) Output() string { return h.join("container", "output") }
+
+// Plugins is the library of plugin recipes.
+func (h Home) Plugins() string { return h.join("sandbox-plugins") }
+
+// InstalledPlugins is the record of an agent's plugins.
+func (h Home) InstalledPlugins(agent AgentName) string {
+	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
+}
+
+// Database holds memory, events, tasks and the audit.
+func (h Home) Database() string { return h.join("sandbox.db") }
+
+// Downloads is for what is fetched; all in it can be fetched again.
+func (h Home) Downloads() string { return h.join("cache", "downloads") }
+
+// Locks is for the files that keep two programs apart.
+func (h Home) Locks() string { return h.join("run", "locks") }
+
+// Run is for sockets and all else that is worth nothing after a restart.
+func (h Home) Run() string { return h.join("run") }
+
+// Logs is for logs.
+func (h Home) Logs() string { return h.join("logs") }
+
+// SocketPath is where a Unix socket lives, under run. Systems limit such paths
+// far below file paths, so a home that is too deep is fault.InvalidArgs here,
+// before bind says something darker.
+func (h Home) SocketPath(name string) (string, error) {
+	path := h.join("run", name)
+	if len(path) > maxSocketPath {
+		return "", fault.New(fault.InvalidArgs, "name socket", path, fmt.Errorf("%d bytes are more than the %d a Unix socket's path may have", len(path), maxSocketPath)).
+			Advise(fmt.Sprintf("Set %s to a folder whose path is at least %d bytes shorter.", HomeVariable, len(path)-maxSocketPath))
+	}
+	return path, nil
+}
+
+// privateDir: nobody but the user looks into the home.
+const privateDir fs.FileMode = 0o700
+
+// Make creates a folder of the home and returns it. It refuses a home in which
+// another user could swap what this one relies on.
+func (h Home) Make(dir string) (string, error) {
+	const op = "make folder"
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return "", fault.New(fault.Unavailable, op, dir, err).Advise("Make the folder writable for you, or set " + HomeVariable + " to another.")
+	}
+	info, err := os.Stat(string(h))
+	if err != nil {
+		return "", fault.New(fault.Unavailable, op, string(h), err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("other users can write to %s", h)).Advise("Run: chmod go-w " + string(h))
+	}
+	return dir, nil
+}

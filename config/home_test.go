@@ -1,0 +1,56 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+)
+
+// home is a home that does not exist yet.
+func home(t *testing.T) Home { return Home(filepath.Join(t.TempDir(), "home")) }
+
+func TestFindHome(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	for _, tc := range []struct {
+		env  string
+		want Home
+	}{{"", "/home/me/.osaurus"}, {"/srv/o/", "/srv/o"}, {"here", ""}} {
+		t.Setenv(HomeVariable, tc.env)
+		got, err := FindHome()
+		if got != tc.want || (tc.want == "" && fault.KindOf(err) != fault.InvalidArgs) {
+			t.Errorf("FindHome with %q = %q, %v", tc.env, got, err)
+		}
+	}
+}
+
+func TestMakeIsPrivate(t *testing.T) {
+	h := home(t)
+	dir, err := h.Make(h.AgentHome("alice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(string(h)); dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+		}
+	}
+	if err := os.Chmod(string(h), 0o775); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Make(h.Run()); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "chmod go-w") {
+		t.Errorf("a home that others can write to: %v", err)
+	}
+}
+
+func TestSocketPathSaysWhenAHomeIsTooDeep(t *testing.T) {
+	if path, err := Home("/home/me/.osaurus").SocketPath("sandbox.sock"); err != nil || path != "/home/me/.osaurus/run/sandbox.sock" {
+		t.Errorf("SocketPath = %q, %v", path, err)
+	}
+	deep := Home("/" + strings.Repeat("d", maxSocketPath))
+	if _, err := deep.SocketPath("sandbox.sock"); fault.KindOf(err) != fault.InvalidArgs || !strings.Contains(fault.AdviceOf(err), "18 bytes shorter") {
+		t.Errorf("a deep home: %v; %s", err, fault.AdviceOf(err))
+	}
+}

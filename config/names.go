@@ -1,0 +1,142 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// The names below are parsed once, where they come in, and are then safe to be
+// a file name, a command line argument or a line of a log: none can be empty,
+// start with a dash or a dot, or hold a slash, a space or a control character.
+type (
+	// AgentName is what an agent's home folder and Linux user are called
+	// after: "alice", "0b7c3d5e-…".
+	AgentName string
+	// LinuxUser is a user of the guest that belongs to an agent: "agent-alice".
+	LinuxUser string
+	// SecretName is what a secret is asked for by: "OPENAI_API_KEY".
+	SecretName string
+	// PluginID is a plugin's file name in the library: "python-data-tools".
+	PluginID string
+	// PackName is a pack's folder name in the store: "alpine-3.24.1-amd64".
+	PackName string
+	// PackageName is a package of the guest's distribution: "py3-pip".
+	PackageName string
+)
+
+// rule is what a name may be, for the parser and for a person.
+type rule struct {
+	what    string
+	pattern *regexp.Regexp // matches the whole name
+	max     int            // bytes
+	allowed string
+}
+
+var (
+	// 64 bytes hold a UUID with room to spare, and fit every file system.
+	agentName = rule{"agent name", regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 64,
+		"1 to 64 lower-case letters, digits and dashes, with no dash at either end"}
+	// The prefix keeps agents apart from the distribution's own users; 32 bytes
+	// are the most that shadow's tools and the login records take.
+	linuxUser = rule{"Linux user", regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 32,
+		`"agent-" and lower-case letters, digits and dashes, at most 32 in all`}
+	// It is also the name of the environment variable that carries the secret.
+	secretName = rule{"secret name", regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`), 128,
+		"1 to 128 letters, digits and underscores, and does not start with a digit"}
+	// It becomes part of paths on both sides and, with a suffix, a file name.
+	pluginID = rule{"plugin id", regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`), 64,
+		"1 to 64 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at either end"}
+	packName = rule{"pack name", regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`), 64,
+		"1 to 64 lower-case letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
+	// The alphabet of apk and apt.
+	packageName = rule{"package name", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`), 128,
+		`the name of a package ("ripgrep")`}
+)
+
+func parseName[T ~string](r rule, name string) (T, error) {
+	if len(name) > r.max || !r.pattern.MatchString(name) {
+		return "", notAllowed("read "+r.what, name, r.allowed)
+	}
+	return T(name), nil
+}
+
+func notAllowed(op, text, allowed string) error {
+	return fault.New(fault.InvalidArgs, op, brief(quoted(text)), errors.New("not allowed")).Advise("It is " + allowed + ".")
+}
+
+// ParseAgentName reads an agent's name.
+func ParseAgentName(name string) (AgentName, error) { return parseName[AgentName](agentName, name) }
+
+// ParseLinuxUser reads the name of a guest user that belongs to an agent.
+func ParseLinuxUser(name string) (LinuxUser, error) { return parseName[LinuxUser](linuxUser, name) }
+
+// ParseSecretName reads a secret's name.
+func ParseSecretName(name string) (SecretName, error) { return parseName[SecretName](secretName, name) }
+
+// ParsePluginID reads a plugin's id.
+func ParsePluginID(id string) (PluginID, error) { return parseName[PluginID](pluginID, id) }
+
+// ParsePackName reads the name of a pack in the store.
+func ParsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
+
+// ParsePackageName reads the name of a package.
+func ParsePackageName(name string) (PackageName, error) {
+	return parseName[PackageName](packageName, name)
+}
+
+// PackRef says which pack: PackAuto, a source, a pack's name or a path.
+type PackRef string
+
+// PackAuto takes the alpine pack, or makes a debian one where Alpine's host
+// cannot be reached.
+const PackAuto PackRef = "auto"
+
+const packAllowed = `"auto", "alpine", "debian", the name of a pack in the store, or an absolute path`
+
+// ParsePackRef reads which pack is meant. A path is absolute and clean.
+func ParsePackRef(text string) (PackRef, error) {
+	if filepath.IsAbs(text) && filepath.Clean(text) == text && !strings.ContainsRune(text, 0) {
+		return PackRef(text), nil
+	}
+	if _, err := ParsePackName(text); err != nil {
+		return "", notAllowed("read pack", text, packAllowed)
+	}
+	return PackRef(text), nil
+}
+
+// Path is the path that is meant, if one is.
+func (r PackRef) Path() (string, bool) { return string(r), filepath.IsAbs(string(r)) }
+
+const networkAllowed = `"outbound" or "none"`
+
+// ParseNetwork reads whether the guest may reach anything outside.
+func ParseNetwork(text string) (Network, error) {
+	switch n := Network(text); n {
+	case NetworkOutbound, NetworkNone:
+		return n, nil
+	}
+	return "", notAllowed("read network", text, networkAllowed)
+}
+
+// MirrorURL is where a distribution's package repositories are.
+type MirrorURL string
+
+const mirrorAllowed = `a plain http or https address ("https://dl-cdn.alpinelinux.org/alpine")`
+
+var mirrorText = regexp.MustCompile(`^[A-Za-z0-9:/._~%\[\]-]{1,512}$`)
+
+// ParseMirrorURL reads a mirror's address. Plain HTTP is fine for packages:
+// what they are is proven by their signatures. An address goes into the
+// guest's files as one word, so it has no user, query or fragment.
+func ParseMirrorURL(text string) (MirrorURL, error) {
+	u, err := url.Parse(text)
+	if err != nil || !mirrorText.MatchString(text) || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
+		return "", notAllowed("read mirror", text, mirrorAllowed)
+	}
+	return MirrorURL(strings.TrimRight(text, "/")), nil
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+)
+
+func TestNames(t *testing.T) {
+	as := func(n int) string { return strings.Repeat("a", n) }
+	for _, tc := range []struct {
+		what      string
+		parse     func(string) error
+		good, bad []string
+	}{
+		{what: "AgentName", parse: check(ParseAgentName), good: []string{"a", "alice", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e", as(64)}, bad: []string{"Alice", "-a", "a-", "a_b", as(65)}},
+		{what: "LinuxUser", parse: check(ParseLinuxUser), good: []string{"agent-alice", "agent-" + as(26)}, bad: []string{"root", "agent-", "agent-a-", "agent-" + as(27)}},
+		{what: "SecretName", parse: check(ParseSecretName), good: []string{"OPENAI_API_KEY", "_x", as(128)}, bad: []string{"1A", "A-B", "A=B", as(129)}},
+		{what: "PluginID", parse: check(ParsePluginID), good: []string{"python-data-tools", "a.b_c", "1"}, bad: []string{"a/b", "a..", "A", "a;b", as(65)}},
+		{what: "PackName", parse: check(ParsePackName), good: []string{"alpine-3.24.1-amd64", "mine"}, bad: []string{"A", "~", as(65)}},
+		{what: "PackageName", parse: check(ParsePackageName), good: []string{"g++", "py3-pip", "libstdc++6"}, bad: []string{"a=1", "a@edge", "!a", as(129)}},
+		{what: "PackRef", parse: check(ParsePackRef), good: []string{"auto", "debian", "/srv/pack.tar.zst"}, bad: []string{"./a", "/a/../b", "/a/", "/a\x00"}},
+		{what: "MirrorURL", parse: check(ParseMirrorURL), good: []string{"http://10.0.2.2:8080/alpine", "https://[::1]/a", "https://a.org"}, bad: []string{"ftp://a.org", "https://", "https://u:p@a.org", "https://a.org?x", "https://a.org/#x", "https://a.org\nx"}},
+	} {
+		for _, name := range tc.good {
+			if err := tc.parse(name); err != nil {
+				t.Errorf("%s refuses %q: %v", tc.what, name, err)
+			}
+		}
+		for _, name := range append(tc.bad, "", ".", "..", "../a", "-a", ".a", "a b", "a\n", "a\x00", "é", "a\u202eb") {
+			if err := tc.parse(name); fault.KindOf(err) != fault.InvalidArgs || err == nil || fault.AdviceOf(err) == "" {
+				t.Errorf("%s takes %q: %v", tc.what, name, err)
+			}
+		}
+	}
+}
+
+func check[T ~string](parse func(string) (T, error)) func(string) error {
+	return func(s string) error { _, err := parse(s); return err }
+}

@@ -1,0 +1,113 @@
+// Package config is what a person may choose and where everything lives: the settings file, the home folder and the names that are parsed once.
+package config
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Settings are the choices in sandbox.json. The zero value is not valid:
+// Defaults and Load return valid ones.
+type Settings struct {
+	// AutoStart starts the VM with the supervisor.
+	AutoStart bool
+	CPUs      int
+	MemoryGB  int
+	Network   Network
+	// Pack is what the guest is made of.
+	Pack PackRef
+	// DiskGB is the size of the writable disk. It can grow, not shrink.
+	DiskGB int
+	// Mirrors are the package repositories that a bake tries, in this order.
+	Mirrors []MirrorURL
+	// Toolbox are the packages that a bake puts into a bare base.
+	Toolbox []PackageName
+}
+
+// The bounds of the settings.
+const (
+	MinCPUs, MaxCPUs         = 1, 8    // what the desktop app offers; more virtual processors than real ones only slow the guest
+	MinMemoryGB, MaxMemoryGB = 1, 8    // below 1 GiB node and pip fail; above 8 the guest crowds out the desktop
+	MinDiskGB, MaxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches a slip of the keyboard
+	MaxListItems             = 256     // mirrors and packages; a bake with more is a mistake
+)
+
+// Network is whether the guest may reach anything outside.
+type Network string
+
+const (
+	NetworkOutbound Network = "outbound" // out through the host's own connection
+	NetworkNone     Network = "none"     // nothing at all
+)
+
+// Defaults returns the settings of somebody who chose nothing.
+func Defaults() Settings {
+	return Settings{
+		AutoStart: true,
+		CPUs:      2,
+		MemoryGB:  2,
+		Network:   NetworkOutbound,
+		Pack:      PackAuto,
+		DiskGB:    8,
+		Mirrors:   []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine"},
+		Toolbox: []PackageName{
+			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
+			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
+		},
+	}
+}
+
+// field is one key of sandbox.json: the only place that knows its name, its
+// values and where it is kept.
+type field struct {
+	key     string
+	allowed string                            // the values that are allowed, for a person
+	raw     func(text string) json.RawMessage // a value from a command line as JSON, if it is one
+	set     func(*Settings, json.RawMessage) error
+	get     func(*Settings) any
+}
+
+// fields are the keys of sandbox.json in the order they are shown.
+func fields() []field {
+	return []field{
+		boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart }),
+		intField("cpus", MinCPUs, MaxCPUs, func(s *Settings) *int { return &s.CPUs }),
+		intField("memoryGB", MinMemoryGB, MaxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
+		textField("network", networkAllowed, ParseNetwork, func(s *Settings) *Network { return &s.Network }),
+		textField("pack", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
+		intField("diskGB", MinDiskGB, MaxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
+		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
+		listField("toolbox", packageName.allowed, ParsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
+	}
+}
+
+func fieldOf(key string) (field, bool) {
+	all := fields()
+	i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
+	if i < 0 {
+		return field{}, false
+	}
+	return all[i], true
+}
+
+// Keys are the keys that Set knows, in the order they are shown.
+func Keys() []string {
+	var keys []string
+	for _, f := range fields() {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// MarshalJSON writes every setting under its key in sandbox.json.
+func (s Settings) MarshalJSON() ([]byte, error) {
+	var d document
+	for _, f := range fields() {
+		raw, err := json.Marshal(f.get(&s))
+		if err != nil {
+			return nil, err
+		}
+		d.put(f.key, raw)
+	}
+	return d.bytes(), nil
+}

@@ -1,0 +1,167 @@
+// Package doctor says what this computer can do as a host of guests, what is missing, and the exact command that mends it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/embedded"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// needRoom is what one pack and its images take with the largest known
+	// root file system: two copies of 400 MB, a kernel, and the work between.
+	needRoom = 2 << 30
+	// ownerSocket is the longest name of the sockets in the home.
+	ownerSocket = "sandbox.sock"
+)
+
+// Report is all that was found.
+type Report struct {
+	// Ready is whether guests can be booted: nothing is missing.
+	Ready    bool         `json:"ready"`
+	Findings []vm.Finding `json:"findings"`
+}
+
+// Host is what is looked at.
+type Host struct {
+	Home config.Home
+	// Driver asks the driver what it finds here.
+	Driver func(context.Context, vm.Arch) []vm.Finding
+	// LookPath finds programs: exec.LookPath, but for tests.
+	LookPath func(string) (string, error)
+}
+
+// Examine looks at the host and changes nothing.
+func Examine(ctx context.Context, h Host) Report {
+	return newReport(slices.Concat(
+		h.Driver(ctx, vm.HostArch()),
+		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), h.debian()},
+		guestPrograms(),
+	)...)
+}
+
+func newReport(found ...vm.Finding) Report {
+	return Report{
+		Ready:    !slices.ContainsFunc(found, func(f vm.Finding) bool { return f.Status == vm.FindingMissing }),
+		Findings: found,
+	}
+}
+
+// home: the folder can be written to, by this user alone.
+func home(h config.Home) vm.Finding {
+	f := vm.Finding{What: "home folder", Status: vm.FindingMissing, Detail: string(h)}
+	parent := nearest(string(h))
+	info, err := os.Stat(parent)
+	switch {
+	case err != nil:
+		f.Detail = err.Error()
+		f.Mend = otherHome
+	case !info.IsDir():
+		f.Detail = parent + " is not a folder"
+		f.Mend = otherHome
+	case unix.Access(parent, unix.W_OK|unix.X_OK) != nil:
+		f.Detail = parent + " is not writable for you"
+		f.Mend = otherHome
+	case parent == string(h) && info.Mode().Perm()&0o022 != 0:
+		f.Detail = string(h) + " is writable for other users"
+		f.Mend = "chmod go-w " + string(h)
+	default:
+		f.Status = vm.FindingOK
+	}
+	if _, err := h.SocketPath(ownerSocket); f.Status == vm.FindingOK && err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+	}
+	return f
+}
+
+const otherHome = "export " + config.HomeVariable + "=/a/folder/of/yours"
+
+// nearest is the folder itself or the closest one above it that exists.
+func nearest(dir string) string {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func settings(h config.Home) vm.Finding {
+	f := vm.Finding{What: "settings", Status: vm.FindingOK, Detail: h.SettingsFile()}
+	if _, err := os.Stat(h.SettingsFile()); errors.Is(err, fs.ErrNotExist) {
+		f.Detail = "defaults (there is no " + h.SettingsFile() + ")"
+	}
+	if _, err := config.Load(h.SettingsFile()); err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+	}
+	return f
+}
+
+// room: there is space on the disk of the home.
+func room(h config.Home) vm.Finding {
+	f := vm.Finding{What: "room on disk", Status: vm.FindingOK}
+	dir := nearest(string(h))
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingMissing, fmt.Sprintf("%s: %v", dir, err), otherHome
+		return f
+	}
+	free := uint64(s.Bavail) * uint64(s.Bsize)
+	f.Detail = fmt.Sprintf("%.1f GiB free", float64(free)/(1<<30))
+	if free < needRoom {
+		f.Status = vm.FindingMissing
+		f.Detail += fmt.Sprintf(", a pack and its images need %d", needRoom>>30)
+		f.Mend = "free some space, or " + otherHome
+	}
+	return f
+}
+
+// debian: a Debian pack can be made here. Alpine's needs nothing.
+func (h Host) debian() vm.Finding {
+	f := vm.Finding{What: "Debian packs", Status: vm.FindingOK, Detail: "can be made here"}
+	if _, err := h.LookPath("apt-get"); err != nil {
+		f.Status, f.Detail = vm.FindingLimited, "can be made only on Debian and Ubuntu; import one made there"
+		f.Mend = "osaurus-sandbox pack import FILE"
+		return f
+	}
+	need := []struct{ program, pkg string }{{"mmdebstrap", "mmdebstrap"}}
+	if os.Geteuid() != 0 {
+		need = append(need, struct{ program, pkg string }{"newuidmap", "uidmap"})
+	}
+	for _, n := range need {
+		if _, err := h.LookPath(n.program); errors.Is(err, exec.ErrNotFound) {
+			f.Status, f.Detail = vm.FindingLimited, n.program+" is missing"
+			f.Mend = "sudo apt-get install -y " + n.pkg
+			return f
+		}
+	}
+	return f
+}
+
+// guestPrograms: this program carries what becomes the guest's first process.
+func guestPrograms() []vm.Finding {
+	var found []vm.Finding
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		f := vm.Finding{What: "guest program, " + string(arch), Status: vm.FindingOK, Detail: "built in"}
+		if _, err := embedded.Guest(string(arch)); err != nil {
+			f.Status, f.Detail, f.Mend = vm.FindingMissing, "not built in", "make build"
+			if arch != vm.HostArch() {
+				f.Status = vm.FindingLimited
+			}
+		}
+		found = append(found, f)
+	}
+	return found
+}

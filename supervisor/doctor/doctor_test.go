@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/vm"
+)
+
+func findingOf(t *testing.T, r Report, what string) vm.Finding {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.What == what {
+			return f
+		}
+	}
+	t.Fatalf("nothing was found about %q: %+v", what, r.Findings)
+	return vm.Finding{}
+}
+
+func examine(home config.Home, programs ...string) Report {
+	return Examine(context.Background(), Host{
+		Home:   home,
+		Driver: func(context.Context, vm.Arch) []vm.Finding { return nil },
+		LookPath: func(p string) (string, error) {
+			for _, have := range programs {
+				if p == have {
+					return "/usr/bin/" + p, nil
+				}
+			}
+			return "", exec.ErrNotFound
+		},
+	})
+}
+
+func TestHome(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	open := filepath.Join(dir, "open")
+	for _, err := range []error{os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o777)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		home   string
+		status vm.FindingStatus
+		mend   string
+	}{
+		{"not there yet", filepath.Join(dir, "a", "b"), vm.FindingOK, ""},
+		{"there", dir, vm.FindingOK, ""},
+		{"a file", file, vm.FindingMissing, "OSAURUS_HOME"},
+		{"below a file", filepath.Join(file, "a"), vm.FindingMissing, "OSAURUS_HOME"},
+		{"open to others", open, vm.FindingMissing, "chmod go-w"},
+		{"too deep for a socket", filepath.Join(dir, strings.Repeat("d", 100)), vm.FindingMissing, "shorter"},
+	} {
+		f := findingOf(t, examine(config.Home(tc.home)), "home folder")
+		if f.Status != tc.status || !strings.Contains(f.Mend, tc.mend) || (tc.mend == "") != (f.Mend == "") {
+			t.Errorf("%s: %+v, want %s and %q", tc.name, f, tc.status, tc.mend)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
+		t.Errorf("examining left %v", entries)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	home := config.Home(t.TempDir())
+	if f := findingOf(t, examine(home), "settings"); f.Status != vm.FindingOK || !strings.HasPrefix(f.Detail, "defaults") {
+		t.Errorf("no file: %+v", f)
+	}
+	if err := config.WriteFile(home.SettingsFile(), []byte(`{"cpus": 9}`)); err != nil {
+		t.Fatal(err)
+	}
+	r := examine(home)
+	if f := findingOf(t, r, "settings"); f.Status != vm.FindingMissing || !strings.Contains(f.Mend, "from 1 to 8") || r.Ready {
+		t.Errorf("a broken file: %+v, ready %v", f, r.Ready)
+	}
+}
+
+func TestDebianPacks(t *testing.T) {
+	home := config.Home(t.TempDir())
+	for _, tc := range []struct {
+		programs []string
+		status   vm.FindingStatus
+		mend     string
+	}{
+		{nil, vm.FindingLimited, "pack import"},
+		{[]string{"apt-get"}, vm.FindingLimited, "apt-get install -y mmdebstrap"},
+		{[]string{"apt-get", "mmdebstrap", "newuidmap"}, vm.FindingOK, ""},
+	} {
+		if f := findingOf(t, examine(home, tc.programs...), "Debian packs"); f.Status != tc.status || !strings.Contains(f.Mend, tc.mend) {
+			t.Errorf("with %v: %+v", tc.programs, f)
+		}
+	}
+}
+
+func TestRoom(t *testing.T) {
+	// A file system of 1 MiB would need root to make; /proc has no room at all.
+	if f := room("/proc/osaurus"); f.Status != vm.FindingMissing || f.Mend == "" {
+		t.Errorf("no room: %+v", f)
+	}
+}
+
+func TestReadyUnlessSomethingIsMissing(t *testing.T) {
+	for status, ready := range map[vm.FindingStatus]bool{vm.FindingOK: true, vm.FindingLimited: true, vm.FindingMissing: false} {
+		if r := newReport(vm.Finding{Status: vm.FindingOK}, vm.Finding{Status: status}); r.Ready != ready {
+			t.Errorf("with a finding that is %s, Ready is %v", status, r.Ready)
+		}
+	}
+}
