@@ -26,8 +26,8 @@ const (
 	MinMemory = 128 << 20
 	// MaxMemory only catches a size given in the wrong unit.
 	MaxMemory = 1 << 40
-	// MaxDisks and MaxShares keep all devices on the root bus, which has 31
-	// places, seven of which are taken.
+	// MaxDisks and MaxShares keep all devices on the root bus: of its 30 free
+	// places console, entropy, network and vsock take four.
 	MaxDisks  = 8
 	MaxShares = 16
 	// MaxKernelArgs leaves the driver's own arguments room in the 2048 bytes
