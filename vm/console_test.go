@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
@@ -95,4 +96,26 @@ func TestConsoleTail(t *testing.T) {
 	if p := c.Panic(); !strings.HasPrefix(p, "[1.0] Kernel panic - not syncing: x\nframe\n") || strings.Count(p, "\n") != 11 {
 		t.Errorf("Panic = %q", p)
 	}
+}
+
+// Whatever a guest prints, an error that quotes it is short and plain.
+func FuzzConsoleTail(f *testing.F) {
+	f.Add([]byte("\x1b[31mred\r\n\xf0\x28\x8c\xbc Kernel panic - not syncing\x00\x9b2J\u202e"))
+	f.Fuzz(func(t *testing.T, printed []byte) {
+		c, err := vm.OpenConsole("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(printed)
+		for _, quoted := range []string{c.Tail(), c.Panic()} {
+			if len(quoted) > 16<<10 || strings.Count(quoted, "\n") > 11 {
+				t.Errorf("%d bytes are quoted", len(quoted))
+			}
+			for _, r := range quoted {
+				if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+					t.Errorf("%U is quoted", r)
+				}
+			}
+		}
+	})
 }

@@ -26,8 +26,8 @@ const (
 	MinMemory = 128 << 20
 	// MaxMemory only catches a size given in the wrong unit.
 	MaxMemory = 1 << 40
-	// MaxDisks and MaxShares keep all devices on the root bus, which has 31
-	// places, seven of which are taken.
+	// MaxDisks and MaxShares keep all devices on the root bus: of its 30 free
+	// places console, entropy, network and vsock take four.
 	MaxDisks  = 8
 	MaxShares = 16
 	// MaxKernelArgs leaves the driver's own arguments room in the 2048 bytes
@@ -95,9 +95,9 @@ var magics = map[Arch]struct {
 }
 
 func (c *Config) checkKernel() error {
-	f, err := openRegular(c.Kernel)
+	f, err := openFile(c.Kernel, os.O_RDONLY)
 	if err != nil {
-		return invalid("Kernel", err, "Name a readable file.")
+		return invalid("Kernel", err, "Name a readable file by its absolute path.")
 	}
 	defer f.Close()
 	want := magics[c.Arch]
@@ -106,9 +106,9 @@ func (c *Config) checkKernel() error {
 		return invalid("Kernel", fmt.Errorf("%s is no %s kernel for %s", c.Kernel, want.name, c.Arch), "Use a kernel for this architecture, unpacked to a "+want.name+".")
 	}
 	if c.Initrd != "" {
-		f, err := openRegular(c.Initrd)
+		f, err := openFile(c.Initrd, os.O_RDONLY)
 		if err != nil {
-			return invalid("Initrd", err, "Name a readable file, or leave it empty.")
+			return invalid("Initrd", err, "Name a readable file by its absolute path, or leave it empty.")
 		}
 		f.Close()
 	}
@@ -136,7 +136,7 @@ func (c *Config) checkDisks() error {
 		}
 		f, err := openFile(d.Path, flag)
 		if err != nil {
-			return invalid(field, err, "Name a raw image file that you may read, and write unless the disk is read-only.")
+			return invalid(field, err, "Name a raw image file by its absolute path; you must be able to read it, and write unless the disk is read-only.")
 		}
 		seen[i], err = f.Stat()
 		f.Close()
@@ -169,11 +169,8 @@ func (c *Config) checkShares(caps Capabilities) error {
 			return invalid(field+"Tag", fmt.Errorf("%s is Shares[%d]'s too", s.Tag, j), "Give each share its own tag.")
 		}
 		tags[s.Tag] = i
-		if st, err := os.Stat(s.Path); err != nil || !st.IsDir() {
-			if err == nil {
-				err = fmt.Errorf("%s is not a folder", s.Path)
-			}
-			return invalid(field+"Path", err, "Name an existing folder.")
+		if err := folder(s.Path); err != nil {
+			return invalid(field+"Path", err, "Name an existing folder by its absolute path.")
 		}
 		if s.Ownership != "" && !slices.Contains(caps.Ownership, s.Ownership) {
 			return invalid(field+"Ownership", fmt.Errorf("%q is not to be had here", s.Ownership), fmt.Sprintf("Use one of %q, or leave it empty.", caps.Ownership))
@@ -199,27 +196,44 @@ func (c *Config) checkNetwork(caps Capabilities) error {
 // checkPlaces checks where the driver is to write.
 func (c *Config) checkPlaces() error {
 	if c.ConsoleLog != "" {
-		if st, err := os.Stat(filepath.Dir(c.ConsoleLog)); err != nil || !st.IsDir() {
-			return invalid("ConsoleLog", fmt.Errorf("no folder %s", filepath.Dir(c.ConsoleLog)), "Make the folder first.")
+		if err := folder(filepath.Dir(c.ConsoleLog)); err != nil {
+			return invalid("ConsoleLog", err, "Name a file by its absolute path, and make its folder first.")
 		}
 		if st, err := os.Lstat(c.ConsoleLog); err == nil && !st.Mode().IsRegular() {
 			return invalid("ConsoleLog", fmt.Errorf("%s is not a file", c.ConsoleLog), "Name a new file or a former log.")
 		}
 	}
 	if c.StateDir != "" {
-		if st, err := os.Stat(c.StateDir); err != nil || !st.IsDir() {
-			return invalid("StateDir", fmt.Errorf("no folder %s", c.StateDir), "Make the folder first, or leave it empty.")
+		if err := folder(c.StateDir); err != nil {
+			return invalid("StateDir", err, "Make the folder first and name it by its absolute path, or leave it empty.")
 		}
 	}
 	return nil
 }
 
-func openRegular(path string) (*os.File, error) { return openFile(path, os.O_RDONLY) }
+// absolute refuses a path that would mean something else in another process.
+func absolute(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
+	}
+	return nil
+}
+
+func folder(path string) error {
+	if err := absolute(path); err != nil {
+		return err
+	}
+	st, err := os.Stat(path)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a folder", path)
+	}
+	return err
+}
 
 // openFile opens an ordinary file; it would wait for ever for a pipe's peer.
 func openFile(path string, flag int) (*os.File, error) {
-	if path == "" {
-		return nil, errors.New("no file is named")
+	if err := absolute(path); err != nil {
+		return nil, err
 	}
 	st, err := os.Stat(path)
 	if err != nil {

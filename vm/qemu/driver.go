@@ -65,6 +65,10 @@ func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err := cfg.Validate(d.capabilities(cfg.Arch)); err != nil {
 		return nil, err
 	}
+	accel := d.accelerator(cfg.Arch)
+	if _, known := accelerators[accel]; !known {
+		return nil, fault.New(fault.InvalidArgs, "choose accelerator", string(accel), errors.New("unknown accelerator")).Advise("Use kvm or tcg, or leave it empty.")
+	}
 	program, err := findProgram(ctx, cfg.Arch)
 	if err != nil {
 		return nil, err
@@ -73,5 +77,5 @@ func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return newMachine(cfg, program, d.accelerator(cfg.Arch), log.With("machine", cfg.Name))
+	return newMachine(cfg, program, accel, log.With("machine", cfg.Name))
 }

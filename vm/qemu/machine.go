@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -40,6 +41,8 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
+	// The caller may go on to use its slices.
+	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
 	return &machine{Life: vm.NewLife(), cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket}, nil
 }
 

@@ -7,16 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"osaurus-sandbox/vm"
 )
 
 const (
-	// maxStderr bounds what is kept of QEMU's complaints. The first ones say
-	// what is wrong.
-	maxStderr = 8 << 10
 	// pipeGrace is how long after QEMU's end its error output may stay open.
 	pipeGrace = time.Second
 	// firstInherited is the number of the first of exec.Cmd.ExtraFiles.
@@ -27,14 +24,18 @@ const (
 type process struct {
 	os     *os.Process
 	exited chan struct{}
-	err    error // of Wait, once exited is closed
-	stderr *complaints
+	err    error       // of Wait, once exited is closed
+	stderr *vm.Console // in memory only: no less hostile than the guest's
 }
 
 // startProcess starts QEMU with the given files inherited, from descriptor
 // firstInherited on. The files are the caller's to close.
 func startProcess(path string, args []string, files []*os.File) (*process, error) {
-	p := &process{exited: make(chan struct{}), stderr: &complaints{}}
+	stderr, err := vm.OpenConsole("")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{exited: make(chan struct{}), stderr: stderr}
 	cmd := exec.Command(path, args...)
 	cmd.Env = environment()
 	cmd.Dir = "/"
@@ -76,27 +77,8 @@ func (p *process) cause() error {
 	if p.err == nil {
 		return nil
 	}
-	if said := p.stderr.String(); said != "" {
+	if said := p.stderr.Tail(); said != "" {
 		return fmt.Errorf("qemu: %w: %s", p.err, said)
 	}
 	return fmt.Errorf("qemu: %w", p.err)
-}
-
-// complaints keeps the beginning of QEMU's error output.
-type complaints struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (c *complaints) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.b = append(c.b, p[:min(len(p), maxStderr-len(c.b))]...)
-	return len(p), nil
-}
-
-func (c *complaints) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.TrimSpace(strings.ToValidUTF8(string(c.b), "�"))
 }

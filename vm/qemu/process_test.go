@@ -83,6 +83,11 @@ func TestQEMUDiesWithItsOwner(t *testing.T) {
 	if !lives(pid) {
 		t.Fatal("QEMU does not run")
 	}
+	defer func() {
+		if lives(pid) { // the test has failed: leave nothing
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}()
 	if err := owner.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +178,36 @@ func TestQEMUStandsStill(t *testing.T) {
 	freeze()
 	if err := g.Close(); err != nil {
 		t.Errorf("Close of a frozen QEMU = %v", err)
+	}
+}
+
+// A kernel that panics before it has a driver for its console is heard too.
+func TestEarlyPanic(t *testing.T) {
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		t.Run(string(arch), func(t *testing.T) {
+			cfg := vmtest.BuildImage(t, arch).Config(t)
+			cfg.Initrd = ""
+			g, _ := started(t, cfg)
+			select {
+			case <-g.Done():
+			case <-time.After(vmtest.BootTimeout):
+				t.Fatal("the machine has not ended")
+			}
+			if err := g.Err(); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "Unable to mount root") {
+				t.Errorf("Err = %v", err)
+			}
+		})
+	}
+}
+
+func TestMaxCPUs(t *testing.T) {
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		cfg := vmtest.BuildImage(t, arch).Config(t)
+		cfg.CPUs = vm.MaxCPUs
+		g, _ := started(t, cfg)
+		if err := g.Close(); err != nil { // so many threads are not to wait for the test's end
+			t.Error(err)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ func (r *run) testConfig(t *testing.T) {
 		{"Memory", func(c *vm.Config) { c.Memory = vm.MaxMemory << 1 }},
 		{"Kernel", func(c *vm.Config) { c.Kernel = "" }},
 		{"Kernel", func(c *vm.Config) { c.Kernel = missing }},
+		{"Kernel", func(c *vm.Config) { c.Kernel = "vmlinuz" }},
 		{"Kernel", func(c *vm.Config) { c.Kernel = dir }},
 		{"Kernel", func(c *vm.Config) { c.Kernel = disk }},
 		{"Kernel", func(c *vm.Config) { c.Kernel = nothing }},
@@ -76,6 +77,7 @@ func (r *run) testConfig(t *testing.T) {
 		{"Shares[0].Tag", share(vm.Share{Tag: strings.Repeat("a", vm.MaxTag+1), Path: dir})},
 		{"Shares[1].Tag", func(c *vm.Config) { c.Shares = []vm.Share{{Tag: "a", Path: dir}, {Tag: "a", Path: "/"}} }},
 		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: missing})},
+		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: "."})},
 		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: disk})},
 		{"Shares[0].Ownership", share(vm.Share{Tag: "a", Path: dir, Ownership: "nobody"})},
 		{"Shares[0].MinFree", share(vm.Share{Tag: "a", Path: dir, MinFree: -1})},
@@ -85,6 +87,7 @@ func (r *run) testConfig(t *testing.T) {
 		{"Network.MAC", func(c *vm.Config) { c.Network.MAC = net.HardwareAddr{1, 0, 0, 0, 0, 1} }},
 		{"ConsoleLog", func(c *vm.Config) { c.ConsoleLog = filepath.Join(missing, "log") }},
 		{"ConsoleLog", func(c *vm.Config) { c.ConsoleLog = dir }},
+		{"ConsoleLog", func(c *vm.Config) { c.ConsoleLog = "console.log" }},
 		{"StateDir", func(c *vm.Config) { c.StateDir = missing }},
 	} {
 		cfg := r.image.Config(t)

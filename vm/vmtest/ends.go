@@ -3,7 +3,10 @@ package vmtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +74,25 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("Close = %v", err)
 		}
 		r.afterwards(t, g, nil, nil)
+	})
+	t.Run("ManyDevices", func(t *testing.T) {
+		cfg := r.image.Config(t)
+		for i := range vm.MaxDisks {
+			disk := filepath.Join(t.TempDir(), "disk")
+			if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Disks = append(cfg.Disks, vm.Disk{Path: disk, ReadOnly: i%2 == 0})
+		}
+		for i := range vm.MaxShares {
+			cfg.Shares = append(cfg.Shares, vm.Share{Tag: fmt.Sprint("share-", i), Path: t.TempDir()})
+		}
+		for _, kind := range r.caps.Network {
+			cfg.Network.Kind = kind
+		}
+		if err := New(t, r.Driver, cfg).Start(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("StartCancelled", func(t *testing.T) {
 		g := New(t, r.Driver, r.image.Config(t))
@@ -153,7 +175,8 @@ func (r *run) testTwoMachines(t *testing.T) {
 	r.afterwards(t, reboots, nil, nil)
 }
 
-// testPowerButton checks the last two steps of vm.Shutdown.
+// testPowerButton checks vm.Shutdown of a machine that is paused and whose
+// guest heeds its power button or nothing at all.
 func (r *run) testPowerButton(t *testing.T) {
 	g := Boot(t, r.Driver, r.image.Config(t))
 	_, err := g.Call("button")
@@ -162,9 +185,9 @@ func (r *run) testPowerButton(t *testing.T) {
 		// Debian's arm64 kernel has no driver for the button.
 		t.Errorf("the guest obeys its power button: %v, %v", obeys, err)
 	}
-	if r.caps.PowerButton {
-		if err := g.RequestStop(t.Context()); err != nil {
-			t.Errorf("RequestStop = %v", err)
+	if r.caps.PauseResume {
+		if err := g.Pause(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 	began := time.Now()

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -11,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boot makes the machine usable and serves until something fails.
+// boot makes the machine usable and serves until something fails, which it
+// returns.
 func boot() error {
 	for _, m := range [][2]string{{"proc", "/proc"}, {"devtmpfs", "/dev"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}} {
 		_ = os.MkdirAll(m[1], 0o755)
