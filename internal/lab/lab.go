@@ -3,7 +3,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,11 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/lock"
 )
 
-// fetchTimeout is long because a first fetch brings package lists and 40 MB.
-const fetchTimeout = 10 * time.Minute
+// makeTimeout is long because a first fetch brings package lists and 40 MB,
+// and others may wait for it on a busy machine.
+const makeTimeout = 15 * time.Minute
 
 // Kernel is a Debian cloud kernel.
 type Kernel struct {
@@ -73,37 +76,40 @@ func Root(t testing.TB) string {
 	}
 }
 
-// fetch downloads a Debian package (through the one dependency of a
-// meta-package) for an architecture and unpacks it, once for all test
-// processes. It needs neither root nor a package list of the host's.
+// fetch downloads a Debian package for an architecture and unpacks it.
 func fetch(t testing.TB, arch, name, pkg string) string {
+	return once(t, arch, name, func(ctx context.Context, dir, out string) error {
+		return download(ctx, arch, pkg, dir, out)
+	})
+}
+
+// once makes a file or folder in the lab's folder for an architecture, once
+// for all test processes. What make puts at out is complete, or not there.
+func once(t testing.TB, arch, name string, make func(ctx context.Context, dir, out string) error) string {
 	t.Helper()
-	lab := os.Getenv("OSAURUS_LAB")
-	if lab == "" {
-		lab = filepath.Join(Root(t), ".build", "lab")
-	}
-	dir := filepath.Join(lab, arch)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	dir := filepath.Join(labDir(t), arch)
+	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
+	defer cancel()
+	held, err := lock.Acquire(ctx, filepath.Join(dir, name+".lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	defer held.Release()
 	out := filepath.Join(dir, name)
 	if _, err := os.Stat(out); err == nil {
 		return out
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
-	defer cancel()
-	if err := download(ctx, arch, pkg, dir, out); err != nil {
-		t.Fatalf("lab: %s for %s: %v", pkg, arch, err)
+	if err := make(ctx, dir, out); err != nil {
+		t.Fatalf("lab: %s for %s: %v\n%s", name, arch, err, fault.AdviceOf(err))
 	}
 	return out
+}
+
+func labDir(t testing.TB) string {
+	if dir := os.Getenv("OSAURUS_LAB"); dir != "" {
+		return dir
+	}
+	return filepath.Join(Root(t), ".build", "lab")
 }
 
 func download(ctx context.Context, arch, pkg, dir, out string) error {
@@ -112,47 +118,14 @@ func download(ctx context.Context, arch, pkg, dir, out string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(tmp, d), 0o755); err != nil {
-			return err
-		}
-	}
-	apt := func(tool string, args ...string) (string, error) {
-		args = append([]string{"-oAPT::Architecture=" + arch, "-oAPT::Architectures=" + arch, "-oAPT::Sandbox::User=",
-			"-oDir::State::Lists=" + tmp + "/lists", "-oDir::Cache=" + tmp + "/cache", "-qq"}, args...)
-		return run(ctx, tmp, tool, args...)
-	}
-	if _, err := apt("apt-get", "update"); err != nil {
-		return err
-	}
-	depends, err := apt("apt-cache", "depends", pkg)
+	debs, err := debian.Download(ctx, vm.Arch(arch), pkg, tmp)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(depends) {
-		if d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
-			pkg = "linux-image-" + d
+	for _, deb := range debs {
+		if text, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, filepath.Join(tmp, "x")).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, text)
 		}
 	}
-	if _, err := apt("apt-get", "download", pkg); err != nil {
-		return err
-	}
-	debs, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if len(debs) != 1 {
-		return fmt.Errorf("%d packages were downloaded", len(debs))
-	}
-	if _, err := run(ctx, tmp, "dpkg-deb", "-x", debs[0], filepath.Join(tmp, "x")); err != nil {
-		return err
-	}
 	return os.Rename(filepath.Join(tmp, "x"), out)
-}
-
-func run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, e.Stderr)
-	}
-	return string(out), err
 }

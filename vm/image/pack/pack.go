@@ -4,10 +4,13 @@ package pack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/digest"
@@ -146,4 +149,20 @@ func writeManifest(dir string, m Manifest) error {
 		return fault.New(fault.Execution, "write pack manifest", name, err)
 	}
 	return nil
+}
+
+// WriteZstd writes a file through zstd, so that the same content gives the
+// same bytes, as a step that counts the content.
+func WriteZstd(path, step string, report progress.Func, write func(io.Writer) error) error {
+	meter := report.Start(step, 0, 0)
+	defer meter.Finish()
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	return errors.Join(write(io.MultiWriter(z, meter)), z.Close(), out.Close())
 }

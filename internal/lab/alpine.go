@@ -1,0 +1,89 @@
+package lab
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"osaurus-sandbox/vm/image/depmod"
+)
+
+// SyntheticAlpineISO returns an ISO image of the form of alpine-virt's, with a
+// Debian kernel: boot/vmlinuz-virt, as zboot for arm64, and boot/modloop-virt,
+// a SquashFS packed with xz and a branch filter, of modules packed with gzip.
+func SyntheticAlpineISO(t testing.TB, arch string) string {
+	t.Helper()
+	k := DebianKernel(t, arch)
+	return once(t, arch, "alpine-virt.iso", func(ctx context.Context, dir, out string) error {
+		tmp, err := os.MkdirTemp(dir, "iso-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		return makeISO(ctx, k, arch, tmp, out)
+	})
+}
+
+func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
+	boot := filepath.Join(tmp, "iso", "boot")
+	if err := os.MkdirAll(boot, 0o755); err != nil {
+		return err
+	}
+	kernel, err := os.ReadFile(k.Image)
+	if err != nil {
+		return err
+	}
+	filter := "x86"
+	if arch == "arm64" {
+		kernel, filter = Zboot(gzipped(kernel), "gzip"), "arm,armthumb"
+	}
+	if err := os.WriteFile(filepath.Join(boot, "vmlinuz-virt"), kernel, 0o644); err != nil {
+		return err
+	}
+	if err := packModules(k, filepath.Join(tmp, "modloop", "modules", k.Release)); err != nil {
+		return err
+	}
+	made := filepath.Join(tmp, "made.iso")
+	for _, args := range [][]string{
+		{"mksquashfs", filepath.Join(tmp, "modloop"), filepath.Join(boot, "modloop-virt"), "-comp", "xz", "-Xbcj", filter, "-all-root", "-noappend", "-no-progress", "-quiet"},
+		{"xorriso", "-as", "mkisofs", "-quiet", "-R", "-J", "-o", made, filepath.Join(tmp, "iso")},
+	} {
+		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s (`make setup` installs it): %w: %s", args[0], err, text)
+		}
+	}
+	return os.Rename(made, out)
+}
+
+var moduleSuffix = regexp.MustCompile(`\.ko\b`)
+
+// packModules writes a kernel's modules as Alpine does: each a .ko.gz.
+func packModules(k Kernel, dir string) error {
+	return eachModuleFile(k, func(name string, b []byte) error {
+		switch {
+		case depmod.IsModule(name):
+			name, b = name+".gz", gzipped(b)
+		case name == "modules.dep":
+			b = moduleSuffix.ReplaceAll(b, []byte(".ko.gz"))
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, b, 0o644)
+	})
+}
+
+func gzipped(b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Write(b) // a Buffer takes everything
+	w.Close()
+	return out.Bytes()
+}

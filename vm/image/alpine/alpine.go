@@ -1,0 +1,101 @@
+// Package alpine makes packs out of a pinned Alpine release: the kernel and its modules out of the ISO image, the root file system as it is.
+package alpine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/fetch"
+	"osaurus-sandbox/vm/image/iso9660"
+	"osaurus-sandbox/vm/image/kernel"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// The files of a pack.
+const (
+	kernelName  = "kernel"
+	modulesName = "modules.tar.zst"
+	rootName    = "root.tar.gz"
+)
+
+// Build puts a pack's files into a folder, for pack.Store.Build, and
+// downloads what it takes. The downloads stay until they are forgotten.
+func Build(ctx context.Context, pins Pins, client *fetch.Client, dir string, report progress.Func) (pack.Manifest, error) {
+	root, err := client.Get(ctx, pins.Root, report)
+	if err != nil {
+		return pack.Manifest{}, err
+	}
+	iso, err := client.Get(ctx, pins.ISO, report)
+	if err != nil {
+		return pack.Manifest{}, err
+	}
+	if err := errors.Join(copyRoot(ctx, root, filepath.Join(dir, rootName)), unpackISO(ctx, iso, pins.Arch, dir, report)); err != nil {
+		return pack.Manifest{}, fault.New(fault.KindOf(err), "make pack", pins.Name(), err)
+	}
+	return pack.Manifest{
+		Distribution: "alpine", Version: pins.Version, Arch: pins.Arch, PackageTool: pack.APK,
+		Kernel: pack.File{Name: kernelName}, Modules: pack.File{Name: modulesName}, Root: pack.File{Name: rootName},
+		Origins: []pack.Origin{origin(pins.ISO), origin(pins.Root)},
+	}, nil
+}
+
+func origin(f fetch.File) pack.Origin {
+	return pack.Origin{Name: path.Base(f.URL), SHA256: f.SHA256}
+}
+
+// copyRoot copies the root file system's archive, and reads it to see that it
+// is one.
+func copyRoot(ctx context.Context, from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(untar.Filter(ctx, io.Discard, io.TeeReader(in, out), from), out.Close())
+}
+
+// unpackISO takes the kernel and its modules out of the image.
+func unpackISO(ctx context.Context, name string, arch vm.Arch, dir string, report progress.Func) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	iso, err := iso9660.New(file)
+	if err != nil {
+		return err
+	}
+	packed, err := iso.Open("boot/vmlinuz-virt")
+	if err != nil {
+		return err
+	}
+	b, err := io.ReadAll(io.LimitReader(packed, kernel.MaxSize))
+	if err != nil {
+		return err
+	}
+	if b, err = kernel.Plain(arch, b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, kernelName), b, 0o644); err != nil {
+		return err
+	}
+	modloop, err := iso.Open("boot/modloop-virt")
+	if err != nil {
+		return err
+	}
+	return pack.WriteZstd(filepath.Join(dir, modulesName), "unpack the kernel's modules", report, func(w io.Writer) error {
+		return writeModules(ctx, w, modloop)
+	})
+}

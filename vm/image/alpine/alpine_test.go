@@ -1,0 +1,193 @@
+package alpine_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/alpine"
+	"osaurus-sandbox/vm/image/fetch"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+func TestWhatIsPinned(t *testing.T) {
+	for arch, machine := range map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"} {
+		pins, err := alpine.Pinned(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []fetch.File{pins.ISO, pins.Root} {
+			u, err := url.Parse(f.URL)
+			if err != nil || u.Scheme != "https" || u.Host != "dl-cdn.alpinelinux.org" || !strings.Contains(u.Path, "/releases/"+machine+"/") ||
+				!strings.Contains(path.Base(u.Path), pins.Version+"-"+machine) || f.SHA256.IsZero() || f.Size > fetch.MaxSize {
+				t.Errorf("%s pins %+v", arch, f)
+			}
+		}
+	}
+	if _, err := alpine.Pinned("riscv64"); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("Pinned(riscv64) = %v", err)
+	}
+}
+
+// release serves an ISO image and a root as Alpine's host does.
+func release(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
+	t.Helper()
+	iso := read(t, lab.SyntheticAlpineISO(t, string(arch)))
+	root := read(t, rootArchive(t, arch))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := root
+		if path.Ext(r.URL.Path) == ".iso" {
+			b = iso
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+	}))
+	t.Cleanup(s.Close)
+	pins := alpine.Pins{
+		Version: "0.0.1", Arch: arch,
+		ISO:  fetch.File{URL: s.URL + "/alpine-virt.iso", Size: int64(len(iso)), SHA256: sha256.Sum256(iso)},
+		Root: fetch.File{URL: s.URL + "/alpine-minirootfs.tar.gz", SHA256: sha256.Sum256(root)},
+	}
+	return pins, &fetch.Client{Dir: t.TempDir(), Transport: s.Client().Transport, Pause: time.Millisecond}
+}
+
+// rootArchive is Alpine's own, or an empty one where that is not there.
+func rootArchive(t testing.TB, arch vm.Arch) string {
+	if p := lab.AlpineRoot(t, string(arch)); p != "" {
+		return p
+	}
+	p := filepath.Join(t.TempDir(), "root.tar.gz")
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(make([]byte, 1024))
+	z.Close()
+	if err := os.WriteFile(p, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func build(t testing.TB, pins alpine.Pins, client *fetch.Client) (pack.Pack, error) {
+	s := pack.Store{Dir: t.TempDir()}
+	return s.Build(t.Context(), pins.Name(), nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
+		return alpine.Build(ctx, pins, client, dir, progress.Func(func(progress.Event) {}))
+	})
+}
+
+func TestMakesAPackOfARelease(t *testing.T) {
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		pins, client := release(t, arch)
+		p, err := build(t, pins, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := lab.DebianKernel(t, string(arch))
+		if got, want := sha256.Sum256(read(t, p.Path(p.Manifest.Kernel))), sha256.Sum256(read(t, k.Image)); got != want {
+			t.Errorf("%s: the kernel is not the one that was packed", arch)
+		}
+		if got, want := sha256.Sum256(read(t, p.Path(p.Manifest.Root))), sha256.Sum256(read(t, rootArchive(t, arch))); got != want {
+			t.Errorf("%s: the root is not the release's", arch)
+		}
+		checkModules(t, p, k)
+	}
+}
+
+// checkModules compares the pack's modules with the kernel's, and expects a
+// modules.dep of the files that are there.
+func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
+	t.Helper()
+	r, err := p.Open(p.Manifest.Modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	archive, err := untar.NewReader(r, "modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	modules := 0
+	files, needs := map[string]bool{}, ""
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, ok := strings.CutPrefix(h.Name, "lib/modules/"+k.Release+"/")
+		files[file] = true
+		switch {
+		case !ok:
+		case file == "modules.dep":
+			b, _ := io.ReadAll(archive)
+			needs = string(b)
+		case strings.HasSuffix(file, ".ko.gz"):
+			modules++
+			z, err := gzip.NewReader(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := sha256.New()
+			if _, err := io.Copy(got, z); err != nil {
+				t.Fatal(err)
+			}
+			if want := sha256.Sum256(read(t, filepath.Join(k.Modules, strings.TrimSuffix(file, ".gz")))); [32]byte(got.Sum(nil)) != want {
+				t.Fatalf("%s is not the module that was packed", file)
+			}
+		}
+	}
+	for file := range strings.FieldsSeq(strings.ReplaceAll(needs, ":", " ")) {
+		if !files[file] {
+			t.Errorf("modules.dep names %s, which is not there", file)
+		}
+	}
+	if modules < 500 || needs == "" {
+		t.Errorf("there are %d modules, and %d bytes of modules.dep", modules, len(needs))
+	}
+}
+
+func TestRefusesAReleaseThatIsNotThePinnedOne(t *testing.T) {
+	pins, client := release(t, vm.AMD64)
+	wrongArch := pins
+	wrongArch.Arch = vm.ARM64
+	if _, err := build(t, wrongArch, client); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "bzImage") {
+		t.Errorf("the other architecture's kernel: %v, want rejected", err)
+	}
+	wrongRoot := pins
+	wrongRoot.Root.SHA256[0] ^= 1
+	client.Dir = t.TempDir()
+	if _, err := build(t, wrongRoot, client); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), wrongRoot.Root.SHA256.String()) {
+		t.Errorf("another root: %v, want rejected", err)
+	}
+	swapped := pins
+	swapped.ISO.URL, swapped.ISO.Size, swapped.ISO.SHA256 = pins.Root.URL, 0, pins.Root.SHA256
+	if _, err := build(t, swapped, client); err == nil || !strings.Contains(err.Error(), "ISO 9660") {
+		t.Errorf("no ISO image: %v", err)
+	}
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,87 @@
+// Package debian makes packs on a Debian or Ubuntu host, out of that host's own package archives and under their signatures.
+package debian
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// The files of a pack.
+const (
+	kernelName  = "kernel"
+	modulesName = "modules.tar.zst"
+	rootName    = "root.tar.zst"
+)
+
+// Name is the name of the pack that Build makes on this host.
+func Name(arch vm.Arch) (string, error) {
+	h, err := thisHost()
+	if err != nil {
+		return "", unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host and carry it here with `pack export` and `pack import`.")
+	}
+	return h.id + "-" + h.version + "-" + string(arch), nil
+}
+
+// Build puts a pack's files into a folder, for pack.Store.Build.
+func Build(ctx context.Context, arch vm.Arch, dir string, report progress.Func) (pack.Manifest, error) {
+	h, err := available(arch)
+	if err != nil {
+		return pack.Manifest{}, err
+	}
+	temp := filepath.Join(dir, "temp")
+	if err := os.Mkdir(temp, 0o755); err != nil {
+		return pack.Manifest{}, fault.New(fault.Execution, "make a Debian pack for", string(arch), err)
+	}
+	defer os.RemoveAll(temp)
+	origins, err := buildKernel(ctx, h, arch, dir, temp, report)
+	if err == nil {
+		err = pack.WriteZstd(filepath.Join(dir, rootName), "install "+h.id+" "+h.codename, report, func(w io.Writer) error {
+			return makeRoot(ctx, h, arch, temp, w)
+		})
+	}
+	if err != nil {
+		return pack.Manifest{}, fault.New(fault.KindOf(err), "make a Debian pack for", string(arch), err).
+			Advise("Check the network and that `apt-get update` works on this host.")
+	}
+	return pack.Manifest{
+		Distribution: h.id, Version: h.version + " (" + h.codename + ")", Arch: arch, PackageTool: pack.APT,
+		Kernel: pack.File{Name: kernelName}, Modules: pack.File{Name: modulesName}, Root: pack.File{Name: rootName},
+		Origins: append(origins, pack.Origin{Name: "mmdebstrap " + h.codename}),
+	}, nil
+}
+
+func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, report progress.Func) ([]pack.Origin, error) {
+	meter := report.Start("download the kernel", 0, 0)
+	debs, err := Download(ctx, arch, kernelPackage(h, arch), temp)
+	meter.Finish()
+	if err != nil {
+		return nil, err
+	}
+	var origins []pack.Origin
+	for _, deb := range debs {
+		sum, _, err := digest.OfFile(ctx, deb)
+		if err != nil {
+			return nil, err
+		}
+		origins = append(origins, pack.Origin{Name: filepath.Base(deb), SHA256: sum})
+	}
+	return origins, pack.WriteZstd(filepath.Join(dir, modulesName), "unpack the kernel", report, func(w io.Writer) error {
+		return makeKernel(ctx, arch, debs, filepath.Join(dir, kernelName), w)
+	})
+}
+
+// kernelPackage is the smallest kernel for virtual machines.
+func kernelPackage(h host, arch vm.Arch) string {
+	if h.id == "ubuntu" {
+		return "linux-image-virtual"
+	}
+	return "linux-image-cloud-" + string(arch)
+}

@@ -1,0 +1,92 @@
+package debian_test
+
+import (
+	"archive/tar"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/kernel"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// entries returns the sizes of a pack file's entries.
+func entries(t testing.TB, p pack.Pack, f pack.File) map[string]*tar.Header {
+	t.Helper()
+	r, err := p.Open(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	archive, err := untar.NewReader(r, f.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	all := map[string]*tar.Header{}
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[h.Name] = h
+	}
+}
+
+func TestThePackOfThisHost(t *testing.T) {
+	p := lab.DebianPack(t)
+	if err := p.Verify(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := kernel.Check(vm.HostArch(), p.Path(p.Manifest.Kernel)); err != nil {
+		t.Error(err)
+	}
+	root := entries(t, p, p.Manifest.Root)
+	for _, name := range []string{"bin", "usr/bin/bash", "usr/bin/python3", "usr/bin/node", "usr/bin/git", "usr/bin/rg", "usr/bin/ssh", "usr/bin/socat", "sbin"} {
+		if root[name] == nil {
+			t.Errorf("the root has no %s", name)
+		}
+	}
+	if su := root["usr/bin/su"]; su == nil || su.Mode != 0o4755 || su.Uid != 0 {
+		t.Errorf("su is %+v", su)
+	}
+	var vsock, dep string
+	for name, h := range entries(t, p, p.Manifest.Modules) {
+		if strings.HasSuffix(name, "/vmw_vsock_virtio_transport.ko") {
+			vsock = name
+		}
+		if strings.HasSuffix(name, "/modules.dep") && h.Size > 1000 {
+			dep = name
+		}
+	}
+	if !strings.HasPrefix(vsock, "lib/modules/") || !strings.HasPrefix(dep, "lib/modules/") {
+		t.Errorf("the modules have %q and %q", vsock, dep)
+	}
+	if len(p.Manifest.Origins) < 2 || p.Manifest.Origins[0].SHA256.IsZero() || p.Manifest.PackageTool != pack.APT {
+		t.Errorf("the manifest is %+v", p.Manifest)
+	}
+}
+
+func TestRefusesWhatThisHostCannotInstall(t *testing.T) {
+	other := map[vm.Arch]vm.Arch{vm.AMD64: vm.ARM64, vm.ARM64: vm.AMD64}[vm.HostArch()]
+	machine := map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"}[other]
+	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + machine); err == nil {
+		t.Skipf("this host runs programs for %s", other)
+	}
+	if err := debian.Available(other); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "qemu-user-static") {
+		t.Errorf("Available(%s) = %v, want unavailable with advice", other, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := debian.Available(vm.HostArch()); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "mmdebstrap") {
+		t.Errorf("Available without tools = %v, want unavailable naming them", err)
+	}
+}

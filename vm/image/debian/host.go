@@ -1,0 +1,133 @@
+package debian
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// maxComplaint bounds what of a failed program's complaints an error keeps:
+// their end, where programs say why.
+const maxComplaint = 4 << 10
+
+// host is the distribution of this host.
+type host struct {
+	id       string // debian, ubuntu
+	version  string // 12
+	codename string // bookworm
+}
+
+// Available fails, with advice, where no pack for the architecture can be
+// made on this host.
+func Available(arch vm.Arch) error {
+	_, err := available(arch)
+	return err
+}
+
+func available(arch vm.Arch) (host, error) {
+	h, err := thisHost()
+	if err != nil {
+		return host{}, unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host with `pack build debian`, carry it here with `pack export` and `pack import`.")
+	}
+	var missing []string
+	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+	if len(missing) > 0 {
+		return host{}, unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
+			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap`.")
+	}
+	if os.Geteuid() != 0 {
+		if _, err := exec.LookPath("newuidmap"); err != nil {
+			return host{}, unavailable(arch, errors.New("not installed: newuidmap")).Advise("Run `sudo apt-get install uidmap`.")
+		}
+	}
+	if arch != vm.HostArch() && !emulates(arch) {
+		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs, which installing packages takes", runtime.GOARCH)).
+			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `pack export` and `pack import`.")
+	}
+	return h, nil
+}
+
+func unavailable(arch vm.Arch, err error) *fault.Error {
+	return fault.New(fault.Unavailable, "make a Debian pack for", string(arch), err)
+}
+
+func thisHost() (host, error) {
+	text, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return host{}, errors.New("this host is no Linux with a package manager")
+	}
+	return parseRelease(string(text))
+}
+
+func parseRelease(text string) (host, error) {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[key] = strings.Trim(value, `"'`)
+	}
+	h := host{id: values["ID"], version: values["VERSION_ID"], codename: values["VERSION_CODENAME"]}
+	if h.id != "debian" && h.id != "ubuntu" || h.codename == "" {
+		return host{}, fmt.Errorf("this host is %q, neither Debian nor Ubuntu", values["PRETTY_NAME"])
+	}
+	return h, nil
+}
+
+// emulates reports whether the kernel hands another architecture's programs
+// to an emulator.
+func emulates(arch vm.Arch) bool {
+	machine := map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"}[arch]
+	text, err := os.ReadFile(filepath.Join("/proc/sys/fs/binfmt_misc", "qemu-"+machine))
+	return err == nil && bytes.HasPrefix(text, []byte("enabled"))
+}
+
+// run runs a program of the host and returns its output.
+func run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := runCommand(ctx, cmd)
+	return out.String(), err
+}
+
+// runCommand runs a command that dies with this program, and puts the end of
+// its complaints into the error.
+func runCommand(ctx context.Context, cmd *exec.Cmd) error {
+	// The kernel kills the command when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	dieWithParent(cmd)
+	var complaints tail
+	cmd.Stderr = &complaints
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(complaints))
+	}
+	return nil
+}
+
+// tail keeps the end of what is written to it.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-maxComplaint):]
+	return len(p), nil
+}

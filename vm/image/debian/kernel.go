@@ -1,0 +1,138 @@
+package debian
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/depmod"
+	"osaurus-sandbox/vm/image/kernel"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// kernelFiles collects the kernel and the modules out of packages.
+type kernelFiles struct {
+	arch    vm.Arch
+	kernel  string      // where to write it
+	modules *tar.Writer // of lib/modules/RELEASE
+	index   depmod.Index
+	release string
+}
+
+// addPackage takes what it needs out of a package.
+func (k *kernelFiles) addPackage(ctx context.Context, deb string) error {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
+		cmd.Stdout = w
+		err := runCommand(ctx, cmd)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err := k.addArchive(r, filepath.Base(deb))
+	r.CloseWithError(err) // so that dpkg-deb ends where reading did
+	if ran := <-done; err == nil {
+		err = ran
+	}
+	return err
+}
+
+func (k *kernelFiles) addArchive(r io.Reader, name string) error {
+	archive, err := untar.NewReader(r, name)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = k.add(h, archive)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
+	name := strings.TrimPrefix(h.Name, "usr/") // where newer releases have it
+	if release, ok := strings.CutPrefix(name, "boot/vmlinuz-"); ok && h.Typeflag == tar.TypeReg {
+		return k.addKernel(release, content)
+	}
+	rest, ok := strings.CutPrefix(name, "lib/modules/")
+	if !ok || h.Typeflag != tar.TypeReg {
+		return nil // folders are put in where they are missing
+	}
+	_, file, _ := strings.Cut(rest, "/")
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, content); err != nil {
+		return err
+	}
+	if depmod.IsModule(file) {
+		if err := k.index.Add(file, bytes.NewReader(b.Bytes())); err != nil {
+			return err
+		}
+	}
+	return k.write(name, b.Bytes())
+}
+
+func (k *kernelFiles) addKernel(release string, content io.Reader) error {
+	if k.release != "" {
+		return fmt.Errorf("there are two kernels, %s and %s", k.release, release)
+	}
+	k.release = release
+	b, err := io.ReadAll(io.LimitReader(content, kernel.MaxSize))
+	if err != nil {
+		return err
+	}
+	if b, err = kernel.Plain(k.arch, b); err != nil {
+		return err
+	}
+	return os.WriteFile(k.kernel, b, 0o644)
+}
+
+func (k *kernelFiles) write(name string, b []byte) error {
+	err := k.modules.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)), Mode: 0o644, ModTime: time.Unix(buildTime, 0), Format: tar.FormatPAX})
+	if err == nil {
+		_, err = k.modules.Write(b)
+	}
+	return err
+}
+
+// finish writes what the host's depmod would have.
+func (k *kernelFiles) finish() error {
+	if k.release == "" {
+		return errors.New("there is no kernel in its packages")
+	}
+	dep, err := k.index.Dep()
+	if err != nil {
+		return err
+	}
+	dir := "lib/modules/" + k.release + "/"
+	return errors.Join(k.write(dir+"modules.dep", dep), k.write(dir+"modules.softdep", k.index.Softdep()), k.modules.Close())
+}
+
+// makeKernel writes the kernel and the archive of its modules out of packages.
+func makeKernel(ctx context.Context, arch vm.Arch, debs []string, kernelPath string, modules io.Writer) error {
+	k := &kernelFiles{arch: arch, kernel: kernelPath, modules: tar.NewWriter(modules)}
+	for _, deb := range slices.Sorted(slices.Values(debs)) {
+		if err := k.addPackage(ctx, deb); err != nil {
+			return err
+		}
+	}
+	return k.finish()
+}

@@ -1,0 +1,79 @@
+package debian
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// buildTime is the time of every file that is made here (2025-06-15), so that
+// the same packages make the same pack.
+const buildTime = 1750000000
+
+// toolbox is what agents find installed, besides what every Debian has.
+func toolbox() []string {
+	return strings.Fields(`
+		bash coreutils findutils grep sed less procps vim-tiny
+		python3 python3-venv python3-pip nodejs
+		git ripgrep jq curl wget lftp openssh-client rsync socat
+		ca-certificates e2fsprogs iproute2 tzdata`)
+}
+
+// makeRoot writes a root file system as a plain tar.
+func makeRoot(ctx context.Context, h host, arch vm.Arch, temp string, out io.Writer) error {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		cmd := rootCommand(ctx, h, arch, temp)
+		cmd.Stdout = w
+		err := runCommand(ctx, cmd)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err := untar.Filter(ctx, out, r, "root file system")
+	r.CloseWithError(err) // so that mmdebstrap ends where reading did
+	if ran := <-done; ran != nil {
+		return ran // it says more than that its archive was cut
+	}
+	return err
+}
+
+// rootCommand is mmdebstrap: no host files are changed, and for an ordinary
+// user no privileges are needed. For root it runs in namespaces of its own, so
+// that nothing it mounts or starts outlives it, even where it is killed.
+func rootCommand(ctx context.Context, h host, arch vm.Arch, temp string) *exec.Cmd {
+	components := "main"
+	if h.id == "ubuntu" {
+		components = "main,universe" // where ripgrep and nodejs are
+	}
+	args := []string{
+		"mmdebstrap", "--quiet", "--format=tar", "--variant=minbase", "--architectures=" + string(arch), "--components=" + components,
+		"--include=" + strings.Join(toolbox(), ","),
+		`--aptopt=Apt::Install-Recommends "false"`,
+		"--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+		"--dpkgopt=path-exclude=/usr/share/locale/*",
+	}
+	env := append(os.Environ(), "LC_ALL=C", fmt.Sprint("SOURCE_DATE_EPOCH=", buildTime))
+	if os.Geteuid() == 0 {
+		args = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}, args...)
+		args = append(args, "--mode=root")
+		env = append(env, "TMPDIR="+temp) // what is left of a killed build goes with the pack's folder
+	} else {
+		// The users of the build's namespace cannot reach into our folder, so
+		// its files are where all users' temporary files are.
+		args = append(args, "--mode=unshare")
+	}
+	args = append(args, h.codename, "-")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = filepath.Dir(temp)
+	cmd.Env = env
+	return cmd
+}

@@ -1,0 +1,157 @@
+// Package sources finds the pack that a person asked for, and makes it where it is not there yet.
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/alpine"
+	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/fetch"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// The names that are more than the name of a pack.
+const (
+	Auto   = "auto"   // Alpine, or Debian where Alpine's host cannot be reached at all
+	Alpine = "alpine" // the pinned release
+	Debian = "debian" // made of this host's package archives
+)
+
+// Sources makes packs in a store.
+type Sources struct {
+	Store  pack.Store
+	Client *fetch.Client
+	// Pinned is alpine.Pinned.
+	Pinned func(vm.Arch) (alpine.Pins, error)
+}
+
+// New returns the sources with the pins of this program: packs are kept in
+// one folder, downloads on their way in another.
+func New(packs, downloads string) *Sources {
+	return &Sources{Store: pack.Store{Dir: packs}, Client: &fetch.Client{Dir: downloads}, Pinned: alpine.Pinned}
+}
+
+// Choice is the pack that was found.
+type Choice struct {
+	Pack pack.Pack
+	// Reason says why it is not the one that comes first, for people; it is
+	// empty where it is.
+	Reason string
+}
+
+// Get returns the pack that want means for an architecture: auto, alpine,
+// debian, the name of a pack in the store, or the path of a bundle, which is a
+// folder that is used where it is or an archive that is imported. Alpine and
+// Debian are made where they are not there.
+func (s *Sources) Get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
+	choice, err := s.get(ctx, want, arch, report)
+	if err == nil && choice.Pack.Manifest.Arch != arch {
+		return Choice{}, fault.New(fault.InvalidArgs, "use pack", want, fmt.Errorf("it is for %s, not for %s", choice.Pack.Manifest.Arch, arch)).
+			Advise("Choose another pack, or ask for its architecture with --arch.")
+	}
+	return choice, err
+}
+
+func (s *Sources) get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
+	switch want {
+	case Auto:
+		return s.auto(ctx, arch, report)
+	case Alpine:
+		p, err := s.alpine(ctx, arch, report)
+		return Choice{Pack: p}, err
+	case Debian:
+		p, err := s.debian(ctx, arch, report)
+		return Choice{Pack: p}, err
+	}
+	if strings.ContainsAny(want, `/\`) || !pack.ValidName(want) {
+		p, err := s.bundle(ctx, want, report)
+		return Choice{Pack: p}, err
+	}
+	p, err := s.Store.Get(want)
+	return Choice{Pack: p}, err
+}
+
+// auto takes what is there before it makes anything, so that a machine keeps
+// the guest that it has.
+func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) (Choice, error) {
+	pins, err := s.Pinned(arch)
+	if err != nil {
+		return Choice{}, err
+	}
+	if p, err := s.Store.Get(pins.Name()); err == nil {
+		return Choice{Pack: p}, nil
+	}
+	if p, ok := s.find(Debian, arch); ok {
+		return Choice{p, "the Debian pack is here already and the Alpine one is not; `pack build alpine` makes that"}, nil
+	}
+	p, err := s.alpine(ctx, arch, report)
+	if !fetch.Unreachable(err) {
+		return Choice{Pack: p}, err
+	}
+	if cannot := debian.Available(arch); cannot != nil {
+		return Choice{}, fault.New(fault.Unavailable, "make a pack for", string(arch), errors.Join(err, cannot)).
+			Advise(strings.Join([]string{fault.AdviceOf(err), fault.AdviceOf(cannot)}, " Or: "))
+	}
+	reason := fmt.Sprintf("Alpine's host cannot be reached, so the pack is made of this host's own packages (%v)", err)
+	report.Note(reason)
+	p, err = s.debian(ctx, arch, report)
+	return Choice{p, reason}, err
+}
+
+func (s *Sources) alpine(ctx context.Context, arch vm.Arch, report progress.Func) (pack.Pack, error) {
+	pins, err := s.Pinned(arch)
+	if err != nil {
+		return pack.Pack{}, err
+	}
+	if err := os.MkdirAll(s.Client.Dir, 0o700); err != nil {
+		return pack.Pack{}, fault.New(fault.Execution, "download into", s.Client.Dir, err)
+	}
+	p, err := s.Store.Build(ctx, pins.Name(), report, func(ctx context.Context, dir string) (pack.Manifest, error) {
+		return alpine.Build(ctx, pins, s.Client, dir, report)
+	})
+	if err == nil {
+		s.Client.Forget(pins.ISO)
+		s.Client.Forget(pins.Root)
+	}
+	return p, err
+}
+
+func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func) (pack.Pack, error) {
+	if p, ok := s.find(Debian, arch); ok {
+		return p, nil
+	}
+	name, err := debian.Name(arch)
+	if err != nil {
+		return pack.Pack{}, err
+	}
+	return s.Store.Build(ctx, name, report, func(ctx context.Context, dir string) (pack.Manifest, error) {
+		return debian.Build(ctx, arch, dir, report)
+	})
+}
+
+// find looks for a pack of a package tool's distribution, made here or
+// imported, and takes the last by name.
+func (s *Sources) find(distribution string, arch vm.Arch) (found pack.Pack, ok bool) {
+	packs, _ := s.Store.List() // what is broken is as good as not there
+	for _, p := range packs {
+		if p.Manifest.Distribution == distribution && p.Manifest.Arch == arch {
+			found, ok = p, true
+		}
+	}
+	return found, ok
+}
+
+// bundle opens a folder, or imports an archive.
+func (s *Sources) bundle(ctx context.Context, path string, report progress.Func) (pack.Pack, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return s.Store.Import(ctx, path, report)
+	}
+	return pack.Open(path)
+}
