@@ -83,6 +83,15 @@ func TestForSandbox(t *testing.T) {
 	}
 }
 
+func TestCannotRun(t *testing.T) {
+	for kind, code := range map[fault.Kind]int{fault.NotFound: exitNoCommand, fault.Rejected: exitCannotRun, fault.Timeout: exitSandbox} {
+		err := forSandbox(context.Background(), cannotRun(fault.New(kind, "run command", "x", nil)))
+		if got := finish(context.Background(), new(bytes.Buffer), err); got != code {
+			t.Errorf("a command that is refused with %s ends with %d, want %d", kind, got, code)
+		}
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
 	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}} {
