@@ -71,10 +71,11 @@ func TestBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		var count counter
-		code := run(t.Context(), console{none, &count, os.Stderr}, []string{"boot", "--share", in + ":in:ro", "--share", out + ":out", "--",
+		var errOut bytes.Buffer
+		code := run(t.Context(), console{none, &count, &errOut}, []string{"boot", "--share", in + ":in:ro", "--share", out + ":out", "--",
 			"sh", "-c", "cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a && dd if=/dev/zero bs=1M count=200"})
 		if code != 0 || count.n != 200<<20 {
-			t.Errorf("exit code %d, %d bytes", code, count.n)
+			t.Errorf("exit code %d, %d bytes\n%s", code, count.n, errOut.String())
 		}
 		if b, _ := os.ReadFile(filepath.Join(out, "b")); string(b) != "alpha" {
 			t.Errorf("what the guest wrote is %q", b)
