@@ -46,7 +46,7 @@ Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is the command's
 	f.StringVar(&flags.pack, "pack", "", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`)
-	f.StringVar(&flags.arch, "arch", "", "processor architecture, amd64 or arm64 (default: the pack's, or this host's)")
+	archFlag(cmd, &flags.arch)
 	f.IntVar(&flags.cpus, "cpus", 0, `virtual processors (default: the setting "cpus")`)
 	f.StringVar(&flags.memory, "memory", "", `memory, as in 512M or 2G (default: the setting "memoryGB")`)
 	f.StringArrayVar(&flags.shares, "share", nil, "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest")
@@ -65,7 +65,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	if spec.Image, err = flags.image(ctx, home, settings, showProgress(c.err)); err != nil {
+	if spec.Image, err = flags.image(ctx, home, settings.Pack, showProgress(c.err)); err != nil {
 		return err
 	}
 	watch.lap("image")

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -25,7 +24,7 @@ func newDoctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := doctor.Examine(cmd.Context(), doctor.Host{Home: home, Driver: checkDriver, LookPath: exec.LookPath})
+			report := doctor.Examine(cmd.Context(), doctor.Host{Home: home, Driver: checkDriver})
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), report)
 			} else {

@@ -83,6 +83,15 @@ func TestForSandbox(t *testing.T) {
 	}
 }
 
+func TestCannotRun(t *testing.T) {
+	for kind, code := range map[fault.Kind]int{fault.NotFound: exitNoCommand, fault.Rejected: exitCannotRun, fault.Timeout: exitSandbox} {
+		err := forSandbox(context.Background(), cannotRun(fault.New(kind, "run command", "x", nil)))
+		if got := finish(context.Background(), new(bytes.Buffer), err); got != code {
+			t.Errorf("a command that is refused with %s ends with %d, want %d", kind, got, code)
+		}
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
 	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}} {
@@ -160,7 +169,9 @@ func TestProgressOnNoTerminal(t *testing.T) {
 	show(progress.Event{Step: "download a.iso", Done: 34_500_000, Total: 69_206_016, Rate: 11.2e6, Left: 3 * time.Second})
 	show(progress.Event{Note: "Alpine's host cannot be reached."})
 	show(progress.Event{Step: "download a.iso", Done: 69_206_016, Total: 69_206_016, Rate: 11.2e6, Finished: true})
-	want := "download a.iso\nAlpine's host cannot be reached.\ndownload a.iso: 69.2 MB, 11.2 MB/s, done\n"
+	show(progress.Event{Step: "unpack"})
+	show(progress.Event{Step: "unpack", Finished: true})
+	want := "download a.iso\nAlpine's host cannot be reached.\ndownload a.iso: 69.2 MB, 11.2 MB/s, done\nunpack\nunpack: done\n"
 	if w.String() != want {
 		t.Errorf("%q", w.String())
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/sources"
 )
 
 func newPack(c console) *cobra.Command {
@@ -22,7 +24,7 @@ file that another computer exported.`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newPackList(), newPackShow(), newPackVerify(c), newPackExport(c), newPackImport(c))
+	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c))
 	return cmd
 }
 
@@ -101,6 +103,45 @@ func openPack(text string) (pack.Pack, error) {
 		return pack.Pack{}, err
 	}
 	return store.Get(string(ref))
+}
+
+func newPackBuild(c console) *cobra.Command {
+	var arch string
+	cmd := &cobra.Command{
+		Use:   "build [auto|alpine|debian]",
+		Short: "Build a pack, unless it is here already",
+		Long: `Builds a pack and prints its name.
+
+alpine: of Alpine's pinned release; every download is checked against a digest in this program.
+debian: of this host's own package archives, with its package manager and the signatures it trusts.
+auto:   alpine, or debian if Alpine's host cannot be reached at all.`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{sources.Auto, sources.Alpine, sources.Debian},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			want := append(args, sources.Auto)[0]
+			choice, err := packSources(home).Get(cmd.Context(), want, vm.Arch(arch), showProgress(c.err))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), choice.Pack.Manifest.Name)
+			return nil
+		},
+	}
+	archFlag(cmd, &arch)
+	return cmd
+}
+
+// packSources finds and makes packs.
+func packSources(home config.Home) *sources.Sources {
+	return sources.New(home.Packs(), home.Downloads())
+}
+
+func archFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "arch", string(vm.HostArch()), "processor architecture: amd64 or arm64")
 }
 
 func newPackVerify(c console) *cobra.Command {

@@ -83,27 +83,31 @@ func (p *plain) show(e progress.Event) {
 		fmt.Fprintln(p.w, e.Step)
 		p.step, p.at = e.Step, now
 	case now.Sub(p.at) >= plainEvery:
-		fmt.Fprintln(p.w, e.Step+":", howFar(e))
+		fmt.Fprintln(p.w, e.Step+":", cmp.Or(howFar(e), "still at it"))
 		p.at = now
 	}
 }
 
-// howFar is a step in words: "34.5 of 69.2 MB, 11.2 MB/s, 3s left".
+// howFar is a step in words: "34.5 of 69.2 MB, 11.2 MB/s, 3s left". A step
+// that counts nothing says only when it is done.
 func howFar(e progress.Event) string {
-	text := fmt.Sprintf("%.1f MB", megabytes(e.Done))
-	if e.Total > 0 && !e.Finished {
-		text = fmt.Sprintf("%.1f of %.1f MB", megabytes(e.Done), megabytes(e.Total))
+	var parts []string
+	switch {
+	case e.Total > 0 && !e.Finished:
+		parts = append(parts, fmt.Sprintf("%.1f of %.1f MB", megabytes(e.Done), megabytes(e.Total)))
+	case e.Done > 0:
+		parts = append(parts, fmt.Sprintf("%.1f MB", megabytes(e.Done)))
 	}
 	if e.Rate > 0 {
-		text += fmt.Sprintf(", %.1f MB/s", megabytes(int64(e.Rate)))
+		parts = append(parts, fmt.Sprintf("%.1f MB/s", megabytes(int64(e.Rate))))
 	}
 	switch {
 	case e.Finished:
-		text += ", done"
+		parts = append(parts, "done")
 	case e.Left > 0:
-		text += fmt.Sprintf(", %v left", e.Left)
+		parts = append(parts, fmt.Sprintf("%v left", e.Left))
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 func megabytes(n int64) float64 { return float64(n) / 1e6 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -73,13 +74,21 @@ func list(system string) ([]pkg, error) {
 	}
 }
 
-// wrongComment: a package says in its first sentence what it is.
+// generated is how the go command itself knows a file that a program wrote.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// wrongComment: a package says in its first sentence what it is, unless a
+// program wrote it.
 func wrongComment(p pkg) []string {
 	start := "Package " + p.Name + " "
 	if p.Name == "main" {
 		start = "Command " + filepath.Base(p.Dir) + " "
 	}
-	if len(p.GoFiles)+len(p.CgoFiles) == 0 || strings.HasPrefix(p.Doc, start) {
+	written := slices.DeleteFunc(slices.Concat(p.GoFiles, p.CgoFiles), func(name string) bool {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		return err == nil && generated.Match(text)
+	})
+	if len(written) == 0 || strings.HasPrefix(p.Doc, start) {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: its package comment does not begin with %q", p.path(), start)}
@@ -97,8 +106,7 @@ func wrongFiles(p pkg) []string {
 			wrong = append(wrong, err.Error())
 			continue
 		}
-		generated := bytes.HasPrefix(text, []byte("// Code generated "))
-		if lines := bytes.Count(text, []byte("\n")); lines > maxLines && !generated {
+		if lines := bytes.Count(text, []byte("\n")); lines > maxLines && !generated.Match(text) {
 			wrong = append(wrong, fmt.Sprintf("warning: %s: %d lines; over %d, split it by idea", where, lines, maxLines))
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func endProcesses(grace time.Duration) []string {
 	deadline := time.Now().Add(grace)
 	for {
-		reap()
+		reapOrphans(0)
 		if len(descendants()) == 0 {
 			return nil
 		}
@@ -44,18 +44,24 @@ func endProcesses(grace time.Duration) []string {
 	return left
 }
 
-// reap collects children that have ended.
-func reap() {
-	for {
-		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
-			return
+// reapOrphans collects the children that have ended, but for one that has
+// somebody else who waits for it.
+func reapOrphans(except int) {
+	for pid, p := range processes() {
+		if p.parent == os.Getpid() && p.state == "Z" && pid != except {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}
 }
 
-// descendants are this process's children and theirs, with their command lines.
-func descendants() map[int]string {
-	parent := map[int]int{}
+type process struct {
+	parent int
+	state  string
+}
+
+// processes are all processes of this host.
+func processes() map[int]process {
+	all := map[int]process{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
@@ -65,11 +71,17 @@ func descendants() map[int]string {
 		// The name in parentheses may hold anything; the state and the parent follow the last one.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		parent[pid], _ = strconv.Atoi(fields[1])
+		parent, _ := strconv.Atoi(fields[1])
+		all[pid] = process{parent, fields[0]}
 	}
-	found := map[int]string{}
-	for pid := range parent {
-		for p := parent[pid]; p > 1; p = parent[p] {
+	return all
+}
+
+// descendants are this process's children and theirs, with their command lines.
+func descendants() map[int]string {
+	all, found := processes(), map[int]string{}
+	for pid := range all {
+		for p := all[pid].parent; p > 1; p = all[p].parent {
 			if p == os.Getpid() {
 				found[pid] = commandLine(pid)
 				break

@@ -57,8 +57,8 @@ func run(argv []string, grace time.Duration) (code int, left []string, err error
 
 	// Ctrl-C reaches the command by itself; what is passed on is what the
 	// terminal does not send to the whole group.
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGCHLD)
 	defer signal.Stop(signals)
 
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -72,8 +72,12 @@ func run(argv []string, grace time.Duration) (code int, left []string, err error
 		for {
 			select {
 			case s := <-signals:
-				if s == syscall.SIGTERM {
+				switch s {
+				case syscall.SIGTERM:
 					_ = cmd.Process.Signal(s) // it may just have ended
+				case syscall.SIGCHLD:
+					// Tests look whether a process is gone, and a zombie is not.
+					reapOrphans(cmd.Process.Pid)
 				}
 			case <-ended:
 				return

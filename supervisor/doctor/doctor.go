@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -17,6 +16,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/debian"
 )
 
 const (
@@ -39,15 +39,13 @@ type Host struct {
 	Home config.Home
 	// Driver asks the driver what it finds here.
 	Driver func(context.Context, vm.Arch) []vm.Finding
-	// LookPath finds programs: exec.LookPath, but for tests.
-	LookPath func(string) (string, error)
 }
 
 // Examine looks at the host and changes nothing.
 func Examine(ctx context.Context, h Host) Report {
 	return newReport(slices.Concat(
 		h.Driver(ctx, vm.HostArch()),
-		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), h.debian()},
+		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), debianPacks()},
 		guestPrograms(),
 	)...)
 }
@@ -128,24 +126,11 @@ func room(h config.Home) vm.Finding {
 	return f
 }
 
-// debian: a Debian pack can be made here. Alpine's needs nothing.
-func (h Host) debian() vm.Finding {
+// debianPacks: a Debian pack can be made here. Alpine's needs nothing.
+func debianPacks() vm.Finding {
 	f := vm.Finding{What: "Debian packs", Status: vm.FindingOK, Detail: "can be made here"}
-	if _, err := h.LookPath("apt-get"); err != nil {
-		f.Status, f.Detail = vm.FindingLimited, "can be made only on Debian and Ubuntu; import one made there"
-		f.Mend = "osaurus-sandbox pack import FILE"
-		return f
-	}
-	need := []struct{ program, pkg string }{{"mmdebstrap", "mmdebstrap"}}
-	if os.Geteuid() != 0 {
-		need = append(need, struct{ program, pkg string }{"newuidmap", "uidmap"})
-	}
-	for _, n := range need {
-		if _, err := h.LookPath(n.program); errors.Is(err, exec.ErrNotFound) {
-			f.Status, f.Detail = vm.FindingLimited, n.program+" is missing"
-			f.Mend = "sudo apt-get install -y " + n.pkg
-			return f
-		}
+	if err := debian.Available(vm.HostArch()); err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingLimited, err.Error(), fault.AdviceOf(err)
 	}
 	return f
 }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/lab"
+)
+
+func TestPack(t *testing.T) {
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	t.Setenv(config.HomeVariable, string(home))
+	small := lab.BusyboxPack(t, "amd64")
+	name := small.Manifest.Name
+	file := filepath.Join(t.TempDir(), "small.tar.zst")
+
+	expect := func(code int, stdout string, args ...string) (stderr string) {
+		t.Helper()
+		got, out, errOut := sandbox(t, append([]string{"pack"}, args...)...)
+		if got != code || !strings.Contains(out, stdout) {
+			t.Fatalf("pack %s: exit code %d, want %d\n%s\n%s", strings.Join(args, " "), got, code, out, errOut)
+		}
+		return errOut
+	}
+	expect(exitOK, "[]", "list", "--json")
+	expect(exitNotFound, "", "show", name)
+	expect(exitOK, name, "import", small.Dir)
+	expect(exitOK, name+"  busybox", "list")
+	expect(exitOK, `"name": "`+name+`"`, "show", name)
+	expect(exitOK, name+" is whole", "verify")
+	expect(exitOK, "", "export", name, file)
+
+	_, out, _ := sandbox(t, "pack", "list", "--json")
+	var listed []struct{ Name, Arch string }
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 1 || listed[0].Arch != "amd64" {
+		t.Errorf("pack list --json: %v, %s", err, out)
+	}
+
+	kernel := filepath.Join(home.Packs(), name, "kernel")
+	data, err := os.ReadFile(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := small.Manifest.Kernel.SHA256.String()
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(kernel, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if said := expect(exitRejected, "", "verify", name); !strings.Contains(said, kernel) || !strings.Contains(said, was) || !strings.Contains(said, "advice: ") {
+		t.Errorf("a flipped byte: %s", said)
+	}
+	expect(exitRejected, "", "export", name, filepath.Join(t.TempDir(), "bad.tar.zst"))
+
+	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
+	expect(exitOK, name, "import", file)
+	expect(exitOK, name+" is whole", "verify", name)
+	expect(exitInvalidArgs, "", "build", "gentoo")
+	expect(exitInvalidArgs, "", "build", "--arch", "mips")
+}
