@@ -18,6 +18,9 @@ import (
 // fetchTimeout is long because a first fetch brings package lists and 40 MB.
 const fetchTimeout = 10 * time.Minute
 
+// alpineVersion is the release whose root file system lies in the shared folder.
+const alpineVersion = "3.20.3"
+
 // Kernel is a Debian cloud kernel.
 type Kernel struct {
 	Image   string // bzImage (amd64) or plain Image (arm64)
@@ -48,7 +51,7 @@ func Busybox(t testing.TB, arch string) string {
 func AlpineRoot(t testing.TB, arch string) string {
 	t.Helper()
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-	p := filepath.Join(Root(t), "..", "shared", "alpine", "alpine-minirootfs-3.20.3-"+machine+".tar.gz")
+	p := filepath.Join(Root(t), "..", "shared", "alpine", "alpine-minirootfs-"+alpineVersion+"-"+machine+".tar.gz")
 	if _, err := os.Stat(p); err != nil {
 		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** The Alpine cases of %s do not run.", arch, err, t.Name())
 		return ""
@@ -73,16 +76,20 @@ func Root(t testing.TB) string {
 	}
 }
 
+// labDir is where everything is kept.
+func labDir(t testing.TB) string {
+	if dir := os.Getenv("OSAURUS_LAB"); dir != "" {
+		return dir
+	}
+	return filepath.Join(Root(t), ".build", "lab")
+}
+
 // fetch downloads a Debian package (through the one dependency of a
 // meta-package) for an architecture and unpacks it, once for all test
 // processes. It needs neither root nor a package list of the host's.
 func fetch(t testing.TB, arch, name, pkg string) string {
 	t.Helper()
-	lab := os.Getenv("OSAURUS_LAB")
-	if lab == "" {
-		lab = filepath.Join(Root(t), ".build", "lab")
-	}
-	dir := filepath.Join(lab, arch)
+	dir := filepath.Join(labDir(t), arch)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

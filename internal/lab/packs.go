@@ -20,8 +20,33 @@ import (
 // once for all test processes.
 func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	t.Helper()
-	kernel, busybox := DebianKernel(t, arch), Busybox(t, arch)
-	dir := filepath.Join(filepath.Dir(busybox), "..", "..", "busybox-pack-"+kernel.Release)
+	root, err := busyboxRoot(Busybox(t, arch))
+	if err != nil {
+		t.Fatalf("lab: %v", err)
+	}
+	return debianKernelPack(t, pack.Manifest{Name: "busybox-" + arch, Distribution: "busybox", Version: "1", Arch: vm.Arch(arch), PackageTool: pack.APK}, "root.tar", root)
+}
+
+// AlpinePack returns a pack of Alpine's real root file system over Debian's
+// kernel, and whether there is one: see AlpineRoot.
+func AlpinePack(t testing.TB, arch string) (pack.Pack, bool) {
+	t.Helper()
+	path := AlpineRoot(t, arch)
+	if path == "" {
+		return pack.Pack{}, false
+	}
+	root, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("lab: %v", err)
+	}
+	return debianKernelPack(t, pack.Manifest{Name: "alpine-" + alpineVersion + "-" + arch, Distribution: "alpine", Version: alpineVersion, Arch: vm.Arch(arch), PackageTool: pack.APK}, "root.tar.gz", root), true
+}
+
+// debianKernelPack makes a pack of a root file system and Debian's kernel.
+func debianKernelPack(t testing.TB, m pack.Manifest, rootName string, root []byte) pack.Pack {
+	t.Helper()
+	kernel := DebianKernel(t, string(m.Arch))
+	dir := filepath.Join(labDir(t), string(m.Arch), m.Name+"-"+kernel.Release)
 	held, err := lock.Acquire(t.Context(), dir+".lock", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +55,8 @@ func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	if p, err := pack.Open(dir); err == nil {
 		return p
 	}
-	if err := makeBusyboxPack(t.Context(), arch, kernel, busybox, dir); err != nil {
+	m.Kernel, m.Modules, m.Root = pack.File{Name: "kernel"}, pack.File{Name: "modules.tar"}, pack.File{Name: rootName}
+	if err := makePack(t.Context(), m, kernel, root, dir); err != nil {
 		t.Fatalf("lab: %v", err)
 	}
 	p, err := pack.Open(dir)
@@ -40,7 +66,7 @@ func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	return p
 }
 
-func makeBusyboxPack(ctx context.Context, arch string, kernel Kernel, busybox, dir string) error {
+func makePack(ctx context.Context, m pack.Manifest, kernel Kernel, root []byte, dir string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "pack-")
 	if err != nil {
 		return err
@@ -50,24 +76,16 @@ func makeBusyboxPack(ctx context.Context, arch string, kernel Kernel, busybox, d
 	if err != nil {
 		return err
 	}
-	root, err := busyboxRoot(busybox)
-	if err != nil {
-		return err
-	}
 	modules, err := moduleTar(kernel)
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"kernel": image, "root.tar": root, "modules.tar": modules} {
+	for name, data := range map[string][]byte{m.Kernel.Name: image, m.Root.Name: root, m.Modules.Name: modules} {
 		if err := os.WriteFile(filepath.Join(tmp, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	_, err = pack.Seal(ctx, tmp, pack.Manifest{
-		Name: "busybox-" + arch, Distribution: "busybox", Version: kernel.Release, Arch: vm.Arch(arch), PackageTool: pack.APK,
-		Kernel: pack.File{Name: "kernel"}, Modules: pack.File{Name: "modules.tar"}, Root: pack.File{Name: "root.tar"},
-	})
-	if err != nil {
+	if _, err := pack.Seal(ctx, tmp, m); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
