@@ -94,6 +94,21 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("CloseWhileStarting", func(t *testing.T) {
+		for after := range 6 {
+			g := New(t, r.Driver, r.image.Config(t))
+			started := make(chan error)
+			go func() { started <- g.Start(t.Context()) }()
+			time.Sleep(time.Duration(after) * 10 * time.Millisecond)
+			if err := g.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+			if err := <-started; err != nil && fault.KindOf(err) != fault.Rejected {
+				t.Errorf("Start of a machine that is closed = %v, want rejected", err)
+			}
+			r.afterwards(t, g, nil, nil)
+		}
+	})
 	t.Run("StartCancelled", func(t *testing.T) {
 		g := New(t, r.Driver, r.image.Config(t))
 		ctx, cancel := context.WithCancel(t.Context())
