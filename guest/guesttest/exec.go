@@ -190,10 +190,10 @@ func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// slowReader: 200 MB come whole through a reader that dawdles, and the guest
-// program does not grow by them.
+// slowReader: much output comes whole through a reader that dawdles, and the
+// guest program does not grow by it.
 func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
-	const mib = 200
+	const mib = 64
 	const growth = 16 << 20
 	before := mustInfo(ctx, t, c).OwnMemory
 	var n atomic.Int64
