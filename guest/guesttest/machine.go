@@ -212,12 +212,12 @@ func export(ctx context.Context, t *testing.T, c *guest.Client) {
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			t.Fatal("no passwd in the archive of /etc")
+			t.Fatal("no hosts in the archive of /etc")
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h.Name == "passwd" {
+		if h.Name == "hosts" {
 			break
 		}
 	}
