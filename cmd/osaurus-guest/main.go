@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"osaurus-sandbox/guest/export"
 	"osaurus-sandbox/guest/pid1"
 )
 
@@ -15,7 +16,14 @@ func main() {
 	if os.Getpid() == 1 {
 		pid1.Run(version())
 	}
-	fmt.Fprintln(os.Stderr, "osaurus-guest is the first process of a guest: it has nothing to do here.")
+	if len(os.Args) == 3 && os.Args[1] == "export-tar" {
+		if err := export.Tar(os.Stdout, os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "osaurus-guest: export-tar:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	fmt.Fprintln(os.Stderr, "osaurus-guest is the first process of a guest. Elsewhere it is of one use:\n\tosaurus-guest export-tar DIRECTORY > FILE")
 	os.Exit(2)
 }
 

@@ -74,7 +74,7 @@ func (m *machine) serve(version string) error {
 
 // hostOnly accepts connections of the host. Programs in this guest could
 // otherwise connect to it, and through vsock's loopback to the service.
-type hostOnly struct{ *vsock.Listener }
+type hostOnly struct{ net.Listener }
 
 func (l hostOnly) Accept() (net.Conn, error) {
 	for {
@@ -90,17 +90,16 @@ func (l hostOnly) Accept() (net.Conn, error) {
 }
 
 // obey does what processes of the guest expect init to do on signals: power
-// off. The rest is taken so that it cannot end this process.
+// off. The rest is taken so that it cannot end this process, and with it the
+// machine.
 func (m *machine) obey() {
-	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
-	for s := range ch {
-		switch s {
-		case unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE:
-		default:
-			go m.PowerOff(wire.DefaultGrace)
-		}
-	}
+	off := make(chan os.Signal, 1)
+	signal.Notify(off, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2)
+	ignored := make(chan os.Signal, 1) // nobody reads it
+	signal.Notify(ignored, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT,
+		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL) // sent by somebody: real ones still end us
+	<-off
+	m.PowerOff(wire.DefaultGrace)
 }
 
 // limits raises what children inherit: many tools need more than the kernel's

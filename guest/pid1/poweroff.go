@@ -48,10 +48,12 @@ func (m *machine) PowerOff(grace time.Duration) {
 	select {}
 }
 
-// aloneWithin waits until no other process is left.
+// aloneWithin waits until no other process is left. All of them descend from
+// this one, and come to it when their parents end: without a child it is alone.
 func aloneWithin(patience time.Duration) bool {
+	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT | unix.WALL
 	for end := time.Now().Add(patience); ; time.Sleep(aliveCheck) {
-		if unix.Kill(-1, 0) == unix.ESRCH {
+		if unix.Waitid(unix.P_ALL, 0, nil, look, nil) == unix.ECHILD {
 			return true
 		}
 		if time.Now().After(end) {

@@ -33,6 +33,12 @@ const diskPatience = 5 * time.Second
 func (m *machine) prepare() error {
 	disks := countDisks()
 	if disks == 0 {
+		if err := os.MkdirAll(own, 0o700); err != nil {
+			return bootErr("prepare the initramfs", own, err, "")
+		}
+		if err := bindProgram(own + "/guest"); err != nil {
+			return bootErr("prepare the initramfs", own, err, "")
+		}
 		return m.finishRoot()
 	}
 	if err := m.mountBase(); err != nil {
@@ -131,15 +137,11 @@ func (m *machine) switchRoot(upper string) error {
 		return err
 	}
 	program := newRoot + own + "/guest"
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+	if err := os.Mkdir(newRoot+own, 0o700); err != nil {
 		return err
 	}
-	// Helpers run this program again.
-	if err := os.WriteFile(program, nil, 0o555); err != nil {
+	if err := bindProgram(program); err != nil {
 		return err
-	}
-	if err := unix.Mount("/init", program, "", unix.MS_BIND, ""); err != nil {
-		return &os.PathError{Op: "bind", Path: program, Err: err}
 	}
 	for from, to := range map[string]string{
 		"/proc": "/proc", "/sys": "/sys", "/dev": "/dev", "/base": own + "/base", upper: own + "/data",
@@ -162,6 +164,17 @@ func (m *machine) switchRoot(upper string) error {
 		return err
 	}
 	return os.Chdir("/")
+}
+
+// bindProgram makes this program reachable at a path: helpers run it again.
+func bindProgram(path string) error {
+	if err := os.WriteFile(path, nil, 0o555); err != nil {
+		return err
+	}
+	if err := unix.Mount("/init", path, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	return nil
 }
 
 // countDisks counts the virtio disks that the bus shows.

@@ -57,13 +57,13 @@ func New(system System, keeper *process.Keeper, version string) *Service {
 	}
 }
 
-// Serve answers connections of a listener until that is closed.
+// Serve answers connections of a listener until that is closed. Connections
+// that are open then stay: the last answer of a machine goes over one.
 func (s *Service) Serve(l net.Listener) error {
 	_, handler := guestpbconnect.NewGuestHandler(s, wire.HandlerOptions(), connect.WithInterceptors(faults{}))
 	server := &http.Server{
 		Handler: s.guard(handler), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
-	defer server.Close()
 	return server.Serve(l)
 }
 

@@ -1,0 +1,39 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// Program is where the guest finds its own program, for helpers.
+const Program = "/run/osaurus/guest"
+
+// ExportTar writes a directory of the guest to w as a tar archive: PAX, sorted,
+// with extended attributes and hard links; what is mounted below the directory
+// is left out. Equal trees make equal archives. The archive is hostile like all
+// that comes out of a guest.
+func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
+	const op = "export"
+	errs := &head{}
+	exit, err := c.Run(ctx, Command{Args: []string{Program, "export-tar", dir}, Stdout: w, Stderr: errs})
+	if err != nil {
+		return err
+	}
+	if exit.Status() != 0 {
+		return fault.New(fault.Execution, op, dir, errors.New(wire.Clip(errs.String())))
+	}
+	return nil
+}
+
+// head keeps the beginning of what is written.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(b []byte) (int, error) {
+	_, _ = h.Buffer.Write(b[:min(len(b), max(0, wire.MaxText-h.Len()))])
+	return len(b), nil
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package pid1
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/mdlayher/vsock"
+	"golang.org/x/sys/unix"
+)
+
+// queue is a listener of connections that are already there.
+type queue struct{ conns []net.Conn }
+
+func (q *queue) Accept() (net.Conn, error) {
+	if len(q.conns) == 0 {
+		return nil, net.ErrClosed
+	}
+	c := q.conns[0]
+	q.conns = q.conns[1:]
+	return c, nil
+}
+func (q *queue) Close() error   { return nil }
+func (q *queue) Addr() net.Addr { return &vsock.Addr{} }
+
+type from struct {
+	net.Conn
+	addr   net.Addr
+	closed bool
+}
+
+func (f *from) RemoteAddr() net.Addr { return f.addr }
+func (f *from) Close() error         { f.closed = true; return nil }
+
+// Only the host is let in: not this guest itself, its loopback, or the hypervisor.
+func TestHostOnly(t *testing.T) {
+	strangers := []*from{
+		{addr: &vsock.Addr{ContextID: vsock.Local}}, {addr: &vsock.Addr{ContextID: 3}},
+		{addr: &vsock.Addr{ContextID: vsock.Hypervisor}}, {addr: &net.UnixAddr{Name: "x"}},
+	}
+	host := &from{addr: &vsock.Addr{ContextID: vsock.Host, Port: 9}}
+	q := &queue{}
+	for _, s := range strangers {
+		q.conns = append(q.conns, s)
+	}
+	q.conns = append(q.conns, host)
+	if c, err := (hostOnly{q}).Accept(); err != nil || c != net.Conn(host) || host.closed {
+		t.Errorf("%v %v", c, err)
+	}
+	for _, s := range strangers {
+		if !s.closed {
+			t.Errorf("%v was not hung up on", s.addr)
+		}
+	}
+	if _, err := (hostOnly{q}).Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestOSRelease(t *testing.T) {
+	got := osRelease("# comment\nID=alpine\nPRETTY_NAME=\"Alpine Linux\"\nX='y'\n\nbroken\n=no\nLONE=\"\n")
+	want := map[string]string{"ID": "alpine", "PRETTY_NAME": "Alpine Linux", "X": "y", "LONE": `"`}
+	if len(got) != len(want) {
+		t.Errorf("%q", got)
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s is %q, want %q", k, got[k], v)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	total, available := memory("MemTotal:  1024 kB\nMemFree: 1 kB\nMemAvailable:\t512 kB\nodd\n")
+	if total != 1<<20 || available != 512<<10 {
+		t.Errorf("%d %d", total, available)
+	}
+}
+
+func TestBootErr(t *testing.T) {
+	if err := bootErr("find", "/dev/vda", unix.ENOENT, "Look."); err.Error() != "find /dev/vda: no such file or directory" {
+		t.Error(err)
+	}
+}
