@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 
 	"osaurus-sandbox/vm/image/ext4"
 	"osaurus-sandbox/vm/image/pack"
@@ -18,7 +19,7 @@ func mountPoints() []string {
 }
 
 // buildBase writes the read-only base of a pack's root file system.
-func buildBase(ctx context.Context, p pack.Pack, path string, report progress.Func) error {
+func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Func) error {
 	root := p.Manifest.Root
 	packed, err := p.Open(root)
 	if err != nil {
@@ -27,18 +28,18 @@ func buildBase(ctx context.Context, p pack.Pack, path string, report progress.Fu
 	defer packed.Close()
 	meter := report.Start("build "+baseName, 0, root.Size)
 	defer meter.Finish()
-	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), path)
+	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), dir)
 }
 
-// WriteBase writes a base of a tar archive, which nobody needs to vouch for;
-// name is the archive's for errors. The archive is read to its very end.
-func WriteBase(ctx context.Context, archive io.Reader, name, path string) error {
+// WriteBase writes the base of a folder of a tar archive, which nobody needs to
+// vouch for; name is the archive's for errors. It is read to its very end.
+func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 	safe, err := untar.NewReader(archive, name)
 	if err != nil {
 		return err
 	}
 	defer safe.Close()
-	f, err := os.Create(path)
+	f, err := os.Create(filepath.Join(dir, baseName))
 	if err != nil {
 		return err
 	}

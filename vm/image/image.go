@@ -49,8 +49,9 @@ type Store struct {
 // An image is two parts, since they change at different times: a new guest
 // program makes a new initramfs, but not a new base.
 const (
-	bootKind = "boot" // kernel and initramfs
-	baseKind = "base"
+	bootKind  = "boot" // kernel and initramfs
+	baseKind  = "base"
+	bakedKind = "baked" // a base that something was added to
 )
 
 // The names of an image's files, and the formats of what is in them. Raising
@@ -74,11 +75,11 @@ func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (I
 	if err != nil {
 		return Image{}, err
 	}
-	base, err := s.ensure(ctx, baseKind, label(p), BaseKey(p), report, func(ctx context.Context, dir string) error {
+	base, err := s.ensure(ctx, baseKind, label(p), baseKey(p), report, func(ctx context.Context, dir string) error {
 		if err := verified(); err != nil {
 			return err
 		}
-		return buildBase(ctx, p, filepath.Join(dir, baseName), report)
+		return buildBase(ctx, p, dir, report)
 	})
 	if err != nil {
 		return Image{}, err
@@ -86,9 +87,37 @@ func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (I
 	return newImage(p.Manifest.Arch, boot, base), nil
 }
 
-// BaseKey stands for everything that the bare base of a pack is made of.
-func BaseKey(p pack.Pack) digest.SHA256 {
+// EnsureBaked is Ensure for a base that something is added to: recipe stands
+// for what. Where there is no such base, bake makes it in a folder: it writes
+// the base with WriteBase, and what it wants to have kept beside it. It is
+// given the image with the bare base.
+func (s Store) EnsureBaked(ctx context.Context, p pack.Pack, recipe []string, report progress.Func,
+	bake func(ctx context.Context, bare Image, dir string) error) (Image, error) {
+	bare, err := s.Ensure(ctx, p, report)
+	if err != nil {
+		return Image{}, err
+	}
+	base, err := s.ensure(ctx, bakedKind, label(p), bakedKey(p, recipe), report, func(ctx context.Context, dir string) error {
+		return bake(ctx, bare, dir)
+	})
+	if err != nil {
+		return Image{}, err
+	}
+	return newImage(bare.Arch, bare.boot, base), nil
+}
+
+// IsBaked reports whether EnsureBaked would find its base.
+func (s Store) IsBaked(p pack.Pack, recipe []string) bool {
+	_, err := openPart(s.place(bakedKind, label(p), bakedKey(p, recipe)))
+	return err == nil
+}
+
+func baseKey(p pack.Pack) digest.SHA256 {
 	return key(baseKind, fmt.Sprint(baseFormat), p.Manifest.Root.SHA256.String())
+}
+
+func bakedKey(p pack.Pack, recipe []string) digest.SHA256 {
+	return key(append([]string{bakedKind, baseKey(p).String()}, recipe...)...)
 }
 
 func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() error, report progress.Func) (part, error) {

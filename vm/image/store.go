@@ -37,8 +37,8 @@ const (
 // in between leaves nothing that could be taken for a part.
 func (s Store) ensure(ctx context.Context, kind, label string, key digest.SHA256, report progress.Func,
 	build func(ctx context.Context, dir string) error) (part, error) {
-	folder := filepath.Join(s.Dir, kind)
-	dir := filepath.Join(folder, label+"-"+key.String()[:keyDigits])
+	dir := s.place(kind, label, key)
+	folder := filepath.Dir(dir)
 	if p, ok := use(dir); ok {
 		return p, nil
 	}
@@ -57,6 +57,11 @@ func (s Store) ensure(ctx context.Context, kind, label string, key digest.SHA256
 		return part{}, err
 	}
 	return p, prune(folder, label)
+}
+
+// place is where the part of a key is.
+func (s Store) place(kind, label string, key digest.SHA256) string {
+	return filepath.Join(s.Dir, kind, label+"-"+key.String()[:keyDigits])
 }
 
 // buildPart builds a part. The caller has the lock of the folder.

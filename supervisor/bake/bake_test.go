@@ -1,0 +1,325 @@
+package bake_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor/bake"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/qemu"
+)
+
+// dead is a mirror that nobody answers at.
+const dead = "http://" + hostAddress + ":9"
+
+func packages() []apkPackage {
+	return []apkPackage{
+		{name: "libgreet", files: map[string]string{"usr/share/greeting": "hello from a package\n"}},
+		{name: "greet", depends: "libgreet", postInstall: "#!/bin/sh\necho configured > /etc/greet.conf\n",
+			files: map[string]string{"usr/bin/greet": "#!/bin/sh\ncat /usr/share/greeting /etc/greet.conf\n"}},
+	}
+}
+
+// alpinePack is Alpine's own root with the repository's key, and a Debian kernel.
+func alpinePack(t testing.TB, key string) pack.Pack {
+	t.Helper()
+	rootFile := lab.AlpineRoot(t, "amd64")
+	if rootFile == "" {
+		t.Skip("no Alpine root file system")
+	}
+	k := lab.DebianKernel(t, "amd64")
+	dir := t.TempDir()
+	kernel, err := os.ReadFile(k.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var modules bytes.Buffer
+	w := tar.NewWriter(&modules)
+	if err := errors.Join(w.AddFS(os.DirFS(filepath.Join(k.Modules, "../../.."))), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"vmlinuz": kernel, "modules.tar": modules.Bytes(), "root.tar": withKey(t, rootFile, key)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := pack.Seal(t.Context(), dir, pack.Manifest{
+		Name: "alpine-3.20.3-amd64", Distribution: "alpine", Version: "3.20.3", Arch: vm.AMD64, PackageTool: pack.APK,
+		Kernel: pack.File{Name: "vmlinuz"}, Modules: pack.File{Name: "modules.tar"}, Root: pack.File{Name: "root.tar"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// withKey is a root file system's archive with one more key that apk trusts.
+func withKey(t testing.TB, rootFile, key string) []byte {
+	t.Helper()
+	f, err := os.Open(rootFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(w, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/apk/keys/" + keyName, Mode: 0o644, Size: int64(len(key))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// guestProgram builds osaurus-guest once for all tests.
+var guestProgram = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "guest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "osaurus-guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "osaurus-sandbox/cmd/osaurus-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text)
+	}
+	return os.ReadFile(out)
+})
+
+func newBaker(dir string, mirrors ...string) bake.Baker {
+	return bake.Baker{
+		Driver: &qemu.Driver{}, Dir: filepath.Join(dir, "state"), Mirrors: mirrors, Packages: []string{"greet"},
+		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(vm.Arch) ([]byte, error) { return guestProgram() }},
+	}
+}
+
+func TestBake(t *testing.T) {
+	r := newRepository(t, packages()...)
+	p := alpinePack(t, r.publicKey(t))
+	dir := t.TempDir()
+	b := newBaker(dir, dead)
+	if _, err := b.Bake(t.Context(), p, nil); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "bare image") {
+		t.Errorf("without a mirror Bake = %q %v", fault.KindOf(err), err)
+	}
+	// It booted all the same, and says what it lacks.
+	bare, missing, err := b.Find(t.Context(), p, nil)
+	if err != nil || len(missing) != 1 || missing[0] != "greet" {
+		t.Fatalf("before the bake Find = %v missing, %v", missing, err)
+	}
+
+	b.Mirrors = append(b.Mirrors, r.serve(t))
+	var notes []string
+	baked, err := b.Bake(t.Context(), p, func(e progress.Event) {
+		if e.Note != "" {
+			notes = append(notes, e.Note)
+		}
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, console(dir))
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], dead) {
+		t.Errorf("notes are %q, want one about the dead mirror", notes)
+	}
+	list, err := os.ReadFile(filepath.Join(filepath.Dir(baked.Base), bake.PackagesName))
+	if err != nil || !strings.Contains(string(list), "greet-1.0-r0\n") || !strings.Contains(string(list), "libgreet-1.0-r0\n") || !strings.Contains(string(list), "musl-") {
+		t.Errorf("packages are %q, %v", list, err)
+	}
+	if baked.Base == bare.Base || baked.Initrd != bare.Initrd || baked.Digest == bare.Digest {
+		t.Errorf("bare %v, baked %v", bare, baked)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state", "bake-amd64")); !os.IsNotExist(err) {
+		t.Errorf("the builder's disk is left: %v", err)
+	}
+	if found, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) != 0 || found.Digest != baked.Digest {
+		t.Errorf("after the bake Find = %v, %v missing, %v", found, missing, err)
+	}
+	run := boot(t, baked)
+	for command, want := range map[string]string{
+		"greet":                "hello from a package\nconfigured\n",
+		"ls -A /var/cache/apk": "",
+		"ls /etc/apk":          "arch\nkeys\nprotected_paths.d\nrepositories\nworld\n",
+		"stat -c %a:%U /bin/busybox /usr/bin/greet": "755:root\n755:root\n",
+	} {
+		if got := run(command); got != want {
+			t.Errorf("%s in the baked guest prints %q, want %q", command, got, want)
+		}
+	}
+}
+
+// boot boots an image for the test's time and returns what runs commands in it.
+func boot(t *testing.T, i image.Image) (run func(command string) string) {
+	t.Helper()
+	g, err := launch.Boot(t.Context(), launch.Spec{Driver: &qemu.Driver{}, Image: i, Name: "baked", CPUs: 2, Memory: 512 << 20,
+		ConsoleLog: filepath.Join(t.TempDir(), "console.log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(command string) string {
+		var out bytes.Buffer
+		if _, err := g.Client.Run(t.Context(), guest.Command{Args: strings.Fields(command), Stdout: &out, Stderr: &out}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+}
+
+func console(dir string) string {
+	text, _ := os.ReadFile(filepath.Join(dir, "state", "bake-amd64", "console.log"))
+	return "console:\n" + string(text)
+}
+
+// TestTamperedPackage serves packages whose files are not those that were
+// signed. They are refused, and do no harm to a later bake from a good mirror.
+func TestTamperedPackage(t *testing.T) {
+	r := newRepository(t, packages()...)
+	p := alpinePack(t, r.publicKey(t))
+	dir := t.TempDir()
+	b := newBaker(dir, r.serve(t))
+	good := r.replace(t, apkPackage{name: "libgreet", files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
+	_, err := b.Bake(t.Context(), p, nil)
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "libgreet") {
+		t.Errorf("Bake = %q %v\n%s", fault.KindOf(err), err, console(dir))
+	}
+	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
+		t.Errorf("Find finds a baked image: %v, %v", missing, err)
+	}
+	damaged := bytes.Clone(good)
+	damaged[len(damaged)-20] ^= 1 // in the compressed files
+	r.files[libgreet] = damaged
+	if _, err := b.Bake(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "libgreet") {
+		t.Errorf("Bake = %v", err)
+	}
+	r.files[libgreet] = good
+	if _, err := b.Bake(t.Context(), p, nil); err != nil {
+		t.Errorf("then, from a good mirror: %v\n%s", err, console(dir))
+	}
+}
+
+// TestKilledBaker kills the baker while apk downloads the second package. The
+// next one does not download the first again.
+func TestKilledBaker(t *testing.T) {
+	r := newRepository(t, packages()...)
+	p := alpinePack(t, r.publicKey(t))
+	dir := t.TempDir()
+	second := make(chan struct{}, 1)
+	release := make(chan struct{})
+	r.inspect = func(path string) {
+		if strings.HasSuffix(path, "/greet-1.0-r0.apk") {
+			select {
+			case second <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+	}
+	mirror := r.serve(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-second:
+	case err := <-ended:
+		t.Fatalf("the baker ended before: %v\n%s", err, out.Bytes())
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("the second package was never asked for\n%s", console(dir))
+	}
+	time.Sleep(8 * time.Second) // for what is downloaded to be on the builder's disk
+	_ = cmd.Process.Kill()
+	<-ended
+	r.mu.Lock()
+	r.inspect = nil
+	r.mu.Unlock()
+	close(release)
+	if got := r.count("libgreet-1.0-r0.apk"); got != 1 {
+		t.Fatalf("the first package was asked for %d times before the kill", got)
+	}
+
+	b := newBaker(dir, mirror)
+	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
+		t.Fatalf("a killed bake passes for done: %v", err)
+	}
+	baked, err := b.Bake(t.Context(), p, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, console(dir))
+	}
+	if got := r.count("libgreet-1.0-r0.apk"); got != 1 {
+		t.Errorf("the first package was downloaded %d times", got)
+	}
+	if got := boot(t, baked)("greet"); !strings.Contains(got, "configured") {
+		t.Errorf("greet prints %q", got)
+	}
+}
+
+const bakerEnv = "OSAURUS_TEST_BAKER"
+
+// TestMain is also the baker that TestKilledBaker kills.
+func TestMain(m *testing.M) {
+	if words := strings.Split(os.Getenv(bakerEnv), "\n"); len(words) == 3 {
+		p, err := pack.Open(words[1])
+		if err == nil {
+			_, err = newBaker(words[0], words[2]).Bake(context.Background(), p, nil)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
