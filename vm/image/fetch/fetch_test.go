@@ -159,7 +159,7 @@ func TestRefusesServersThatMisbehave(t *testing.T) {
 	}{
 		"redirect to another host": {h: http.RedirectHandler(other.URL+"/file.iso", http.StatusFound).ServeHTTP, want: fault.Rejected},
 		"redirect to http":         {h: http.RedirectHandler(plain.URL+"/file.iso", http.StatusFound).ServeHTTP, want: fault.Rejected},
-		"redirect without end":     {h: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", 302) }, want: fault.Rejected},
+		"redirect without end":     {h: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, want: fault.Rejected},
 		"too long":                 {h: whole(append(bytes.Clone(b), 1)), want: fault.Rejected},
 		"too short":                {h: whole(b[1:]), want: fault.Rejected},
 		"far too long":             {h: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", fmt.Sprint(600<<20)) }, unknown: true, want: fault.Rejected},

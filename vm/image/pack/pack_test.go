@@ -94,8 +94,8 @@ func TestAStoreHasWholePacks(t *testing.T) {
 	if err != nil || again.Digest() != p.Digest() {
 		t.Errorf("Build of what is there = %v", err)
 	}
-	if _, err := s.Build(t.Context(), "c", nil, func(_ context.Context, dir string) (pack.Manifest, error) {
-		m, _ := fill(nil, dir)
+	if _, err := s.Build(t.Context(), "c", nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
+		m, _ := fill(ctx, dir)
 		return m, io.ErrUnexpectedEOF
 	}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Build that fails = %v", err)

@@ -1,0 +1,85 @@
+package pack_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+// TestMain makes this test program one that makes and removes packs without
+// end, where asked to.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("PACK_STORE"); dir != "" {
+		churn(pack.Store{Dir: dir}, os.Getenv("PACK_ARCHIVE"))
+	}
+	os.Exit(m.Run())
+}
+
+func churn(s pack.Store, archive string) {
+	ctx := context.Background()
+	for {
+		for _, step := range []func() error{
+			func() error { _, err := s.Build(ctx, "built", nil, fill); return err },
+			func() error { return s.Remove(ctx, "built") },
+			func() error { _, err := s.Import(ctx, archive, nil); return err },
+			func() error { return s.Remove(ctx, "imported") },
+		} {
+			if err := step(); err != nil && fault.KindOf(err) != fault.NotFound {
+				panic(err)
+			}
+		}
+	}
+}
+
+func TestKilledAtAnyMoment(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "imported.tar.zst")
+	if err := pack.Export(t.Context(), build(t, pack.Store{Dir: t.TempDir()}, "imported"), archive, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := pack.Store{Dir: t.TempDir()}
+	whole := 0
+	for range 50 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "PACK_STORE="+s.Dir, "PACK_ARCHIVE="+archive)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20*time.Millisecond + rand.N(120*time.Millisecond))
+		cmd.Process.Kill()
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
+			t.Fatalf("it ended by itself: %v", err)
+		}
+		packs, err := s.List()
+		if err != nil {
+			t.Fatalf("a pack is not whole: %v", err)
+		}
+		for _, p := range packs {
+			if err := p.Verify(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			whole++
+		}
+	}
+	t.Logf("%d whole packs were seen between the kills", whole)
+	build(t, s, "built")
+	if _, err := s.Import(t.Context(), archive, nil); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil || whole == 0 {
+		t.Fatalf("%d, %v", whole, err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != "built" && name != "imported" && !strings.HasSuffix(name, ".lock") {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
