@@ -70,15 +70,12 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	}
 	watch.lap("image")
 
-	run, err := home.Make(home.Run())
+	state, err := newBootState(ctx, home)
 	if err != nil {
 		return err
 	}
-	if spec.StateDir, err = os.MkdirTemp(run, "boot-"); err != nil {
-		return fault.New(fault.Unavailable, "make folder", run, err)
-	}
-	defer os.RemoveAll(spec.StateDir)
-	spec.ConsoleLog = filepath.Join(spec.StateDir, "console.log")
+	defer state.close()
+	spec.StateDir, spec.ConsoleLog = state.dir(), filepath.Join(state.dir(), "console.log")
 
 	g, err := launch.Boot(ctx, spec)
 	if err != nil {

@@ -215,7 +215,7 @@ func TestBootWhoseReaderGoesAway(t *testing.T) {
 }
 
 func TestBootKilledLeavesNoQEMU(t *testing.T) {
-	labHome(t)
+	home := labHome(t)
 	p := start(t, "--", "sh", "-c", "echo ready; sleep 1000")
 	p.await(t, "ready\n")
 	qemu := p.qemu(t)
@@ -223,6 +223,18 @@ func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	_ = p.Wait()
 	if !gone(qemu, 2*time.Second) {
 		t.Error("QEMU outlived the program")
+	}
+	// Its folder is still there, and the next one clears it away, but not that
+	// of one that runs.
+	for range 2 {
+		s, err := newBootState(t.Context(), home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+	}
+	if left, err := filepath.Glob(filepath.Join(home.Run(), "boot-*")); err != nil || len(left) != 2 {
+		t.Errorf("left in run: %v, %v", left, err)
 	}
 }
 
