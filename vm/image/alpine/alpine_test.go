@@ -66,8 +66,8 @@ func TestMakesAPackOfARelease(t *testing.T) {
 	}
 }
 
-// checkModules compares the pack's modules with the kernel's, and expects a
-// modules.dep of the files that are there.
+// checkModules compares a sample of the pack's modules with the kernel's, and
+// expects a modules.dep of the files that are there.
 func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 	t.Helper()
 	r, err := p.Open(p.Manifest.Modules)
@@ -98,7 +98,9 @@ func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 			b, _ := io.ReadAll(archive)
 			needs = string(b)
 		case strings.HasSuffix(file, ".ko.gz"):
-			modules++
+			if modules++; modules%20 != 0 {
+				continue // all were read; unpacking a sample is enough
+			}
 			z, err := gzip.NewReader(archive)
 			if err != nil {
 				t.Fatal(err)
