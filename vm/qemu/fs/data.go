@@ -79,7 +79,7 @@ func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint3
 
 // Writev implements fuse.RawFileSystem: data is guest memory.
 func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
-	if in.Offset > math.MaxInt64-maxMessage {
+	if in.Offset > atEnd {
 		return 0, fuse.Status(unix.EFBIG)
 	}
 	size := 0
@@ -92,8 +92,12 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
 		flags = unix.RWF_APPEND
 	}
+	at := int64(in.Offset)
+	if flags != 0 {
+		at = atEnd
+	}
 	var n int
-	err := s.grow(in.Fh, int64(in.Offset), int64(size), func(h *handle) (err error) {
+	err := s.grow(in.Fh, at, int64(size), func(h *handle) (err error) {
 		n, err = vectored(data, int64(in.Offset), func(v [][]byte, off int64) (int, error) {
 			return unix.Pwritev2(h.file.fd, v, off, flags)
 		})
@@ -101,6 +105,9 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	})
 	return uint32(n), partly(n, err)
 }
+
+// atEnd is an offset beyond all that a file holds.
+const atEnd = math.MaxInt64 - maxMessage
 
 // grow runs f, which may write size bytes at off to an open file, if the limits
 // allow that, and counts what it did.
@@ -122,9 +129,6 @@ func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error 
 		// Writing over what is there needs no room.
 		hole, serr := unix.Seek(h.file.fd, off, unix.SEEK_HOLE)
 		if serr != nil || hole < off+size {
-			return err
-		}
-		if err := u.reserve(0); err != nil {
 			return err
 		}
 		size = 0

@@ -72,6 +72,7 @@ type node struct {
 	// Where it was last seen: a name in a folder. The root has no parent.
 	parent *node
 	name   string
+	depth  int // below the root, when it was last seen
 
 	lookups  uint64 // by the guest, less what it forgot
 	children int    // nodes that have this one as their parent
@@ -146,6 +147,12 @@ func (s *session) node(id uint64) (*node, error) {
 	return nil, unix.ESTALE
 }
 
+func (s *session) depth(n *node) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return n.depth
+}
+
 // enter makes the file at a place known to the guest, or known to it once more.
 func (s *session) enter(parent *node, name string, id identity, kind uint32) (*node, error) {
 	s.mu.Lock()
@@ -171,7 +178,8 @@ func (s *session) placeLocked(n, parent *node, name string) {
 	}
 	old := n.parent
 	parent.children++
-	n.parent, n.name, n.checked, n.rules = parent, name, time.Time{}, nil
+	n.parent, n.name, n.depth = parent, name, parent.depth+1
+	n.checked, n.rules = time.Time{}, nil
 	if old != nil {
 		old.children--
 		s.dropLocked(old)
