@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -61,7 +62,7 @@ func (c *client) raw(request []byte, space int) []byte {
 // request sends a request with a body and returns the reply's body.
 func (c *client) request(op opcode, node uint64, body []byte, space int) ([]byte, error) {
 	h := fuse.InHeader{Length: uint32(inHeaderSize + len(body)), Opcode: uint32(op), Unique: 7, NodeId: node, Caller: c.as}
-	reply := c.raw(append(bytesOf(&h)[:inHeaderSize:inHeaderSize], body...), outHeaderSize+space)
+	reply := c.raw(slices.Concat(bytesOf(&h), body), outHeaderSize+space)
 	if o, _ := operationOf(op); o.silent {
 		return nil, nil
 	}

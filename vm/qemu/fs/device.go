@@ -244,6 +244,9 @@ func (d *Device) panicked(r any) {
 
 // serve is handle on bare buffers.
 func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
+	if o, ok := operationOf(h.op); ok && !o.silent && space < outHeaderSize {
+		return 0 // no room to say anything
+	}
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}

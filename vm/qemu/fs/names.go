@@ -50,9 +50,6 @@ func (s *session) at(id uint64, name string) (*node, *descriptor, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.depth(parent) >= maxDepth {
-		return nil, nil, unix.ENAMETOOLONG
-	}
 	dir, err := s.folder(parent)
 	return parent, dir, err
 }

@@ -135,6 +135,10 @@ func (s *session) folder(n *node) (*descriptor, error) {
 	}
 	now := time.Now()
 	s.mu.Lock()
+	if n.depth > maxDepth {
+		s.mu.Unlock()
+		return nil, unix.ENAMETOOLONG
+	}
 	var missing []*node // n and the folders above it that must be checked
 	for at := n; ; at = at.parent {
 		if at.isRoot() || at.path != nil && now.Sub(at.checked) < fresh {

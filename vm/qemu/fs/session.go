@@ -147,12 +147,6 @@ func (s *session) node(id uint64) (*node, error) {
 	return nil, unix.ESTALE
 }
 
-func (s *session) depth(n *node) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return n.depth
-}
-
 // enter makes the file at a place known to the guest, or known to it once more.
 func (s *session) enter(parent *node, name string, id identity, kind uint32) (*node, error) {
 	s.mu.Lock()
