@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu/fs"
+)
+
+const (
+	// fewFiles is a budget of descriptors far below what the guest walks.
+	fewFiles    = 200
+	walkedFiles = 20000
+	bigFolder   = 100000
+	limitBytes  = 1 << 20
+	limitFiles  = 20
+)
+
+// fsGuest is a guest with several shares.
+type fsGuest struct {
+	*VM
+	t      *testing.T
+	shares map[string]string // folders of the host
+	many   *fs.Device
+}
+
+func startFS(t *testing.T) *fsGuest {
+	set := &vm.Subtrees{}
+	for _, s := range []vm.Subtree{
+		{Path: "agents/alice", UID: 1000, GID: 1000},
+		{Path: "agents/bob", UID: 1001, GID: 1001, MaxBytes: limitBytes, MaxFiles: limitFiles},
+	} {
+		if err := set.Set(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &fsGuest{t: t, shares: map[string]string{}}
+	var devices []Device
+	for _, s := range []struct {
+		share vm.Share
+		files int
+	}{
+		{vm.Share{Tag: "work", Subtrees: set}, 0},
+		{vm.Share{Tag: "asker", Ownership: vm.OwnershipAsker}, 0},
+		{vm.Share{Tag: "tools", ReadOnly: true}, 0},
+		{vm.Share{Tag: "many"}, fewFiles},
+	} {
+		s.share.Path = t.TempDir()
+		if err := os.Chmod(s.share.Path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d, err := fs.New(s.share, fs.Options{Files: s.files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		g.shares[s.share.Tag], g.many = s.share.Path, d
+		devices = append(devices, Device{Backend: d, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=" + s.share.Tag})
+	}
+	for _, home := range []string{"agents/alice", "agents/bob"} {
+		if err := os.MkdirAll(filepath.Join(g.shares["work"], home), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "test", "-c", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+Arch())
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	g.VM = Start(t, Options{Devices: devices})
+	g.mount()
+	return g
+}
+
+func (g *fsGuest) mount() {
+	g.t.Helper()
+	for tag := range g.shares {
+		g.MustRun("mount", tag, "/mnt/"+tag)
+	}
+}
+
+// expect runs a command whose answer or error must contain want.
+func (g *fsGuest) expect(t *testing.T, want string, words ...any) {
+	t.Helper()
+	v, err := g.Run(words...)
+	got := strings.Trim(string(v), `"`)
+	if err != nil {
+		got += err.Error()
+	}
+	if !strings.Contains(got, want) {
+		t.Errorf("%v: %q, want %q", words, got, want)
+	}
+}
+
+// onShare runs the test binary in the guest.
+func (g *fsGuest) onShare(t *testing.T, args ...any) {
+	t.Helper()
+	v, err := g.Run(append([]any{"exec", "/mnt/tools/onshare", "-test.timeout=5m"}, args...)...)
+	if err != nil {
+		var out string
+		_ = json.Unmarshal(v, &out)
+		t.Errorf("in the guest: %v\n%s", err, out)
+	}
+}
+
+func (g *fsGuest) host(t *testing.T, tag, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.shares[tag], name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFS shows a real guest kernel at work on shares.
+func TestFS(t *testing.T) {
+	g := startFS(t)
+	for _, tag := range []string{"work", "asker"} {
+		t.Run("onshare "+tag, func(t *testing.T) { g.onShare(t, "-share=/mnt/"+tag) })
+	}
+	for _, part := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"files", g.testFiles},
+		{"confined", g.testConfined},
+		{"host edits", g.testHostEdits},
+		{"owners", g.testOwners},
+		{"limits", g.testLimits},
+		{"read only", g.testReadOnly},
+		{"many files", g.testManyFiles},
+		{"remount and reboot", g.testReboot},
+	} {
+		t.Run(part.name, part.test)
+	}
+}
+
+func (g *fsGuest) testFiles(t *testing.T) {
+	g.host(t, "work", "hello", "from the host")
+	g.expect(t, "from the host", "read", "/mnt/work/hello")
+	g.MustRun("write", "/mnt/work/new", "from", "the", "guest")
+	if b, err := os.ReadFile(filepath.Join(g.shares["work"], "new")); string(b) != "from the guest" {
+		t.Errorf("the host reads %q, %v", b, err)
+	}
+	g.MustRun("ln", "new", "/mnt/work/sym")
+	g.MustRun("link", "/mnt/work/sym", "/mnt/work/hardsym") // a second name of the link itself
+	g.expect(t, "from the guest", "read", "/mnt/work/hardsym")
+	g.MustRun("openunlinked", "/mnt/work/unlinked")
+}
+
+func (g *fsGuest) testConfined(t *testing.T) {
+	out := t.TempDir()
+	if err := os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(out, filepath.Join(g.shares["work"], "escape")); err != nil {
+		t.Fatal(err)
+	}
+	g.expect(t, "no such file", "read", "/mnt/work/escape/secret") // the guest's own path
+	g.expect(t, "no such file", "read", "/mnt/work/../../.."+out+"/secret")
+}
+
+// testHostEdits holds the rule: within a second under the subtree policy, at
+// the next look under the asker policy.
+func (g *fsGuest) testHostEdits(t *testing.T) {
+	for tag, delay := range map[string]time.Duration{"work": 1100 * time.Millisecond, "asker": 10 * time.Millisecond} {
+		p := "/mnt/" + tag + "/edited"
+		g.expect(t, "no such file", "read", p) // which the guest remembers too
+		for _, text := range []string{"one", "two", "three three"} {
+			g.host(t, tag, "edited", text)
+			time.Sleep(delay)
+			g.expect(t, text, "read", p)
+		}
+		if err := os.Remove(filepath.Join(g.shares[tag], "edited")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(delay)
+		g.expect(t, "no such file", "stat", p)
+	}
+}
+
+func (g *fsGuest) testOwners(t *testing.T) {
+	g.host(t, "work", "agents/alice/f", "x")
+	const p = "/mnt/work/agents/alice/f"
+	g.expect(t, "1000:1000", "stat", p)
+	g.MustRun("as", 1000, "chmod", p, "600")
+	g.expect(t, "permission denied", "as", 1001, "read", p)
+	g.expect(t, "permission denied", "as", 1001, "write", "/mnt/work/agents/alice/g", "x")
+	g.expect(t, "operation not permitted", "as", 1001, "chmod", p, "666")
+	g.MustRun("as", 1000, "write", "/mnt/work/agents/alice/g", "mine")
+	g.MustRun("as", 1000, "fchmodafter", p) // whatever others looked at meanwhile
+	g.MustRun("chown", p, 1000)
+	g.expect(t, "operation not permitted", "chown", p, 1001)
+	g.expect(t, "0:0", "stat", "/mnt/work/agents")
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(g.shares["work"], "agents/alice/g"), &st); err != nil || int(st.Uid) != os.Getuid() {
+		t.Errorf("on the host it belongs to %d, %v", st.Uid, err)
+	}
+
+	g.host(t, "asker", "f", "x")
+	for _, uid := range []int{0, 1000, 1001, 0} {
+		g.expect(t, fmt.Sprintf("%d:%d", uid, uid), "as", uid, "stat", "/mnt/asker/f")
+		g.MustRun("as", uid, "chmod", "/mnt/asker/f", "600")
+	}
+}
+
+func (g *fsGuest) testLimits(t *testing.T) {
+	const bob = "/mnt/work/agents/bob/"
+	g.MustRun("write", bob+"f", "x")
+	g.expect(t, "invalid cross-device link", "mv", bob+"f", "/mnt/work/f")
+	g.expect(t, "device or resource busy", "mv", "/mnt/work/agents/bob", "/mnt/work/free")
+	for i := range limitFiles - 1 {
+		g.MustRun("mkdir", fmt.Sprint(bob, "d", i))
+	}
+	g.expect(t, "disk quota exceeded", "mkdir", bob+"one-more")
+	g.MustRun("rm", bob+"d0")
+	g.MustRun("mkdir", bob+"one-more")
+	g.expect(t, "disk quota exceeded", "write", bob+"f2", "x")
+	g.MustRun("patch", bob+"f", limitBytes-8192, "fits") // sparse: one block
+	g.MustRun("patch", bob+"f", 1<<30, "fits")
+	if _, err := g.Run("exec", "/mnt/tools/onshare", "-test.run=TestHoles", "-share="+bob); err == nil {
+		t.Error("a test that writes twice the limit passed")
+	}
+}
+
+func (g *fsGuest) testReadOnly(t *testing.T) {
+	g.expect(t, "read-only file system", "write", "/mnt/tools/f", "x")
+	g.expect(t, "read-only file system", "rm", "/mnt/tools/onshare")
+	g.expect(t, "read-only file system", "chmod", "/mnt/tools/onshare", "600")
+}
+
+// testManyFiles walks more files than there are descriptors, twice.
+func (g *fsGuest) testManyFiles(t *testing.T) {
+	for i := range walkedFiles {
+		dir := filepath.Join(g.shares["many"], "tree", fmt.Sprint(i%400/20), fmt.Sprint(i%400))
+		if i < 400 {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unix.Mknod(filepath.Join(dir, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.onShare(t, "-test.run=TestWalk", "-walk=/mnt/many/tree", fmt.Sprint("-files=", walkedFiles))
+	s := g.many.Stats()
+	t.Logf("after the walk: %+v", s)
+	if s.Nodes < walkedFiles || s.Folders > fewFiles {
+		t.Errorf("%+v: the guest does not know the files, or they cost descriptors", s)
+	}
+	big := filepath.Join(g.shares["many"], "big")
+	if err := os.Mkdir(big, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range bigFolder {
+		if err := unix.Mknod(filepath.Join(big, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(g.MustRun("ls", "/mnt/many/big"), "\n"); n != bigFolder {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func (g *fsGuest) testReboot(t *testing.T) {
+	g.MustRun("umount", "/mnt/work")
+	g.MustRun("mount", "work", "/mnt/work")
+	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
+	_, _ = g.Run("reboot")
+	g.mount()
+	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
+	if s := g.many.Stats(); s.Nodes != 1 || s.Folders != 0 || s.Open != 0 {
+		t.Errorf("after a reboot: %+v", s)
+	}
+}
