@@ -38,7 +38,8 @@ const maxKind = 64
 // no two events have the same; after a crash some numbers are left out.
 type Seq int64
 
-// Event is one thing that happened. Seq and Time are the journal's to set.
+// Event is one thing that happened. Seq is the journal's to set, and Time too
+// if it is zero.
 type Event struct {
 	Seq    Seq
 	Time   time.Time
