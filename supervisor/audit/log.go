@@ -17,8 +17,8 @@ const page = 256
 
 // Log is a database's audit. Its methods may be called at once by many.
 //
-// Entries are never deleted. One takes about 250 bytes on the disk and as many
-// as its texts have: a million are some 300 MB.
+// Entries are never deleted. One takes about 100 bytes on the disk and its
+// texts: a million are some 200 MB.
 type Log struct {
 	db *store.DB
 

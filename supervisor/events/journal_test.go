@@ -150,13 +150,13 @@ func hold(t testing.TB, db *store.DB, do func()) {
 func TestForget(t *testing.T) {
 	db := database(t, filepath.Join(t.TempDir(), "db"))
 	j := journal(t, db, limits{keep: 20, slack: 5, unkept: 10})
-	last := j.add(t, "e", 20).Seq
+	j.add(t, "e", 20)
 	slow, stop := next(t, j, 3)
 	defer stop()
 	if e := slow(); e.Seq != 4 {
 		t.Fatalf("%+v", e)
 	}
-	last = j.add(t, "e", 300).Seq
+	last := j.add(t, "e", 300).Seq
 	list := j.list(t, 0)
 	gap := list[0]
 	if n := len(list) - 1; gap.Kind != Gap || n < 20 || n > 25 || gap.Seq != list[1].Seq-1 || gap.Fields["from"] != "1" || gap.Fields["to"] != fmt.Sprint(gap.Seq) {
