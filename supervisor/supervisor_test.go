@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,9 +218,9 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 		w.must(w.command(t.Context(), supervisor.Exec))
 		w.wantState(supervisor.Running)
 
-		effect, err := w.Set("idleStopMinutes", "0", by)
-		if err != nil || effect != config.Live {
-			t.Errorf("Set: %v, %v", effect, err)
+		changed, err := w.Set(map[string]string{"idleStopMinutes": "0", "cpus": "2"}, by)
+		if err != nil || !slices.Equal(changed, []string{"idleStopMinutes"}) || config.EffectOf(changed[0]) != config.Live {
+			t.Errorf("Set: %v, %v", changed, err)
 		}
 		time.Sleep(time.Hour)
 		w.wantState(supervisor.Running)
