@@ -18,6 +18,9 @@ const (
 	execGrace = 5 * time.Second
 	// endSlack is how long after that its end is waited for.
 	endSlack = 5 * time.Second
+	// deathSlack is how much later than a connection the machine may be seen
+	// to have ended that broke it.
+	deathSlack = time.Second
 )
 
 // use returns the guest, started if need be, and has it count as used until unuse.
@@ -52,13 +55,16 @@ var errLate = errors.New("the guest does not answer")
 // process is a command that ends for its caller, whatever the guest does.
 type process struct {
 	Process
-	context context.Context
+	asked   context.Context // the caller's
+	context context.Context // ours, which ends earlier if the guest is late
+	over    <-chan struct{} // closed when the machine has ended
 	name    string
 }
 
 // execute starts a command in a guest that may fall silent at any moment.
 // After the process has ended, release must be called.
 func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, release func(), err error) {
+	asked := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(execLimit, func() { cancel(errLate) })
 	started, err := g.Exec(ctx, cmd)
@@ -77,7 +83,7 @@ func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, releas
 		}
 		late = time.AfterFunc(cmd.Timeout+grace+endSlack, func() { cancel(errLate) })
 	}
-	return &process{started, ctx, cmd.Args[0]}, func() { late.Stop(); cancel(nil) }, nil
+	return &process{started, asked, ctx, g.Done(), cmd.Args[0]}, func() { late.Stop(); cancel(nil) }, nil
 }
 
 func lateFault(args []string) error {
@@ -87,8 +93,17 @@ func lateFault(args []string) error {
 // Wait implements Process.
 func (p *process) Wait() (guest.Exit, error) {
 	exit, err := p.Process.Wait()
-	if err != nil && context.Cause(p.context) == errLate {
-		err = lateFault([]string{p.name})
+	switch {
+	case err == nil || p.asked.Err() != nil:
+		return exit, err
+	case context.Cause(p.context) == errLate:
+		return exit, lateFault([]string{p.name})
 	}
-	return exit, err
+	select {
+	case <-p.over:
+		return exit, fault.New(fault.Unavailable, "run command", p.name, errors.New("the machine ended before it did")).
+			Advise("See `osaurus-sandbox status` for why; then run it again.")
+	case <-time.After(deathSlack):
+		return exit, err
+	}
 }
