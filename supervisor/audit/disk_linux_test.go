@@ -42,3 +42,22 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// An audit that begins on a full disk is not taken for one that was cut off.
+func TestBeginOnFullDisk(t *testing.T) {
+	smalldisk.Run(t, "2m", func(d *smalldisk.Disk) {
+		l := open(t, filepath.Join(d.Dir, "db"))
+		d.Fill()
+		if _, err := l.Record(t.Context(), Entry{Client: "test", Action: "a", Outcome: OK}); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("full: %v", err)
+		}
+		if p, err := l.Verify(t.Context()); err != nil || p.Entries != 0 {
+			t.Errorf("full: %+v, %v", p, err)
+		}
+		d.Free()
+		l.add(t, 2)
+		if p, err := l.Verify(t.Context()); err != nil || p.Entries != 2 {
+			t.Errorf("with room again: %+v, %v", p, err)
+		}
+	})
+}

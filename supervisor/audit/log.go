@@ -47,8 +47,10 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 		if err != nil {
 			return err
 		}
-		if !found && before.seq == 0 {
-			l.note(before) // so that no entry is ever there without one
+		if !found && before.seq == 0 { // no entry is ever there without a note
+			if err := l.note(before); err != nil {
+				return err
+			}
 		}
 		// If the end of the table is missing, numbers and chain go on where
 		// they were: the hole stays for Verify to name.
@@ -67,6 +69,8 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	// If this fails, the next one makes up for it; until then the note does not
+	// hold the last entries.
 	l.note(head{e.Seq, e.Hash})
 	return e, nil
 }

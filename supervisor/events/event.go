@@ -16,9 +16,9 @@ import (
 const (
 	// maxText bounds a cause and a field's value, which may quote what the
 	// guest said: longer ones are cut.
-	maxText = 4 << 10
+	maxText = 2 << 10
 	// maxFields bounds what the sandbox itself attaches to an event.
-	maxFields = 32
+	maxFields = 16
 )
 
 // Kind says what happened: "state.changed".

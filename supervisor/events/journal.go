@@ -34,6 +34,7 @@ type Journal struct {
 	db      *store.DB
 	limits  limits
 	writing chan struct{} // holds one token: whoever has it writes to the database
+	rows    int           // in the database; for whoever has the token
 
 	mu       sync.Mutex
 	recent   []Event       // the newest, oldest first; all that are not yet on the disk are here
@@ -42,7 +43,6 @@ type Journal struct {
 	kept     Seq           // the newest on the disk
 	reserved Seq           // the highest number that may be given
 	arrived  chan struct{} // closed and replaced with every event
-	rows     int           // on the disk
 }
 
 // Open opens the journal of a database that was opened for writing. Close

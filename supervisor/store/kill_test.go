@@ -86,7 +86,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		after := rand.N(60*time.Millisecond) // of the first word: also a slow program writes something
+		after := rand.N(60 * time.Millisecond) // of the first word: also a slow program writes something
 		if round%5 == 0 {
 			cmd.Process.Kill() // or while it opens
 		}
