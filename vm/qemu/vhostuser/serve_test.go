@@ -93,7 +93,7 @@ func run(t *testing.T, dev vhostuser.Device, features uint64) (*vhosttest.Machin
 	m.Negotiate(features)
 	m.Share()
 	q := m.NewQueue(0, ringSize, ring)
-	q.Start(0)
+	vhosttest.Start(q)
 	return m, q, done
 }
 
@@ -157,7 +157,8 @@ func TestRegions(t *testing.T) {
 	at := func(offset int) []byte { return m.Mem[(offset+half)%memSize:] }
 	// The ring is where QEMU's address says: in the second half of the file.
 	q := m.NewQueue(0, ringSize, half)
-	q.StartAt(0, vhosttest.User)
+	q.Configure(0, vhosttest.User)
+	q.Enable()
 	copy(at(half-3), "hel")
 	copy(at(half), "lo")
 	q.Describe(0, guest(half-3), 5, vhosttest.Next, 1)
@@ -187,7 +188,7 @@ func TestPause(t *testing.T) {
 	m, q, _ := run(t, dev, 0)
 	for range 3 {
 		ask(t, m, q, "before")
-		q.Start(q.Stop())
+		q.Resume(q.Stop())
 	}
 	if got := ask(t, m, q, "after"); got != "retfa" {
 		t.Errorf("after a pause: %q", got)
@@ -197,7 +198,7 @@ func TestPause(t *testing.T) {
 	}
 	q.Stop()
 	q.Clear()
-	q.Start(0)
+	vhosttest.Start(q)
 	if got := ask(t, m, q, "anew"); got != "wena" || dev.resets.Load() != 2 {
 		t.Errorf("after a reset: %q, %d resets", got, dev.resets.Load())
 	}
@@ -243,7 +244,7 @@ func TestPanic(t *testing.T) {
 				t.Errorf("the device was told %d times that it is broken", n)
 			}
 			q.Clear()
-			q.Start(0)
+			vhosttest.Start(q)
 			if got := ask(t, m, q, "mended"); got != "dednem" {
 				t.Errorf("after the reset: %q", got)
 			}
@@ -267,7 +268,7 @@ func TestLostChain(t *testing.T) {
 	q.Stop()
 	q.Clear()
 	dev.keep = nil
-	q.Start(0)
+	vhosttest.Start(q)
 	queue.Load().Push(c, 4)
 	if got := ask(t, m, q, "next"); got != "txen" {
 		t.Errorf("after the reset: %q", got)

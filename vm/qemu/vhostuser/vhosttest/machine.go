@@ -118,6 +118,7 @@ func (m *Machine) Send(req uint32, payload []byte, fds ...int) {
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
+	_ = m.Front.SetWriteDeadline(time.Now().Add(patience))
 	_, _, _ = m.Front.WriteMsgUnix(b, oob, nil)
 }
 

@@ -46,14 +46,27 @@ func (m *Machine) NewQueue(index, num, offset int) *Queue {
 	return q
 }
 
-// Start makes the ring run from an entry on.
-func (q *Queue) Start(base uint16) {
-	q.m.t.Helper()
-	q.StartAt(base, User+uint64(q.Desc))
+// Start makes the rings run from their first entry on. As QEMU does, it tells
+// all about each of them before it enables any.
+func Start(qs ...*Queue) {
+	for _, q := range qs {
+		q.m.t.Helper()
+		q.Configure(0, User+uint64(q.Desc))
+	}
+	for _, q := range qs {
+		q.Enable()
+	}
 }
 
-// StartAt is Start for a ring that QEMU has at another address.
-func (q *Queue) StartAt(base uint16, user uint64) {
+// Resume makes a stopped ring go on from an entry.
+func (q *Queue) Resume(base uint16) {
+	q.m.t.Helper()
+	q.Configure(base, User+uint64(q.Desc))
+	q.Enable()
+}
+
+// Configure tells the back end about the ring, which QEMU has at an address.
+func (q *Queue) Configure(base uint16, user uint64) {
 	q.m.t.Helper()
 	i := uint32(q.index)
 	q.m.Must(SetVringNum, State(i, uint32(q.num)))
@@ -66,12 +79,19 @@ func (q *Queue) StartAt(base uint16, user uint64) {
 	q.m.Must(SetVringErr, U64(uint64(i)), q.Error)
 	q.m.Must(SetVringCall, U64(uint64(i)), q.Call)
 	q.m.Must(SetVringKick, U64(uint64(i)), q.Kick)
-	q.m.Must(SetVringEnable, State(i, 1))
 }
 
-// Stop stops the ring and returns the entry that the back end would take next.
+// Enable lets a configured ring run.
+func (q *Queue) Enable() {
+	q.m.t.Helper()
+	q.m.Must(SetVringEnable, State(uint32(q.index), 1))
+}
+
+// Stop disables and stops the ring, as QEMU does, and returns the entry that
+// the back end would take next.
 func (q *Queue) Stop() uint16 {
 	q.m.t.Helper()
+	q.m.Must(SetVringEnable, State(uint32(q.index), 0))
 	return le.Uint16(q.m.Ask(GetVringBase, State(uint32(q.index), 0))[4:])
 }
 
