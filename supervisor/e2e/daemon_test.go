@@ -192,6 +192,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	d := newDaemon(t, home)
 	d.answer("new ok")
 	d.do("start")
+	life := t // of the daemons, which outlive the moment they began in
 	moments := []string{"exec", "reset"}
 	if everything() {
 		moments = []string{"idle", "exec", "start", "stop", "reset"}
@@ -206,7 +207,8 @@ func TestDaemonIsKilled(t *testing.T) {
 			for _, pid := range found {
 				gone(t, pid)
 			}
-			d = newDaemon(t, home)
+			d = newDaemon(life, home)
+			d.t = t
 			d.answer("new ok")
 			d.do("inherited")
 			d.do("start")
