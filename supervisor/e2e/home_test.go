@@ -130,6 +130,10 @@ func machines(t *testing.T, parent int) []int {
 		if fields[1] != strconv.Itoa(parent) || !bytes.Contains(stat[:end], []byte("(qemu-system")) || fields[0] == "Z" {
 			continue
 		}
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err != nil || !bytes.Contains(args, []byte("\x00-kernel\x00")) {
+			continue // it is only asked what it can do
+		}
 		pid, err := strconv.Atoi(strings.Fields(string(stat))[0])
 		if err != nil {
 			t.Fatal(err)
