@@ -1,0 +1,126 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"iter"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/supervisor/store"
+)
+
+// page is how many entries are read at a time: no reader keeps a transaction
+// open while its client is slow.
+const page = 256
+
+// Log is a database's audit. Its methods may be called at once by many.
+//
+// Entries are never deleted. One takes about 250 bytes on the disk and as many
+// as its texts have: a million are some 300 MB.
+type Log struct {
+	db *store.DB
+
+	noting sync.Mutex
+	noted  Seq // what the note is about
+}
+
+// New returns the audit of a database. One that was opened with store.View can
+// be listed and verified.
+func New(db *store.DB) *Log { return &Log{db: db} }
+
+// Record adds an entry and returns it as it was recorded. It is on the disk
+// when Record returns nil, and not in the log at all when it returns an error.
+func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
+	const op = "record in audit"
+	e, err := e.check()
+	if err != nil {
+		return Entry{}, err
+	}
+	err = l.db.Write(ctx, op, func(tx *sql.Tx) error {
+		before, err := lastInTable(ctx, tx)
+		if err != nil {
+			return err
+		}
+		noted, found, err := l.readNote()
+		if err != nil {
+			return err
+		}
+		if !found && before.seq == 0 {
+			l.note(before) // so that no entry is ever there without one
+		}
+		// If the end of the table is missing, numbers and chain go on where
+		// they were: the hole stays for Verify to name.
+		if found && noted.seq > before.seq {
+			before = noted
+		}
+		e.Seq, e.Time = before.seq+1, time.Now().UTC()
+		e.Hash = e.chain(before.hash)
+		if _, err := tx.ExecContext(ctx, "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			e.Seq, e.Time.UnixNano(), e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash[:]); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE audit_head SET seq = ?, hash = ?", e.Seq, e.Hash[:])
+		return err
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	l.note(head{e.Seq, e.Hash})
+	return e, nil
+}
+
+// Filter chooses entries. The zero Filter is all of them.
+type Filter struct {
+	Since  time.Time        // not older than this
+	Agent  config.AgentName // only what was asked for this agent
+	Before Seq              // only older ones than this, to go on where a list ended
+	Limit  int              // at most so many
+}
+
+// List yields the entries that the filter chooses, newest first.
+func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for left, f := f.Limit, f; f.Limit == 0 || left > 0; {
+			size := page
+			if f.Limit > 0 {
+				size = min(left, page)
+			}
+			some, err := l.page(ctx, f, size)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range some {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if len(some) < size {
+				return
+			}
+			left -= size
+			f.Before = some[size-1].Seq
+		}
+	}
+}
+
+func (l *Log) page(ctx context.Context, f Filter, size int) ([]Entry, error) {
+	query, args := "SELECT * FROM audit WHERE true", []any{}
+	if !f.Since.IsZero() {
+		query, args = query+" AND time >= ?", append(args, f.Since.UnixNano())
+	}
+	if f.Agent != "" {
+		query, args = query+" AND agent = ?", append(args, f.Agent)
+	}
+	if f.Before > 0 {
+		query, args = query+" AND seq < ?", append(args, f.Before)
+	}
+	var some []Entry
+	err := l.db.Read(ctx, "list audit", func(tx *sql.Tx) (err error) {
+		some, err = entries(ctx, tx, query+" ORDER BY seq DESC LIMIT ?", append(args, size)...)
+		return err
+	})
+	return some, err
+}

@@ -1,0 +1,138 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"osaurus-sandbox/fault"
+)
+
+// head is the last entry of a chain; the zero head comes before the first.
+type head struct {
+	seq  Seq
+	hash Hash
+}
+
+// Proof is what Verify has proven.
+type Proof struct {
+	Entries int64
+	Last    Seq
+	Hash    Hash // the last entry's. Who keeps it elsewhere can tell later whether the log was rewritten
+}
+
+// Verify proves that the log is what was recorded: that every entry from the
+// first to the last is there and as it was written. If not, its error is
+// fault.Rejected and names the first entry that is wrong.
+//
+// What it cannot see is a rewriting of everything: whoever may write to the
+// home can make a new log, hashes and all. Against that helps only a hash that
+// is kept elsewhere.
+func (l *Log) Verify(ctx context.Context) (Proof, error) {
+	var proof Proof
+	// The note is written after the entry it is about: read first, it is never
+	// ahead of the table.
+	noted, found, err := l.readNote()
+	if err != nil {
+		return proof, err
+	}
+	err = l.db.Read(ctx, "verify audit", func(tx *sql.Tx) error {
+		var last, before head
+		var err error
+		if last, err = lastInTable(ctx, tx); err != nil {
+			return err
+		}
+		if !found && last.seq > 0 { // unless the very first entry came in between
+			if noted, found, err = l.readNote(); err != nil {
+				return err
+			}
+		}
+		if !found && last.seq > 0 {
+			return broken(last.seq, "%s is missing: nobody can tell whether entries after this one are missing too", filepath.Base(l.notePath()))
+		}
+		for {
+			some, err := entries(ctx, tx, "SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", before.seq, page)
+			if err != nil {
+				return err
+			}
+			for _, e := range some {
+				if e.Seq != before.seq+1 {
+					return missing(before.seq+1, e.Seq-1)
+				}
+				if e.chain(before.hash) != e.Hash {
+					return broken(e.Seq, "it was changed, or an entry before it was replaced")
+				}
+				before = head{e.Seq, e.Hash}
+				if before.seq == noted.seq && before.hash != noted.hash {
+					return broken(e.Seq, "it is not what was recorded: %s has another hash", filepath.Base(l.notePath()))
+				}
+				proof.Entries++
+			}
+			if len(some) < page {
+				break
+			}
+		}
+		for _, end := range []head{noted, last} {
+			if end.seq > before.seq {
+				return missing(before.seq+1, end.seq)
+			}
+		}
+		if before != last {
+			return broken(before.seq, "it was added behind the log's back")
+		}
+		proof.Last, proof.Hash = before.seq, before.hash
+		return nil
+	})
+	return proof, err
+}
+
+func missing(from, to Seq) error {
+	if from == to {
+		return broken(from, "it is missing")
+	}
+	return broken(from, "it is missing, and all up to %d", to)
+}
+
+func broken(seq Seq, format string, args ...any) error {
+	return fault.New(fault.Rejected, "verify audit", fmt.Sprintf("entry %d", seq), fmt.Errorf(format, args...)).
+		Advise("Trust no entry from this one on. Keep a copy of sandbox.db and compare it with a backup.")
+}
+
+func lastInTable(ctx context.Context, tx *sql.Tx) (head, error) {
+	var (
+		h    head
+		hash []byte
+	)
+	if err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM audit_head").Scan(&h.seq, &hash); err != nil {
+		return h, err
+	}
+	copy(h.hash[:], hash)
+	return h, nil
+}
+
+// entries reads rows of all columns.
+func entries(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]Entry, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var some []Entry
+	for rows.Next() {
+		var (
+			e     Entry
+			nanos int64
+			hash  []byte
+		)
+		if err := rows.Scan(&e.Seq, &nanos, &e.UID, &e.Agent, &e.Client, &e.Action, &e.Subject, &e.Outcome, &e.Detail, &hash); err != nil {
+			return nil, err
+		}
+		e.Time = time.Unix(0, nanos).UTC()
+		copy(e.Hash[:], hash)
+		some = append(some, e)
+	}
+	return some, errors.Join(rows.Err(), rows.Close())
+}

@@ -1,0 +1,192 @@
+package events
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	// Keep is how many events the database keeps at least: months of a sandbox
+	// that is used daily, in a few megabytes.
+	Keep = 10_000
+	// slack is how many more it may hold, so that not every event costs a deletion.
+	slack = 500
+	// maxUnkept is how many events may wait for a disk that takes nothing, and
+	// how many of the newest are held in memory for those who follow.
+	maxUnkept = 1_000
+)
+
+// Journal is the one writer of a database's events. Its methods may be called
+// at once by many.
+//
+// An event is in memory first: whoever follows sees it at once, also while the
+// disk is slow, full or frozen. It is on the disk when Append returns.
+type Journal struct {
+	db      *store.DB
+	writing chan struct{} // holds one token: whoever has it writes to the database
+
+	mu       sync.Mutex
+	recent   []Event       // the newest, oldest first; all that are not yet on the disk are here
+	before   Seq           // every event up to here that is kept is on the disk; recent begins after it
+	last     Seq           // the newest event, or where the last life of the journal ended
+	kept     Seq           // the newest on the disk
+	reserved Seq           // the highest number that may be given
+	arrived  chan struct{} // closed and replaced with every event
+	rows     int           // on the disk
+}
+
+// Open opens the journal of a database that was opened for writing. Close
+// comes before the database's.
+func Open(ctx context.Context, db *store.DB) (*Journal, error) {
+	j := &Journal{db: db, writing: make(chan struct{}, 1), arrived: make(chan struct{})}
+	err := db.Write(ctx, "open event journal", func(tx *sql.Tx) error {
+		// Numbers that a killed journal may have given, unkept, are not given again.
+		if err := tx.QueryRowContext(ctx, "SELECT reserved FROM event_marks").Scan(&j.last); err != nil {
+			return err
+		}
+		j.before, j.kept, j.reserved = j.last, j.last, j.last+maxUnkept
+		if _, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", j.reserved); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM events").Scan(&j.rows)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// Append gives the event its number and time and shows it to all who follow.
+// It returns when the event is on the disk. An error says that it is not yet:
+// the event that came with it was shown all the same, if it has a number, and
+// is written with the next one that can be. Only when very many wait like that
+// is an event refused.
+func (j *Journal) Append(ctx context.Context, e Event) (Event, error) {
+	e, err := e.check()
+	if err != nil {
+		return Event{}, err
+	}
+	j.mu.Lock()
+	if j.last == j.reserved {
+		j.mu.Unlock()
+		// Nothing went to the disk for long; perhaps it does now.
+		if err := j.keep(ctx); err != nil {
+			return Event{}, err
+		}
+		j.mu.Lock()
+		if j.last == j.reserved { // others were quicker
+			j.mu.Unlock()
+			return Event{}, fault.New(fault.Unavailable, "append event", string(e.Kind), fmt.Errorf("%d events wait for the disk", maxUnkept))
+		}
+	}
+	j.last++
+	e.Seq, e.Time = j.last, time.Now().UTC()
+	j.recent = append(j.recent, e)
+	close(j.arrived)
+	j.arrived = make(chan struct{})
+	j.mu.Unlock()
+	return e, j.keep(ctx)
+}
+
+// keep writes all that is not yet on the disk, for everyone who waits.
+func (j *Journal) keep(ctx context.Context) error {
+	j.mu.Lock()
+	want := j.last
+	j.mu.Unlock()
+	select {
+	case j.writing <- struct{}{}:
+	case <-ctx.Done():
+		return j.db.Fault("keep event", ctx.Err())
+	}
+	defer func() { <-j.writing }()
+
+	j.mu.Lock()
+	batch, kept := j.unkept(), j.kept
+	j.mu.Unlock()
+	if kept >= want {
+		return nil // somebody else wrote it
+	}
+	last := batch[len(batch)-1].Seq
+	forgotten := 0
+	err := j.db.Write(ctx, "keep event", func(tx *sql.Tx) error {
+		for _, e := range batch {
+			fields, err := json.Marshal(e.Fields)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?, ?)", e.Seq, e.Time.UnixNano(), e.Kind, e.Cause, string(fields)); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", last+maxUnkept); err != nil {
+			return err
+		}
+		var err error
+		forgotten, err = forget(ctx, tx, j.rows+len(batch))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	j.rows += len(batch) - forgotten
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.kept, j.reserved = last, last+maxUnkept
+	if extra := len(j.recent) - len(j.unkept()) - maxUnkept; extra > 0 {
+		j.before = j.recent[extra-1].Seq
+		j.recent = append([]Event(nil), j.recent[extra:]...)
+	}
+	return nil
+}
+
+// unkept is the part of recent that is not on the disk. It is called with mu held.
+func (j *Journal) unkept() []Event {
+	return after(j.recent, j.kept)
+}
+
+// forget deletes the oldest of too many rows and says how many.
+func forget(ctx context.Context, tx *sql.Tx, rows int) (int, error) {
+	if rows <= Keep+slack {
+		return 0, nil
+	}
+	var until Seq
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", Keep).Scan(&until); err != nil {
+		return 0, err
+	}
+	done, err := tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= ?", until)
+	if err != nil {
+		return 0, err
+	}
+	n, err := done.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE event_marks SET forgotten = ?", until)
+	return int(n), err
+}
+
+// Last is the number of the newest event: to follow only what is yet to come,
+// read after it.
+func (j *Journal) Last() Seq {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Close writes what still waits for the disk. Nothing may be appended after it.
+func (j *Journal) Close(ctx context.Context) error {
+	if err := j.keep(ctx); err != nil {
+		return err
+	}
+	return j.db.Write(ctx, "close event journal", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", j.Last())
+		return err
+	})
+}

@@ -1,0 +1,123 @@
+package events
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"osaurus-sandbox/fault"
+)
+
+// page is how many events are read from the database at a time: no reader
+// keeps a transaction open while its client is slow.
+const page = 256
+
+// Subscribe yields every event after a number, first those that are kept, then
+// each as it happens, in order and without end. Nobody waits for a reader: one
+// so slow that events are forgotten before it reads them is given one event of
+// kind Gap in their place, and goes on after them. The sequence ends with an
+// error when the context does. A number that was never given is
+// fault.InvalidArgs: it is from another database.
+func (j *Journal) Subscribe(ctx context.Context, after Seq) iter.Seq2[Event, error] {
+	return j.read(ctx, after, true)
+}
+
+// List yields the kept events after a number, up to the newest there is.
+func (j *Journal) List(ctx context.Context, after Seq) iter.Seq2[Event, error] {
+	return j.read(ctx, after, false)
+}
+
+func (j *Journal) read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if last := j.Last(); cursor < 0 || cursor > last {
+			yield(Event{}, fault.New(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), fmt.Errorf("the newest is %d", last)).
+				Advise("Begin at 0: all that is kept."))
+			return
+		}
+		for cursor := cursor; ; {
+			some, at, arrived, err := j.next(ctx, cursor)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, e := range some {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			cursor = at
+			switch {
+			case arrived == nil:
+				continue // there may be more
+			case !follow:
+				return
+			}
+			select {
+			case <-arrived:
+			case <-ctx.Done():
+				yield(Event{}, fault.New(fault.KindOf(ctx.Err()), "read events", "", ctx.Err()))
+				return
+			}
+		}
+	}
+}
+
+// next returns what comes after the cursor and where it then stands. If that
+// was all for now, it also returns what is closed when there is more.
+func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan struct{}, error) {
+	j.mu.Lock()
+	before, last, arrived := j.before, j.last, j.arrived
+	recent := slices.Clone(after(j.recent, cursor))
+	j.mu.Unlock()
+	if cursor >= before {
+		return recent, last, arrived, nil
+	}
+	some, err := j.kepts(ctx, cursor)
+	if err != nil {
+		return nil, cursor, nil, err
+	}
+	if len(some) == 0 {
+		return nil, before, nil, nil // numbers that a crash left out
+	}
+	return some, some[len(some)-1].Seq, nil, nil
+}
+
+// kepts reads a page of what is in the database after the cursor, or the gap
+// that begins there.
+func (j *Journal) kepts(ctx context.Context, cursor Seq) ([]Event, error) {
+	var some []Event
+	err := j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
+		var forgotten Seq
+		if err := tx.QueryRowContext(ctx, "SELECT forgotten FROM event_marks").Scan(&forgotten); err != nil {
+			return err
+		}
+		if cursor < forgotten {
+			some = []Event{{Seq: forgotten, Kind: Gap, Cause: "these events are not kept any more",
+				Fields: map[string]string{"from": fmt.Sprint(cursor + 1), "to": fmt.Sprint(forgotten)}}}
+			return nil
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT seq, time, kind, cause, fields FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, page)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			e, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			some = append(some, e)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	return some, err
+}
+
+// after is the part of events, which are in order, that is after a number.
+func after(events []Event, seq Seq) []Event {
+	at, _ := slices.BinarySearchFunc(events, seq+1, func(e Event, s Seq) int { return int(e.Seq - s) })
+	return events[at:]
+}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"osaurus-sandbox/fault"
+)
+
+// Fault makes a *fault.Error about the database of whatever SQLite or the
+// system say. A *fault.Error stays what it is, and nil stays nil.
+func (db *DB) Fault(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	dir := filepath.Dir(db.path)
+	var (
+		room     = "Make room on the disk of " + dir + " and try again: nothing that was written is lost."
+		writable = "Make " + db.path + " and its folder writable for you."
+		broken   = "Keep a copy of " + db.path + ", then restore it from a backup or move it away: a new one is made."
+		fail     = func(kind fault.Kind, advice string) error {
+			return fault.New(kind, op, db.path, err).Advise(advice)
+		}
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fault.New(fault.KindOf(err), op, db.path, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fail(fault.Unavailable, room)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fail(fault.Unavailable, writable)
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.New(fault.NotFound, op, db.path, err)
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return fault.New(fault.Execution, op, db.path, err)
+	}
+	switch e.Code() & 0xff { // the rest says where it happened
+	case sqlite3.SQLITE_FULL:
+		return fail(fault.Unavailable, room)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fail(fault.Unavailable, writable)
+	case sqlite3.SQLITE_IOERR:
+		// A full disk is this one too, where SQLite was not just writing.
+		return fail(fault.Unavailable, "See that the disk of "+dir+" works and has room.")
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fail(fault.Execution, broken)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fail(fault.Timeout, "Another program holds "+db.path+" for long: close it.")
+	case sqlite3.SQLITE_INTERRUPT:
+		return fault.New(fault.Timeout, op, db.path, err)
+	case sqlite3.SQLITE_CONSTRAINT:
+		return fault.New(fault.Rejected, op, db.path, err)
+	}
+	return fault.New(fault.Execution, op, db.path, err)
+}

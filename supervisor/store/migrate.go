@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"osaurus-sandbox/fault"
+)
+
+// files is the one list of what was ever done to the schema, in the order of
+// the names: 0001_events.sql, 0002_audit.sql, … Whoever needs a table adds a
+// file at the end. A file that was released is never changed.
+//
+//go:embed schema/*.sql
+var files embed.FS
+
+// migration brings a schema from one version to the next.
+type migration struct {
+	name string
+	sql  string
+}
+
+func schema() []migration {
+	names, err := fs.Glob(files, "schema/*.sql") // sorted
+	if err != nil {
+		panic(err) // a bad pattern
+	}
+	list := make([]migration, 0, len(names))
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			panic(err) // it is in the program
+		}
+		list = append(list, migration{path.Base(name), string(text)})
+	}
+	return list
+}
+
+// migrate does what was not done yet, each migration with its version in one
+// transaction: a killed program leaves the schema between two of them.
+func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
+	at, err := version(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if at > len(schema) {
+		return tooNew(at, schema)
+	}
+	for i, m := range schema[at:] {
+		err := transact(ctx, pool, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", at+i+1))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+// checkVersion refuses a schema that is not wholly this program's.
+func checkVersion(ctx context.Context, pool *sql.DB, schema []migration) error {
+	switch at, err := version(ctx, pool); {
+	case err != nil:
+		return err
+	case at > len(schema):
+		return tooNew(at, schema)
+	case at < len(schema):
+		return fault.New(fault.Unavailable, "read database", "schema", fmt.Errorf("it has version %d, this program reads %d", at, len(schema))).
+			Advise("Run: osaurus-sandbox up. It brings the database up to date.")
+	}
+	return nil
+}
+
+func tooNew(at int, schema []migration) error {
+	return fault.New(fault.Rejected, "read database", "schema", fmt.Errorf("it has version %d, this program knows %d", at, len(schema))).
+		Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
+}
+
+func version(ctx context.Context, pool *sql.DB) (int, error) {
+	var v int
+	err := pool.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+	return v, err
+}
