@@ -11,9 +11,14 @@ import (
 type Settings struct {
 	// AutoStart starts the VM with the supervisor.
 	AutoStart bool
-	CPUs      int
-	MemoryGB  int
-	Network   Network
+	// AutoRestart starts it again after it crashed or fell silent.
+	AutoRestart bool
+	// IdleStopMinutes is after how many minutes in which nobody used the VM it
+	// is stopped; 0 means never.
+	IdleStopMinutes int
+	CPUs            int
+	MemoryGB        int
+	Network         Network
 	// Pack is what the guest is made of.
 	Pack PackRef
 	// DiskGB is the size of the writable disk. It can grow, not shrink.
@@ -29,6 +34,7 @@ const (
 	MinCPUs, MaxCPUs         = 1, 8    // what the desktop app offers; more virtual processors than real ones only slow the guest
 	MinMemoryGB, MaxMemoryGB = 1, 8    // below 1 GiB node and pip fail; above 8 the guest crowds out the desktop
 	MinDiskGB, MaxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches a slip of the keyboard
+	MaxIdleStopMinutes       = 1440    // a day: whoever wants longer wants never, which is 0
 	MaxListItems             = 256     // mirrors and packages; a bake with more is a mistake
 )
 
@@ -43,13 +49,14 @@ const (
 // Defaults returns the settings of somebody who chose nothing.
 func Defaults() Settings {
 	return Settings{
-		AutoStart: true,
-		CPUs:      2,
-		MemoryGB:  2,
-		Network:   NetworkOutbound,
-		Pack:      PackAuto,
-		DiskGB:    8,
-		Mirrors:   []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine"},
+		AutoStart:   true,
+		AutoRestart: true,
+		CPUs:        2,
+		MemoryGB:    2,
+		Network:     NetworkOutbound,
+		Pack:        PackAuto,
+		DiskGB:      8,
+		Mirrors:     []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine"},
 		Toolbox: []PackageName{
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
@@ -61,21 +68,47 @@ func Defaults() Settings {
 // values and where it is kept.
 type field struct {
 	key     string
+	effect  Effect
 	allowed string                            // the values that are allowed, for a person
 	raw     func(text string) json.RawMessage // a value from a command line as JSON, if it is one
 	set     func(*Settings, json.RawMessage) error
 	get     func(*Settings) any
 }
 
+// Effect says from when a changed setting counts.
+type Effect string
+
+// The effects.
+const (
+	Live      Effect = "live"       // at once
+	NextStart Effect = "next start" // when the VM is started the next time
+)
+
+// EffectOf says from when a key counts; an unknown key is NextStart.
+func EffectOf(key string) Effect {
+	if f, ok := fieldOf(key); ok && f.effect != "" {
+		return f.effect
+	}
+	return NextStart
+}
+
+// live marks a field as one that counts at once.
+func live(f field) field {
+	f.effect = Live
+	return f
+}
+
 // fields are the keys of sandbox.json in the order they are shown.
 func fields() []field {
 	return []field{
-		boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart }),
+		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
 		intField("cpus", MinCPUs, MaxCPUs, func(s *Settings) *int { return &s.CPUs }),
 		intField("memoryGB", MinMemoryGB, MaxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
 		textField("network", networkAllowed, ParseNetwork, func(s *Settings) *Network { return &s.Network }),
 		textField("pack", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
 		intField("diskGB", MinDiskGB, MaxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
+		live(boolField("autoRestart", func(s *Settings) *bool { return &s.AutoRestart })),
+		live(intField("idleStopMinutes", 0, MaxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, ParsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 	}

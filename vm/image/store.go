@@ -114,6 +114,35 @@ func (s Store) Discard(ctx context.Context, i Image) error {
 	return nil
 }
 
+// Clear removes every image. A machine that runs from one of them has its files
+// open, and loses nothing.
+func (s Store) Clear(ctx context.Context) error {
+	for _, kind := range []string{bootKind, baseKind, bakedKind} {
+		folder := filepath.Join(s.Dir, kind)
+		entries, err := os.ReadDir(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fault.New(fault.Execution, "remove images", folder, err)
+		}
+		held, err := lock.Acquire(ctx, filepath.Join(folder, lockName), nil)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
+			}
+		}
+		held.Release()
+		if err != nil {
+			return fault.New(fault.Execution, "remove images", folder, err)
+		}
+	}
+	return nil
+}
+
 // prune removes all but the last used parts of a label. A machine that runs
 // from one of them has its files open, and loses nothing. The caller has the
 // lock of the folder.

@@ -1,0 +1,67 @@
+package supervisor
+
+import (
+	"context"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/provision"
+)
+
+// Backend is everything that touches the home's disk, a machine or the
+// network for a supervisor, which itself only decides. Its methods are called
+// one at a time, but for those that say otherwise.
+type Backend interface {
+	// Check asks whether this host can run machines and names what runs
+	// their instructions. It fails with fault.Unavailable and advice.
+	Check(ctx context.Context) (accelerator string, err error)
+	// Provisioned reports whether Prepare has been through since the last
+	// Remove. It is quick, and may be called at any time.
+	Provisioned() bool
+	// Ready reports whether a boot with these settings needs nothing that
+	// takes long to make. It is quick.
+	Ready(s config.Settings) bool
+	// Prepare makes what a boot with these settings needs and is not there.
+	// With fresh, it trusts nothing that can be made again: all is verified
+	// and made anew where it is broken.
+	Prepare(ctx context.Context, s config.Settings, fresh bool, walk *journey.Walk) error
+	// Boot boots what was prepared and returns when the guest is ready for
+	// commands. Nothing is left behind if it fails.
+	Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (Guest, provision.Machine, error)
+	// Reset removes what the guest has changed outside the workspace. No guest
+	// runs. Prepare then begins with an empty data disk.
+	Reset(ctx context.Context) error
+	// Remove removes the data disk and all that was made to boot. No guest runs.
+	Remove(ctx context.Context) error
+}
+
+// Guest is a machine whose guest answered. Its methods may be called from any
+// goroutine.
+type Guest interface {
+	// Ping returns when the guest has answered.
+	Ping(ctx context.Context) error
+	// Info asks the guest how it is.
+	Info(ctx context.Context) (guest.Info, error)
+	// Exec starts a command: see guest.Client.
+	Exec(ctx context.Context, cmd guest.Command) (Process, error)
+	// Shutdown ends what runs in the guest, has it write everything to its
+	// disks and power off; a guest that does not obey is ended the hard way.
+	// It returns when nothing is left.
+	Shutdown(ctx context.Context) error
+	// Close ends the machine at once. It returns when nothing is left. It may
+	// be called more than once.
+	Close() error
+	// Done is closed when the machine has ended, and Err then says why, if
+	// nobody asked for it.
+	Done() <-chan struct{}
+	Err() error
+}
+
+// Process is a command that runs in the guest: a *guest.Process.
+type Process interface {
+	PID() int
+	Signal(ctx context.Context, s guest.Signal) error
+	Done() <-chan struct{}
+	Wait() (guest.Exit, error)
+}

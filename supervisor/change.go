@@ -1,0 +1,57 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/fault"
+)
+
+// set changes the state, tells everybody, and keeps why. It is the only place
+// that does. The mutex is held.
+func (s *Supervisor) set(to State, by Cause, reason error) {
+	from := s.status.State
+	if from != "" && !from.canBecome(to) {
+		panic(fmt.Sprintf("supervisor: %s cannot become %s", from, to)) // a mistake in this package
+	}
+	now := time.Now()
+	s.status.State, s.status.Since, s.status.Cause = to, now, by
+	s.status.Reason, s.status.Advice, s.status.Kind = "", "", ""
+	if reason != nil {
+		s.status.Reason, s.status.Advice, s.status.Kind = reason.Error(), fault.AdviceOf(reason), fault.KindOf(reason)
+	}
+	if s.guest == nil {
+		s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
+	}
+	s.touch()
+	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
+	s.log.Info("sandbox", "from", from, "to", to, "cause", by, "reason", s.status.Reason)
+}
+
+// touch tells everybody that the status is not what it was. The mutex is held.
+func (s *Supervisor) touch() {
+	s.status.Revision++
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// note writes an event into the diary.
+func (s *Supervisor) note(e Event) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	s.diary.write(e)
+}
+
+// snapshot is the status for somebody else. The mutex is held.
+func (s *Supervisor) snapshot() Status {
+	status := s.status
+	status.Commands = s.busy
+	if s.walk != nil {
+		j := s.walk.Journey()
+		status.Journey = &j
+	}
+	status.IdleStop = s.idleStop()
+	status.Failures, status.CoolUntil, status.NeverAgain = s.failures.count, s.failures.until, s.failures.exhausted()
+	return status
+}

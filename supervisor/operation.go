@@ -1,0 +1,248 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/journey"
+)
+
+const (
+	// operationLimit bounds an operation as a whole. Only a first provisioning
+	// over a slow line takes long; whatever hangs in one step is noticed there.
+	operationLimit = 2 * time.Hour
+
+	adviseStart = "Start it: `osaurus-sandbox up`."
+)
+
+// operation is a command that is being carried out. There is never more than
+// one, so whoever carries it out has the guest and the disk to itself.
+type operation struct {
+	command Command
+	cause   Cause
+	resumes bool // a guest ran, which a Reset starts again
+	silent  bool // it was silent
+	context context.Context
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	err     error // once done
+}
+
+// interrupted is why an operation's context ended.
+type interrupted struct{ by Command }
+
+func (i interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.by) }
+
+// do has a command carried out and returns when it is.
+func (s *Supervisor) do(ctx context.Context, c Command, by Cause) error {
+	for {
+		s.mu.Lock()
+		if s.closing && by != CauseClose {
+			s.mu.Unlock()
+			return errClosed(string(c))
+		}
+		changed, op := s.changed, s.op
+		switch state := s.status.State; {
+		case op != nil && op.command.serves(c):
+			s.mu.Unlock()
+			return s.await(ctx, c, op)
+		default:
+			switch answerTo(c, state) {
+			case already:
+				s.mu.Unlock()
+				return nil
+			case refuse:
+				err := s.refusal(c)
+				s.mu.Unlock()
+				return err
+			case begin:
+				if err := s.mayBegin(by); err != nil {
+					s.mu.Unlock()
+					return err
+				}
+				op := s.begin(operationFor(c), by)
+				s.mu.Unlock()
+				return s.await(ctx, c, op)
+			case interrupt:
+				op.cancel(interrupted{c})
+			case wait:
+			}
+		}
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return s.impatient(ctx, c)
+		}
+	}
+}
+
+// operationFor is the operation that a command begins.
+func operationFor(c Command) Command {
+	if c == Exec {
+		return Start
+	}
+	return c
+}
+
+// await waits for an operation that does what is asked.
+func (s *Supervisor) await(ctx context.Context, c Command, op *operation) error {
+	select {
+	case <-op.done:
+		return op.err
+	case <-ctx.Done():
+		return s.impatient(ctx, c)
+	}
+}
+
+// impatient is what a caller gets who does not wait any longer.
+func (s *Supervisor) impatient(ctx context.Context, c Command) error {
+	return fault.New(fault.KindOf(ctx.Err()), string(c), "", fmt.Errorf("the sandbox is %s: %w", s.Status().State, ctx.Err())).
+		Advise("It goes on without you: see `osaurus-sandbox status`.")
+}
+
+// refusal is why a command cannot be done in the present state. The mutex is held.
+func (s *Supervisor) refusal(c Command) error {
+	advice := s.status.Advice
+	if s.status.State == NotProvisioned {
+		advice = "Set it up: `osaurus-sandbox up`."
+	}
+	text := fmt.Sprintf("the sandbox is %s", s.status.State)
+	if s.status.Reason != "" {
+		text += ": " + s.status.Reason
+	}
+	return fault.New(fault.Unavailable, string(c), "", errors.New(text)).Advise(advice)
+}
+
+func errClosed(op string) error {
+	return fault.New(fault.Unavailable, op, "", errors.New("the supervisor ends")).Advise("Try again: the next call starts a new one.")
+}
+
+// begin begins an operation. The mutex is held, and none is under way.
+func (s *Supervisor) begin(c Command, by Cause) *operation {
+	op := &operation{command: c, cause: by, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
+	ctx, cancel := context.WithCancelCause(s.life)
+	limited, release := context.WithTimeout(ctx, operationLimit)
+	op.context, op.cancel = limited, func(cause error) { cancel(cause); release() }
+	s.op, s.status.Operation = op, c
+	s.set(s.firstState(c), by, nil)
+	s.work.Go(func() { s.carryOut(op) })
+	return op
+}
+
+// firstState is the state in which an operation begins. The mutex is held.
+func (s *Supervisor) firstState(c Command) State {
+	switch state := s.status.State; {
+	case c == Stop, c == Remove, s.guest != nil:
+		return Stopping
+	case c == Reset, c == Provision, state == SetupRequired, state == NotProvisioned, !s.backend.Ready(s.settings):
+		return Provisioning
+	}
+	return Starting
+}
+
+// carryOut carries an operation out and then settles in the state that it
+// leads to.
+func (s *Supervisor) carryOut(op *operation) {
+	end, err := s.steps(op)
+	if err != nil {
+		end = s.whereFailed(op, &err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op.err = err
+	s.op, s.status.Operation = nil, ""
+	s.count(op, end, err)
+	if err != nil {
+		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
+	}
+	reason := err
+	if end == Stopped || end == NotProvisioned {
+		reason = nil // it was interrupted, and is where it was asked to be
+	}
+	s.set(end, op.cause, reason)
+	op.cancel(nil)
+	close(op.done)
+	if g := s.guest; end == Running {
+		s.work.Go(func() { s.watch(g) })
+		s.work.Go(func() { s.attend(g) })
+	}
+}
+
+// whereFailed is the state after an operation that failed: what it was
+// interrupted for is no failure of the sandbox.
+func (s *Supervisor) whereFailed(op *operation, err *error) State {
+	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
+		*err = fault.New(fault.Rejected, string(op.command), "", i)
+		return s.atRest()
+	}
+	if _, ok := errors.AsType[*hostError](*err); ok {
+		return SetupRequired
+	}
+	return Failed
+}
+
+// atRest is the state of a sandbox with no guest.
+func (s *Supervisor) atRest() State {
+	if s.backend.Provisioned() {
+		return Stopped
+	}
+	return NotProvisioned
+}
+
+// hostError is that this host cannot run machines.
+type hostError struct{ error }
+
+func (e *hostError) Unwrap() error { return e.error }
+
+// steps are what an operation does, and the state that it leads to.
+func (s *Supervisor) steps(op *operation) (State, error) {
+	if err := s.stopGuest(op); err != nil {
+		return "", err
+	}
+	switch op.command {
+	case Stop:
+		return s.atRest(), nil
+	case Remove:
+		return NotProvisioned, s.backend.Remove(op.context)
+	case Reset:
+		if err := s.resetDisk(op); err != nil || !op.resumes {
+			return s.atRest(), err
+		}
+	}
+	return Running, s.startGuest(op)
+}
+
+// enter changes the state in the middle of an operation.
+func (s *Supervisor) enter(op *operation, state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.State != state {
+		s.set(state, op.cause, nil)
+	}
+}
+
+// enterFrom is enter, if the present state is from.
+func (s *Supervisor) enterFrom(op *operation, from, state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.State == from {
+		s.set(state, op.cause, nil)
+	}
+}
+
+// travel begins the journey that an operation shows.
+func (s *Supervisor) travel() *journey.Walk {
+	walk := journey.Begin(s.lastDurations(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touch()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walk = walk
+	return walk
+}

@@ -1,0 +1,139 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/journey"
+)
+
+// stopLimit bounds a gentle stop: it has steps with limits of their own, which
+// together are well below.
+const stopLimit = time.Minute
+
+// stopGuest ends the guest, if there is one.
+func (s *Supervisor) stopGuest(op *operation) error {
+	s.mu.Lock()
+	g := s.guest
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	var err error
+	if op.silent {
+		err = g.Close() // it would not hear anything gentler
+	} else {
+		ctx, cancel := context.WithTimeout(op.context, stopLimit)
+		err = g.Shutdown(ctx)
+		cancel()
+	}
+	select {
+	case <-g.Done():
+		if err != nil {
+			s.log.Warn("the guest did not stop the gentle way", "error", err)
+		}
+	default:
+		return fault.New(fault.Execution, "stop guest", "", errors.Join(errors.New("its machine does not end"), err)).
+			Advise("Try again: `osaurus-sandbox down`.")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guest = nil
+	return nil
+}
+
+// resetDisk gives the sandbox an empty data disk.
+func (s *Supervisor) resetDisk(op *operation) error {
+	s.enter(op, Provisioning)
+	if err := s.backend.Reset(op.context); err != nil {
+		return err
+	}
+	settings, err := s.reload()
+	if err != nil {
+		return err
+	}
+	return s.prepare(op, settings, true, s.travel())
+}
+
+// startGuest prepares what is missing and boots. A boot that fails is tried
+// once more, with everything verified and made anew where it is broken.
+func (s *Supervisor) startGuest(op *operation) error {
+	settings, err := s.reload()
+	if err != nil {
+		return err
+	}
+	walk := s.travel()
+	fresh := op.command == Provision
+	if fresh || !s.backend.Ready(settings) {
+		s.enterFrom(op, Stopping, Provisioning)
+	}
+	if err := s.prepare(op, settings, fresh, walk); err != nil {
+		return err
+	}
+	s.enter(op, Starting)
+	g, m, err := s.backend.Boot(op.context, settings, walk)
+	if err != nil && op.context.Err() == nil {
+		s.log.Warn("the first boot failed, everything is checked before the second", "error", err)
+		walk = s.travel()
+		if again := s.prepare(op, settings, true, walk); again != nil {
+			return errors.Join(err, again)
+		}
+		g, m, err = s.backend.Boot(op.context, settings, walk)
+	}
+	if err != nil {
+		return err
+	}
+	s.keepDurations(walk.Durations())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.guest, s.lastUsed = g, now
+	s.status.Machine, s.status.StartedAt, s.status.AnsweredAt = &m, now, now
+	return nil
+}
+
+// prepare checks the host, if that may matter, and makes what is missing.
+func (s *Supervisor) prepare(op *operation, settings config.Settings, fresh bool, walk *journey.Walk) error {
+	s.mu.Lock()
+	unchecked := fresh || s.status.Accelerator == ""
+	s.mu.Unlock()
+	if unchecked {
+		accelerator, err := s.backend.Check(op.context)
+		s.mu.Lock()
+		s.status.Accelerator = accelerator
+		s.mu.Unlock()
+		if err != nil {
+			return &hostError{err}
+		}
+	}
+	return s.backend.Prepare(op.context, settings, fresh, walk)
+}
+
+// reload reads the settings, which somebody may have edited by hand.
+func (s *Supervisor) reload() (config.Settings, error) {
+	file, err := config.Load(s.home.SettingsFile())
+	if err != nil {
+		return config.Settings{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings = file.Settings()
+	return s.settings, nil
+}
+
+// durationsFile is under cache since it is good for nothing but an estimate.
+func (s *Supervisor) durationsFile() string {
+	return filepath.Join(filepath.Dir(s.home.Downloads()), "durations.json")
+}
+
+func (s *Supervisor) lastDurations() journey.Durations { return journey.Load(s.durationsFile()) }
+
+func (s *Supervisor) keepDurations(d journey.Durations) {
+	if err := d.Save(s.durationsFile()); err != nil {
+		s.log.Warn("the durations of the boot are not kept", "error", err)
+	}
+}

@@ -1,0 +1,78 @@
+package provision
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// record says what the sandbox was provisioned with. It is written last and
+// removed first, so that there is none while anything is half done.
+type record struct {
+	Pack    config.PackRef       `json:"pack"`    // the setting
+	Toolbox []config.PackageName `json:"toolbox"` // the setting
+	Made    string               `json:"made"`    // the pack's name
+	Image   string               `json:"image"`   // the image's digest
+	Kernel  string               `json:"kernel"`
+	Base    string               `json:"base"`
+	Missing []string             `json:"missing,omitempty"` // what of the toolbox could not be installed
+}
+
+func newRecord(set config.Settings, p prepared) record {
+	return record{
+		Pack: set.Pack, Toolbox: set.Toolbox, Made: p.choice.Pack.Manifest.Name, Image: p.image.Digest.String(),
+		Kernel: p.image.Kernel, Base: p.image.Base, Missing: p.missing,
+	}
+}
+
+// fits reports whether the settings still ask for what was made.
+func (r record) fits(set config.Settings) bool {
+	return r.Pack == set.Pack && slices.Equal(r.Toolbox, set.Toolbox)
+}
+
+func (s *Site) recordFile() string {
+	return filepath.Join(filepath.Dir(s.home.DataDisk()), "provisioned.json")
+}
+
+func (s *Site) record() (r record, ok bool) {
+	text, err := os.ReadFile(s.recordFile())
+	if err != nil || json.Unmarshal(text, &r) != nil {
+		return record{}, false
+	}
+	return r, true
+}
+
+func (s *Site) keep(r record) error {
+	if old, ok := s.record(); ok && old.Image == r.Image && old.Pack == r.Pack && slices.Equal(old.Toolbox, r.Toolbox) && slices.Equal(old.Missing, r.Missing) {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fault.New(fault.Execution, "write", s.recordFile(), err)
+	}
+	return config.WriteFile(s.recordFile(), append(text, '\n'))
+}
+
+// Provisioned reports whether Prepare has been through since the last Remove.
+func (s *Site) Provisioned() bool {
+	_, ok := s.record()
+	return ok
+}
+
+// Ready reports whether Prepare has next to nothing to do.
+func (s *Site) Ready(set config.Settings) bool {
+	r, ok := s.record()
+	if !ok || !r.fits(set) {
+		return false
+	}
+	for _, path := range []string{r.Kernel, r.Base, s.home.DataDisk()} {
+		if _, err := os.Stat(path); err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,46 @@
+package supervisor
+
+import "slices"
+
+// State is where the sandbox is in its life. Provisioning, Starting and
+// Stopping are the ones in which an operation is under way; it ends in one of
+// the others.
+type State string
+
+// The states.
+const (
+	SetupRequired  State = "setup_required"  // this host lacks something that machines need
+	NotProvisioned State = "not_provisioned" // nothing to boot from yet, or no more
+	Provisioning   State = "provisioning"    // what is booted is being made
+	Stopped        State = "stopped"
+	Starting       State = "starting"
+	Running        State = "running"
+	Unresponsive   State = "unresponsive" // the machine runs, its guest does not answer
+	Stopping       State = "stopping"     // also while what a removed sandbox leaves is cleared away
+	Failed         State = "failed"       // with a reason
+)
+
+// States lists every state.
+func States() []State {
+	return []State{SetupRequired, NotProvisioned, Provisioning, Stopped, Starting, Running, Unresponsive, Stopping, Failed}
+}
+
+// Transient reports whether an operation is under way in this state.
+func (s State) Transient() bool { return s == Provisioning || s == Starting || s == Stopping }
+
+// follows lists the states that may come right after each.
+func follows(s State) []State {
+	return map[State][]State{
+		SetupRequired:  {Provisioning, Stopping},
+		NotProvisioned: {Provisioning, Stopping},
+		Provisioning:   {Starting, Stopped, NotProvisioned, SetupRequired, Failed},
+		Stopped:        {Starting, Provisioning, Stopping},
+		Starting:       {Running, Stopped, NotProvisioned, Failed},
+		Running:        {Unresponsive, Stopping, Stopped, Failed},
+		Unresponsive:   {Running, Stopping, Stopped, Failed},
+		Stopping:       {Stopped, Starting, Provisioning, NotProvisioned, Failed},
+		Failed:         {Starting, Provisioning, Stopping},
+	}[s]
+}
+
+func (s State) canBecome(next State) bool { return slices.Contains(follows(s), next) }

@@ -1,0 +1,243 @@
+// Package supervisor owns the one VM of a home folder: it is always in a known state, whatever dies, hangs or is asked at once.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm"
+)
+
+// Options are what a supervisor is made of.
+type Options struct {
+	Home   config.Home
+	Driver vm.Driver
+	Arch   vm.Arch // of the guest; zero means this host's
+	// Record keeps the events; nil keeps none.
+	Record Recorder
+	Log    *slog.Logger // nil discards
+	// Backend, if not nil, takes the place of the one that works on Home with Driver.
+	Backend Backend
+}
+
+// Supervisor owns the sandbox of a home. Its methods may be called from any
+// goroutine. Those that command something return when it is done; whoever
+// stops waiting does not stop the work, which belongs to the supervisor and
+// has deadlines of its own. Errors are *fault.Error.
+type Supervisor struct {
+	home    config.Home
+	backend Backend
+	log     *slog.Logger
+	lock    *owner.Lock
+	diary   *diary
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu       sync.Mutex // held for moments only, never across I/O
+	status   Status     // but for what Status adds
+	changed  chan struct{}
+	settings config.Settings
+	op       *operation // under way, or nil
+	walk     *journey.Walk
+	guest    Guest // what runs, or nil
+	busy     int   // commands of callers
+	lastUsed time.Time
+	failures failures
+	closing  bool
+	closed   bool
+}
+
+// New takes the home and finds out what is there. Nothing is started. It fails
+// with fault.Rejected if another program has the home, and names it, and with
+// fault.InvalidArgs if its settings are broken. A host that cannot run machines
+// is no failure, but a state.
+func New(ctx context.Context, o Options) (*Supervisor, error) {
+	lock, err := owner.Take(o.Home)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSupervisor(ctx, o, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return s, nil
+}
+
+func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Supervisor, error) {
+	file, err := config.Load(o.Home.SettingsFile())
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Backend == nil {
+		if o.Arch == "" {
+			o.Arch = vm.HostArch()
+		}
+		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch)}
+	}
+	s := &Supervisor{
+		home: o.Home, backend: o.Backend, log: o.Log, lock: lock, settings: file.Settings(),
+		changed: make(chan struct{}),
+	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.diary = newDiary(o.Record, o.Log)
+	s.work.Go(s.watchHost)
+
+	accelerator, err := o.Backend.Check(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Accelerator = accelerator
+	if before, ok := lock.Before(); ok {
+		s.note(Event{Kind: OwnerGone, Cause: causeBegin, Detail: before.String()})
+	}
+	switch {
+	case err != nil:
+		s.set(SetupRequired, causeBegin, err)
+	case o.Backend.Provisioned():
+		s.set(Stopped, causeBegin, nil)
+	default:
+		s.set(NotProvisioned, causeBegin, nil)
+	}
+	return s, nil
+}
+
+// Provision makes all that a boot needs, trusting nothing that can be checked
+// or made again, and starts the guest. A sandbox that runs is provisioned.
+func (s *Supervisor) Provision(ctx context.Context, by Cause) error { return s.do(ctx, Provision, by) }
+
+// Start starts the guest, and provisions what is not. Any number of callers at
+// once share one start and its result.
+func (s *Supervisor) Start(ctx context.Context, by Cause) error { return s.do(ctx, Start, by) }
+
+// AutoStart begins to start the guest if the settings say so and it is
+// provisioned. It does not wait.
+func (s *Supervisor) AutoStart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings.AutoStart && s.status.State == Stopped && s.op == nil && !s.closing {
+		s.begin(Start, CauseAutoStart)
+	}
+}
+
+// Stop ends what runs in the guest and powers it off: gently, and the hard way
+// if it does not obey. It interrupts a start. The next command that is to be
+// run starts the guest again.
+func (s *Supervisor) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by) }
+
+// Restart is Stop and Start.
+func (s *Supervisor) Restart(ctx context.Context, by Cause) error { return s.do(ctx, Restart, by) }
+
+// Reset begins with an empty data disk. The workspace is kept. A guest that
+// runs is stopped before and started after.
+func (s *Supervisor) Reset(ctx context.Context, by Cause) error { return s.do(ctx, Reset, by) }
+
+// Remove stops the guest and removes its disk and what it is booted from. The
+// workspace, packs and settings are kept. Nothing starts by itself until
+// somebody asks with Start or Provision.
+func (s *Supervisor) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
+
+// Exec starts a command in the guest, and before it the guest if need be, and
+// returns when it runs. See guest.Client.Exec; in addition to what it says,
+// a command with a timeout ends for the caller also when the guest does not
+// answer any more.
+func (s *Supervisor) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
+	g, err := s.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, release, err := execute(ctx, g, cmd)
+	if err != nil {
+		s.unuse()
+		return nil, err
+	}
+	s.work.Go(func() {
+		<-p.Done()
+		release()
+		s.unuse()
+	})
+	return p, nil
+}
+
+// Info asks the guest how it is, now. What it said last is in Status. It does
+// not start a guest.
+func (s *Supervisor) Info(ctx context.Context) (guest.Info, error) {
+	s.mu.Lock()
+	g, state := s.guest, s.status.State
+	s.mu.Unlock()
+	if g == nil || state != Running {
+		return guest.Info{}, fault.New(fault.Unavailable, "ask guest for its state", "", fmt.Errorf("the sandbox is %s", state)).Advise(adviseStart)
+	}
+	return g.Info(ctx)
+}
+
+// Status is the present status, from memory: it never blocks.
+func (s *Supervisor) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot()
+}
+
+// Next waits until the status has another revision than the given one, and
+// returns it. A caller that is slow misses what lay between, and delays nobody.
+// When the supervisor has been closed it fails with fault.Unavailable.
+func (s *Supervisor) Next(ctx context.Context, revision uint64) (Status, error) {
+	for {
+		s.mu.Lock()
+		status, changed, closed := s.snapshot(), s.changed, s.closed
+		s.mu.Unlock()
+		if status.Revision != revision {
+			return status, nil
+		}
+		if closed {
+			return status, errClosed("watch status")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return status, fault.New(fault.KindOf(ctx.Err()), "watch status", "", ctx.Err())
+		}
+	}
+}
+
+// Home is the home folder.
+func (s *Supervisor) Home() config.Home { return s.home }
+
+// Settings are the present ones.
+func (s *Supervisor) Settings() config.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings
+}
+
+// Set changes one setting, in the file too, and says from when it counts.
+func (s *Supervisor) Set(key, text string, by Cause) (config.Effect, error) {
+	var changed config.Settings
+	err := config.Edit(s.home, func(f *config.File) error {
+		err := f.Set(key, text)
+		changed = f.Settings()
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings = changed
+	s.touch()
+	s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})
+	return config.EffectOf(key), nil
+}

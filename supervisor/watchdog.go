@@ -1,0 +1,200 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	// pingEvery is how often the guest is asked whether it is there.
+	pingEvery = time.Second
+	// silence is how long a guest may take to answer. A healthy one takes
+	// milliseconds, an emulated one on a host with much else to do a second.
+	silence = 5 * time.Second
+	// probe is how long a silent guest is waited for: it is known to be slow.
+	probe = 2 * time.Second
+	// recovery is how long a guest may be silent before it is started again.
+	// A machine that was stopped and let go, or a host that swaps, is back
+	// before, and nothing is lost.
+	recovery = 15 * time.Second
+	// stall is how much longer than it should a wait must have taken to say
+	// that this process itself did not run, and so could not hear the guest.
+	stall = time.Second
+	// infoEvery is how often the guest is asked how it is.
+	infoEvery = 10 * time.Second
+	// settled is how long a guest must have run for its end to be no failed start.
+	settled = 2 * time.Minute
+
+	// sleepCheck is how often it is looked whether the host slept, sleepSize
+	// how long it must have slept to be worth an event.
+	sleepCheck = time.Second
+	sleepSize  = 5 * time.Second
+)
+
+// watch sees the machine's end.
+func (s *Supervisor) watch(g Guest) {
+	select {
+	case <-g.Done():
+	case <-s.life.Done():
+		return
+	}
+	if err := g.Close(); err != nil {
+		s.log.Warn("what the machine left could not be cleared away", "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest != g || s.op != nil {
+		return // an operation ended it, and says what follows
+	}
+	age := time.Since(s.status.StartedAt)
+	s.guest = nil
+	if g.Err() == nil {
+		s.set(Stopped, CauseGuest, nil)
+		return
+	}
+	s.set(Failed, CauseWatchdog, g.Err())
+	s.revive(Start, age)
+}
+
+// revive begins to start a guest again that has failed, if the settings say so
+// and it has not failed too often. The mutex is held.
+func (s *Supervisor) revive(c Command, age time.Duration) {
+	if age < settled {
+		s.failures.add()
+	}
+	if s.settings.AutoRestart && !s.closing && s.failures.allow() {
+		s.begin(c, CauseWatchdog)
+	}
+}
+
+// attend asks the guest again and again whether it is there and how it is,
+// until its machine ends.
+func (s *Supervisor) attend(g Guest) {
+	life, stop := context.WithCancel(s.life)
+	defer stop()
+	s.work.Go(func() {
+		select {
+		case <-g.Done():
+			stop()
+		case <-life.Done():
+		}
+	})
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	answered, told := time.Now(), time.Time{}
+	limit := silence
+	for life.Err() == nil {
+		began := time.Now()
+		info, err := ask(life, g, limit, began.Sub(told) >= infoEvery)
+		now := time.Now()
+		switch {
+		case err == nil:
+			answered, limit = now, silence
+			if info != nil {
+				told = now
+			}
+			s.heard(g, info, now)
+		case now.Sub(began) > limit+stall:
+			answered = now // nobody can say whether it answered
+		case now.Sub(answered) >= silence:
+			limit = probe
+			s.missed(g, now.Sub(answered), err)
+		}
+		select {
+		case <-tick.C:
+		case <-life.Done():
+		}
+	}
+}
+
+// ask asks a guest whether it is there, or how it is.
+func ask(ctx context.Context, g Guest, limit time.Duration, how bool) (*guest.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if !how {
+		return nil, g.Ping(ctx)
+	}
+	info, err := g.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &info, nil
+}
+
+// heard takes note of a guest that has answered.
+func (s *Supervisor) heard(g Guest, info *guest.Info, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest != g {
+		return
+	}
+	s.status.AnsweredAt = now
+	if info != nil {
+		s.status.Guest, s.status.GuestAt = info, now
+		s.touch()
+	}
+	if s.op != nil || s.closing {
+		return
+	}
+	if s.status.State == Unresponsive {
+		s.set(Running, CauseWatchdog, nil)
+	}
+	if at := s.idleStop(); !at.IsZero() && !now.Before(at) {
+		s.begin(Stop, CauseIdle)
+	}
+}
+
+// missed takes note of a guest that has been silent for too long.
+func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest != g || s.op != nil {
+		return
+	}
+	if s.status.State == Running {
+		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).
+			Advise("It is started again unless it recovers; or do it now: `osaurus-sandbox restart`."))
+	}
+	if silent >= recovery && s.settings.AutoRestart && s.failures.allow() {
+		s.revive(Restart, time.Since(s.status.StartedAt)-silent)
+	}
+}
+
+// idleStop is when the guest is to be stopped because nobody uses it, or zero.
+// The mutex is held.
+func (s *Supervisor) idleStop() time.Time {
+	if s.settings.IdleStopMinutes == 0 || s.status.State != Running || s.busy > 0 {
+		return time.Time{}
+	}
+	return s.lastUsed.Add(time.Duration(s.settings.IdleStopMinutes) * time.Minute)
+}
+
+// watchHost notices that the host slept. The guest's clock is set by whoever
+// keeps it.
+func (s *Supervisor) watchHost() {
+	tick := time.NewTicker(sleepCheck)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.life.Done():
+			return
+		}
+		now := time.Now()
+		if gap := unlived(last, now, now.Sub(last)); gap >= sleepSize {
+			s.note(Event{Kind: HostSlept, Cause: CauseHost, Detail: gap.Round(time.Second).String()})
+		}
+		last = now
+	}
+}
+
+// unlived is how much wall time passed that was not lived through: the
+// monotonic clock stands still while a computer sleeps.
+func unlived(last, now time.Time, lived time.Duration) time.Duration {
+	return now.Round(0).Sub(last.Round(0)) - lived
+}
