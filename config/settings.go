@@ -3,6 +3,7 @@ package config
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 )
 
@@ -128,6 +129,17 @@ func Keys() []string {
 	var keys []string
 	for _, f := range fields() {
 		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// Differences lists the keys of what two settings do not have in common.
+func (s Settings) Differences(other Settings) []string {
+	var keys []string
+	for _, f := range fields() {
+		if !reflect.DeepEqual(f.get(&s), f.get(&other)) {
+			keys = append(keys, f.key)
+		}
 	}
 	return keys
 }

@@ -41,5 +41,8 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.touch()
 	s.mu.Unlock()
 	s.diary.close()
-	return errors.Join(err, s.lock.Release())
+	if s.release != nil {
+		err = errors.Join(err, s.release())
+	}
+	return err
 }

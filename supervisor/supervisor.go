@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,10 @@ import (
 type Options struct {
 	Home   config.Home
 	Driver vm.Driver
-	Arch   vm.Arch // of the guest; zero means this host's
+	// Lock, if not nil, is the home taken by the caller, who needs it for more
+	// and gives it back after Close. Without it, New takes the home.
+	Lock *owner.Lock
+	Arch vm.Arch // of the guest; zero means this host's
 	// Record keeps the events; nil keeps none.
 	Record Recorder
 	Log    *slog.Logger // nil discards
@@ -38,7 +43,7 @@ type Supervisor struct {
 	home    config.Home
 	backend Backend
 	log     *slog.Logger
-	lock    *owner.Lock
+	release func() error // gives the home back, if that is ours to do
 	diary   *diary
 
 	life context.Context // ends with Close
@@ -64,6 +69,9 @@ type Supervisor struct {
 // fault.InvalidArgs if its settings are broken. A host that cannot run machines
 // is no failure, but a state.
 func New(ctx context.Context, o Options) (*Supervisor, error) {
+	if o.Lock != nil {
+		return newSupervisor(ctx, o, o.Lock)
+	}
 	lock, err := owner.Take(o.Home)
 	if err != nil {
 		return nil, err
@@ -72,6 +80,7 @@ func New(ctx context.Context, o Options) (*Supervisor, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
+	s.release = lock.Release
 	return s, nil
 }
 
@@ -90,7 +99,7 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch)}
 	}
 	s := &Supervisor{
-		home: o.Home, backend: o.Backend, log: o.Log, lock: lock, settings: file.Settings(),
+		home: o.Home, backend: o.Backend, log: o.Log, settings: file.Settings(),
 		changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -223,21 +232,31 @@ func (s *Supervisor) Settings() config.Settings {
 	return s.settings
 }
 
-// Set changes one setting, in the file too, and says from when it counts.
-func (s *Supervisor) Set(key, text string, by Cause) (config.Effect, error) {
-	var changed config.Settings
+// Set changes settings, all or none, in the file too. It returns the keys that
+// have another value than before, in their order; config.EffectOf says from
+// when each counts.
+func (s *Supervisor) Set(texts map[string]string, by Cause) ([]string, error) {
+	var before, after config.Settings
 	err := config.Edit(s.home, func(f *config.File) error {
-		err := f.Set(key, text)
-		changed = f.Settings()
-		return err
+		before = f.Settings()
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			if err := f.Set(key, texts[key]); err != nil {
+				return err
+			}
+		}
+		after = f.Settings()
+		return nil
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	changed := before.Differences(after)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings = changed
+	s.settings = after
 	s.touch()
-	s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})
-	return config.EffectOf(key), nil
+	for _, key := range changed {
+		s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})
+	}
+	return changed, nil
 }
