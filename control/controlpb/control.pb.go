@@ -1500,7 +1500,6 @@ type ExecRequest struct {
 	//	*ExecRequest_Start
 	//	*ExecRequest_Stdin
 	//	*ExecRequest_StdinEnd
-	//	*ExecRequest_Signal
 	What          isExecRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1570,15 +1569,6 @@ func (x *ExecRequest) GetStdinEnd() *StdinEnd {
 	return nil
 }
 
-func (x *ExecRequest) GetSignal() int32 {
-	if x != nil {
-		if x, ok := x.What.(*ExecRequest_Signal); ok {
-			return x.Signal
-		}
-	}
-	return 0
-}
-
 type isExecRequest_What interface {
 	isExecRequest_What()
 }
@@ -1595,18 +1585,11 @@ type ExecRequest_StdinEnd struct {
 	StdinEnd *StdinEnd `protobuf:"bytes,3,opt,name=stdin_end,json=stdinEnd,proto3,oneof"`
 }
 
-type ExecRequest_Signal struct {
-	// The number of a Linux signal, for the command and its children.
-	Signal int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof"`
-}
-
 func (*ExecRequest_Start) isExecRequest_What() {}
 
 func (*ExecRequest_Stdin) isExecRequest_What() {}
 
 func (*ExecRequest_StdinEnd) isExecRequest_What() {}
-
-func (*ExecRequest_Signal) isExecRequest_What() {}
 
 type StdinEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1836,7 +1819,8 @@ func (*ExecResponse_Exit) isExecResponse_What() {}
 
 type ExecStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // in the guest
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`    // for Signal
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"` // in the guest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1869,6 +1853,13 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ExecStarted) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 func (x *ExecStarted) GetPid() int32 {
@@ -1938,6 +1929,94 @@ func (x *ExecExit) GetTimedOut() bool {
 	return false
 }
 
+type SignalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // its number in Linux
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalRequest) Reset() {
+	*x = SignalRequest{}
+	mi := &file_control_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalRequest) ProtoMessage() {}
+
+func (x *SignalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
+func (*SignalRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SignalRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SignalRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+type SignalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalResponse) Reset() {
+	*x = SignalResponse{}
+	mi := &file_control_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalResponse) ProtoMessage() {}
+
+func (x *SignalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
+func (*SignalResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{33}
+}
+
 type GetConfigRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1946,7 +2025,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2037,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2050,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 type GetConfigResponse struct {
@@ -1984,7 +2063,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2075,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2088,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetConfigResponse) GetFile() string {
@@ -2030,7 +2109,7 @@ type Setting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // as JSON
-	// "live" or "next_start": when a change of it counts.
+	// "live" or "next start": when a change of it counts.
 	Applies       string `protobuf:"bytes,3,opt,name=applies,proto3" json:"applies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2038,7 +2117,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2129,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2142,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Setting) GetKey() string {
@@ -2097,7 +2176,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2188,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2201,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetConfigRequest) GetSettings() map[string]string {
@@ -2141,7 +2220,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2232,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2245,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetConfigResponse) GetChanged() []*Setting {
@@ -2187,7 +2266,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2278,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2291,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EventsRequest) GetAfter() int64 {
@@ -2242,7 +2321,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2333,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2346,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *EventsResponse) GetSeq() int64 {
@@ -2317,7 +2396,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2408,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2421,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
@@ -2377,7 +2456,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2468,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2481,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LogsResponse) GetSource() string {
@@ -2428,7 +2507,7 @@ func (x *LogsResponse) GetText() string {
 
 type DiagnoseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the network check fetches, as http://…; empty: the setting's.
+	// What the network check fetches, as http://…; empty: a package mirror.
 	NatTarget     string `protobuf:"bytes,1,opt,name=nat_target,json=natTarget,proto3" json:"nat_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2436,7 +2515,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2527,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2540,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DiagnoseRequest) GetNatTarget() string {
@@ -2485,7 +2564,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2576,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2589,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DiagnoseResponse) GetName() string {
@@ -2558,15 +2637,16 @@ func (x *DiagnoseResponse) GetTook() *durationpb.Duration {
 type ListAuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
-	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`  // empty: all
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 0: no limit
+	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`    // empty: all
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`   // 0: all
+	Before        int64                  `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"` // only lesser numbers, to go on where a list ended; 0: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2658,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2671,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -2615,16 +2695,23 @@ func (x *ListAuditRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *ListAuditRequest) GetBefore() int64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
 type ListAuditResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	Uid           int64                  `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"` // of the caller, -1 where it is not known
+	Uid           int64                  `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"` // of the caller
 	Agent         string                 `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
 	Client        string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"` // what the caller says it is
 	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`
 	Subject       string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"`
-	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // "ok", or the kind of the error
+	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // "ok", "begun", or the kind of the error
 	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
 	Hash          string                 `protobuf:"bytes,10,opt,name=hash,proto3" json:"hash,omitempty"` // in hexadecimal
 	unknownFields protoimpl.UnknownFields
@@ -2633,7 +2720,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2732,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2745,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListAuditResponse) GetSeq() int64 {
@@ -2739,7 +2826,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2838,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,23 +2851,22 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 type VerifyAuditResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Whole         bool                   `protobuf:"varint,1,opt,name=whole,proto3" json:"whole,omitempty"`
-	Records       int64                  `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
-	Head          string                 `protobuf:"bytes,3,opt,name=head,proto3" json:"head,omitempty"`      // the hash of the last one
-	Broken        int64                  `protobuf:"varint,4,opt,name=broken,proto3" json:"broken,omitempty"` // the first record that is not as it was written
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records int64                  `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	// The last one's hash. Who keeps it elsewhere can tell later whether the
+	// whole record was written anew.
+	Head          string `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2878,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,14 +2891,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *VerifyAuditResponse) GetWhole() bool {
-	if x != nil {
-		return x.Whole
-	}
-	return false
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -2825,20 +2904,6 @@ func (x *VerifyAuditResponse) GetRecords() int64 {
 func (x *VerifyAuditResponse) GetHead() string {
 	if x != nil {
 		return x.Head
-	}
-	return ""
-}
-
-func (x *VerifyAuditResponse) GetBroken() int64 {
-	if x != nil {
-		return x.Broken
-	}
-	return 0
-}
-
-func (x *VerifyAuditResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
 	}
 	return ""
 }
@@ -2946,12 +3011,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x0f\n" +
 	"\rRemoveRequest\"D\n" +
 	"\x0eRemoveResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\xbb\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\xa1\x01\n" +
 	"\vExecRequest\x125\n" +
 	"\x05start\x18\x01 \x01(\v2\x1d.osaurus.control.v1.ExecStartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12;\n" +
-	"\tstdin_end\x18\x03 \x01(\v2\x1c.osaurus.control.v1.StdinEndH\x00R\bstdinEnd\x12\x18\n" +
-	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signalB\x06\n" +
+	"\tstdin_end\x18\x03 \x01(\v2\x1c.osaurus.control.v1.StdinEndH\x00R\bstdinEndB\x06\n" +
 	"\x04what\"\n" +
 	"\n" +
 	"\bStdinEnd\"\x8e\x01\n" +
@@ -2966,13 +3030,18 @@ const file_control_proto_rawDesc = "" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x122\n" +
 	"\x04exit\x18\x04 \x01(\v2\x1c.osaurus.control.v1.ExecExitH\x00R\x04exitB\x06\n" +
-	"\x04what\"\x1f\n" +
-	"\vExecStarted\x12\x10\n" +
-	"\x03pid\x18\x01 \x01(\x05R\x03pid\"W\n" +
+	"\x04what\"/\n" +
+	"\vExecStarted\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"W\n" +
 	"\bExecExit\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\"\x12\n" +
+	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\"7\n" +
+	"\rSignalRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x10\n" +
+	"\x0eSignalResponse\"\x12\n" +
 	"\x10GetConfigRequest\"`\n" +
 	"\x11GetConfigResponse\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x127\n" +
@@ -3017,11 +3086,12 @@ const file_control_proto_rawDesc = "" +
 	"\x03did\x18\x03 \x01(\tR\x03did\x12\x14\n" +
 	"\x05found\x18\x04 \x01(\tR\x05found\x12\x16\n" +
 	"\x06advice\x18\x05 \x01(\tR\x06advice\x12-\n" +
-	"\x04took\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04took\"p\n" +
+	"\x04took\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x88\x01\n" +
 	"\x10ListAuditRequest\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"\x8d\x02\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06before\x18\x04 \x01(\x03R\x06before\"\x8d\x02\n" +
 	"\x11ListAuditResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
@@ -3034,13 +3104,10 @@ const file_control_proto_rawDesc = "" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x12\n" +
 	"\x04hash\x18\n" +
 	" \x01(\tR\x04hash\"\x14\n" +
-	"\x12VerifyAuditRequest\"\x89\x01\n" +
-	"\x13VerifyAuditResponse\x12\x14\n" +
-	"\x05whole\x18\x01 \x01(\bR\x05whole\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x03R\arecords\x12\x12\n" +
-	"\x04head\x18\x03 \x01(\tR\x04head\x12\x16\n" +
-	"\x06broken\x18\x04 \x01(\x03R\x06broken\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason2\xe7\v\n" +
+	"\x12VerifyAuditRequest\"C\n" +
+	"\x13VerifyAuditResponse\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x03R\arecords\x12\x12\n" +
+	"\x04head\x18\x02 \x01(\tR\x04head2\xb8\f\n" +
 	"\aSandbox\x12L\n" +
 	"\x05Hello\x12 .osaurus.control.v1.HelloRequest\x1a!.osaurus.control.v1.HelloResponse\x12I\n" +
 	"\x04Quit\x12\x1f.osaurus.control.v1.QuitRequest\x1a .osaurus.control.v1.QuitResponse\x12O\n" +
@@ -3052,7 +3119,8 @@ const file_control_proto_rawDesc = "" +
 	"\aRestart\x12\".osaurus.control.v1.RestartRequest\x1a#.osaurus.control.v1.RestartResponse\x12L\n" +
 	"\x05Reset\x12 .osaurus.control.v1.ResetRequest\x1a!.osaurus.control.v1.ResetResponse\x12O\n" +
 	"\x06Remove\x12!.osaurus.control.v1.RemoveRequest\x1a\".osaurus.control.v1.RemoveResponse\x12M\n" +
-	"\x04Exec\x12\x1f.osaurus.control.v1.ExecRequest\x1a .osaurus.control.v1.ExecResponse(\x010\x01\x12X\n" +
+	"\x04Exec\x12\x1f.osaurus.control.v1.ExecRequest\x1a .osaurus.control.v1.ExecResponse(\x010\x01\x12O\n" +
+	"\x06Signal\x12!.osaurus.control.v1.SignalRequest\x1a\".osaurus.control.v1.SignalResponse\x12X\n" +
 	"\tGetConfig\x12$.osaurus.control.v1.GetConfigRequest\x1a%.osaurus.control.v1.GetConfigResponse\x12X\n" +
 	"\tSetConfig\x12$.osaurus.control.v1.SetConfigRequest\x1a%.osaurus.control.v1.SetConfigResponse\x12Q\n" +
 	"\x06Events\x12!.osaurus.control.v1.EventsRequest\x1a\".osaurus.control.v1.EventsResponse0\x01\x12K\n" +
@@ -3073,7 +3141,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_control_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: osaurus.control.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: osaurus.control.v1.HelloResponse
@@ -3107,46 +3175,48 @@ var file_control_proto_goTypes = []any{
 	(*ExecResponse)(nil),          // 29: osaurus.control.v1.ExecResponse
 	(*ExecStarted)(nil),           // 30: osaurus.control.v1.ExecStarted
 	(*ExecExit)(nil),              // 31: osaurus.control.v1.ExecExit
-	(*GetConfigRequest)(nil),      // 32: osaurus.control.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),     // 33: osaurus.control.v1.GetConfigResponse
-	(*Setting)(nil),               // 34: osaurus.control.v1.Setting
-	(*SetConfigRequest)(nil),      // 35: osaurus.control.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 36: osaurus.control.v1.SetConfigResponse
-	(*EventsRequest)(nil),         // 37: osaurus.control.v1.EventsRequest
-	(*EventsResponse)(nil),        // 38: osaurus.control.v1.EventsResponse
-	(*LogsRequest)(nil),           // 39: osaurus.control.v1.LogsRequest
-	(*LogsResponse)(nil),          // 40: osaurus.control.v1.LogsResponse
-	(*DiagnoseRequest)(nil),       // 41: osaurus.control.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 42: osaurus.control.v1.DiagnoseResponse
-	(*ListAuditRequest)(nil),      // 43: osaurus.control.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 44: osaurus.control.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),    // 45: osaurus.control.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),   // 46: osaurus.control.v1.VerifyAuditResponse
-	nil,                           // 47: osaurus.control.v1.SetConfigRequest.SettingsEntry
-	nil,                           // 48: osaurus.control.v1.EventsResponse.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 50: google.protobuf.Duration
+	(*SignalRequest)(nil),         // 32: osaurus.control.v1.SignalRequest
+	(*SignalResponse)(nil),        // 33: osaurus.control.v1.SignalResponse
+	(*GetConfigRequest)(nil),      // 34: osaurus.control.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),     // 35: osaurus.control.v1.GetConfigResponse
+	(*Setting)(nil),               // 36: osaurus.control.v1.Setting
+	(*SetConfigRequest)(nil),      // 37: osaurus.control.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 38: osaurus.control.v1.SetConfigResponse
+	(*EventsRequest)(nil),         // 39: osaurus.control.v1.EventsRequest
+	(*EventsResponse)(nil),        // 40: osaurus.control.v1.EventsResponse
+	(*LogsRequest)(nil),           // 41: osaurus.control.v1.LogsRequest
+	(*LogsResponse)(nil),          // 42: osaurus.control.v1.LogsResponse
+	(*DiagnoseRequest)(nil),       // 43: osaurus.control.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 44: osaurus.control.v1.DiagnoseResponse
+	(*ListAuditRequest)(nil),      // 45: osaurus.control.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 46: osaurus.control.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),    // 47: osaurus.control.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),   // 48: osaurus.control.v1.VerifyAuditResponse
+	nil,                           // 49: osaurus.control.v1.SetConfigRequest.SettingsEntry
+	nil,                           // 50: osaurus.control.v1.EventsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
 }
 var file_control_proto_depIdxs = []int32{
-	49, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
+	51, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
-	49, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
+	51, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
 	12, // 4: osaurus.control.v1.Status.journey:type_name -> osaurus.control.v1.Journey
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
-	49, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
-	49, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
+	51, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
+	51, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
 	11, // 8: osaurus.control.v1.Status.guest:type_name -> osaurus.control.v1.Guest
-	49, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
+	51, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
 	9,  // 10: osaurus.control.v1.Status.retries:type_name -> osaurus.control.v1.Retries
-	49, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
-	50, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
-	49, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	49, // 14: osaurus.control.v1.Journey.began:type_name -> google.protobuf.Timestamp
+	51, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
+	52, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
+	51, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
+	51, // 14: osaurus.control.v1.Journey.began:type_name -> google.protobuf.Timestamp
 	13, // 15: osaurus.control.v1.Journey.steps:type_name -> osaurus.control.v1.Step
-	50, // 16: osaurus.control.v1.Journey.left:type_name -> google.protobuf.Duration
-	50, // 17: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	50, // 18: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	52, // 16: osaurus.control.v1.Journey.left:type_name -> google.protobuf.Duration
+	52, // 17: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	52, // 18: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
 	7,  // 19: osaurus.control.v1.UpResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 20: osaurus.control.v1.ProvisionResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 21: osaurus.control.v1.DownResponse.status:type_name -> osaurus.control.v1.Status
@@ -3155,19 +3225,19 @@ var file_control_proto_depIdxs = []int32{
 	7,  // 24: osaurus.control.v1.RemoveResponse.status:type_name -> osaurus.control.v1.Status
 	28, // 25: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
 	27, // 26: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	50, // 27: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	52, // 27: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	30, // 28: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
 	31, // 29: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	34, // 30: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	47, // 31: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	34, // 32: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	49, // 33: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	48, // 34: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	49, // 35: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	49, // 36: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	50, // 37: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	49, // 38: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	49, // 39: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	36, // 30: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	49, // 31: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	36, // 32: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	51, // 33: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	50, // 34: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	51, // 35: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	51, // 36: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	52, // 37: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	51, // 38: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	51, // 39: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
 	0,  // 40: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
 	2,  // 41: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
 	4,  // 42: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
@@ -3179,33 +3249,35 @@ var file_control_proto_depIdxs = []int32{
 	22, // 48: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
 	24, // 49: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
 	26, // 50: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	32, // 51: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	35, // 52: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	37, // 53: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	39, // 54: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	41, // 55: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	43, // 56: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	45, // 57: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
-	1,  // 58: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
-	3,  // 59: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
-	5,  // 60: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
-	5,  // 61: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
-	15, // 62: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
-	17, // 63: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
-	19, // 64: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
-	21, // 65: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
-	23, // 66: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
-	25, // 67: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
-	29, // 68: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	33, // 69: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	36, // 70: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	38, // 71: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	40, // 72: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	42, // 73: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	44, // 74: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	46, // 75: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
-	58, // [58:76] is the sub-list for method output_type
-	40, // [40:58] is the sub-list for method input_type
+	32, // 51: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	34, // 52: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	37, // 53: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	39, // 54: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	41, // 55: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	43, // 56: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	45, // 57: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	47, // 58: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	1,  // 59: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
+	3,  // 60: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
+	5,  // 61: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 62: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
+	15, // 63: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
+	17, // 64: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
+	19, // 65: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
+	21, // 66: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
+	23, // 67: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
+	25, // 68: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
+	29, // 69: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	33, // 70: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	35, // 71: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	38, // 72: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	40, // 73: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	42, // 74: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	44, // 75: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	46, // 76: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	48, // 77: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	59, // [59:78] is the sub-list for method output_type
+	40, // [40:59] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
 	40, // [40:40] is the sub-list for extension extendee
 	0,  // [0:40] is the sub-list for field type_name
@@ -3220,7 +3292,6 @@ func file_control_proto_init() {
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
-		(*ExecRequest_Signal)(nil),
 	}
 	file_control_proto_msgTypes[29].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
@@ -3234,7 +3305,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -65,6 +65,8 @@ const (
 	SandboxRemoveProcedure = "/osaurus.control.v1.Sandbox/Remove"
 	// SandboxExecProcedure is the fully-qualified name of the Sandbox's Exec RPC.
 	SandboxExecProcedure = "/osaurus.control.v1.Sandbox/Exec"
+	// SandboxSignalProcedure is the fully-qualified name of the Sandbox's Signal RPC.
+	SandboxSignalProcedure = "/osaurus.control.v1.Sandbox/Signal"
 	// SandboxGetConfigProcedure is the fully-qualified name of the Sandbox's GetConfig RPC.
 	SandboxGetConfigProcedure = "/osaurus.control.v1.Sandbox/GetConfig"
 	// SandboxSetConfigProcedure is the fully-qualified name of the Sandbox's SetConfig RPC.
@@ -113,6 +115,8 @@ type SandboxClient interface {
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
 	Exec(context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+	// Signal reaches a command beside its stream, which may be full.
+	Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error)
 	GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error)
 	// SetConfig changes settings, all or none, and says of each when it counts.
 	SetConfig(context.Context, *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error)
@@ -124,9 +128,10 @@ type SandboxClient interface {
 	Logs(context.Context, *connect.Request[controlpb.LogsRequest]) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest]) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
-	// ListAudit answers who did what, oldest first.
+	// ListAudit answers who did what, newest first.
 	ListAudit(context.Context, *connect.Request[controlpb.ListAuditRequest]) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error)
-	// VerifyAudit proves that no record was changed or taken away.
+	// VerifyAudit proves that no record was changed or taken away. If one was, it
+	// fails with "rejected" and names the first.
 	VerifyAudit(context.Context, *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error)
 }
 
@@ -207,6 +212,12 @@ func NewSandboxClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(sandboxMethods.ByName("Exec")),
 			connect.WithClientOptions(opts...),
 		),
+		signal: connect.NewClient[controlpb.SignalRequest, controlpb.SignalResponse](
+			httpClient,
+			baseURL+SandboxSignalProcedure,
+			connect.WithSchema(sandboxMethods.ByName("Signal")),
+			connect.WithClientOptions(opts...),
+		),
 		getConfig: connect.NewClient[controlpb.GetConfigRequest, controlpb.GetConfigResponse](
 			httpClient,
 			baseURL+SandboxGetConfigProcedure,
@@ -265,6 +276,7 @@ type sandboxClient struct {
 	reset       *connect.Client[controlpb.ResetRequest, controlpb.ResetResponse]
 	remove      *connect.Client[controlpb.RemoveRequest, controlpb.RemoveResponse]
 	exec        *connect.Client[controlpb.ExecRequest, controlpb.ExecResponse]
+	signal      *connect.Client[controlpb.SignalRequest, controlpb.SignalResponse]
 	getConfig   *connect.Client[controlpb.GetConfigRequest, controlpb.GetConfigResponse]
 	setConfig   *connect.Client[controlpb.SetConfigRequest, controlpb.SetConfigResponse]
 	events      *connect.Client[controlpb.EventsRequest, controlpb.EventsResponse]
@@ -327,6 +339,11 @@ func (c *sandboxClient) Remove(ctx context.Context, req *connect.Request[control
 // Exec calls osaurus.control.v1.Sandbox.Exec.
 func (c *sandboxClient) Exec(ctx context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse] {
 	return c.exec.CallBidiStream(ctx)
+}
+
+// Signal calls osaurus.control.v1.Sandbox.Signal.
+func (c *sandboxClient) Signal(ctx context.Context, req *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
+	return c.signal.CallUnary(ctx, req)
 }
 
 // GetConfig calls osaurus.control.v1.Sandbox.GetConfig.
@@ -396,6 +413,8 @@ type SandboxHandler interface {
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
+	// Signal reaches a command beside its stream, which may be full.
+	Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error)
 	GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error)
 	// SetConfig changes settings, all or none, and says of each when it counts.
 	SetConfig(context.Context, *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error)
@@ -407,9 +426,10 @@ type SandboxHandler interface {
 	Logs(context.Context, *connect.Request[controlpb.LogsRequest], *connect.ServerStream[controlpb.LogsResponse]) error
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest], *connect.ServerStream[controlpb.DiagnoseResponse]) error
-	// ListAudit answers who did what, oldest first.
+	// ListAudit answers who did what, newest first.
 	ListAudit(context.Context, *connect.Request[controlpb.ListAuditRequest], *connect.ServerStream[controlpb.ListAuditResponse]) error
-	// VerifyAudit proves that no record was changed or taken away.
+	// VerifyAudit proves that no record was changed or taken away. If one was, it
+	// fails with "rejected" and names the first.
 	VerifyAudit(context.Context, *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error)
 }
 
@@ -486,6 +506,12 @@ func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(sandboxMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxSignalHandler := connect.NewUnaryHandler(
+		SandboxSignalProcedure,
+		svc.Signal,
+		connect.WithSchema(sandboxMethods.ByName("Signal")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxGetConfigHandler := connect.NewUnaryHandler(
 		SandboxGetConfigProcedure,
 		svc.GetConfig,
@@ -552,6 +578,8 @@ func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (strin
 			sandboxRemoveHandler.ServeHTTP(w, r)
 		case SandboxExecProcedure:
 			sandboxExecHandler.ServeHTTP(w, r)
+		case SandboxSignalProcedure:
+			sandboxSignalHandler.ServeHTTP(w, r)
 		case SandboxGetConfigProcedure:
 			sandboxGetConfigHandler.ServeHTTP(w, r)
 		case SandboxSetConfigProcedure:
@@ -617,6 +645,10 @@ func (UnimplementedSandboxHandler) Remove(context.Context, *connect.Request[cont
 
 func (UnimplementedSandboxHandler) Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Exec is not implemented"))
+}
+
+func (UnimplementedSandboxHandler) Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Signal is not implemented"))
 }
 
 func (UnimplementedSandboxHandler) GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error) {
