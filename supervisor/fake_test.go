@@ -1,0 +1,407 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// fakeBackend takes the place of disk and machines, so that a test decides
+// what they do and when. It fails its test when it is used in a way that a
+// real one could not bear.
+type fakeBackend struct {
+	t *testing.T
+
+	mu          sync.Mutex
+	provisioned bool
+	noHost      bool          // Check fails
+	failBoots   int           // so many boots fail from now on
+	failPrepare bool          // Prepare fails
+	delay       time.Duration // of everything
+	stuck       chan struct{} // if not nil, everything waits until it is closed
+	guest       *fakeGuest    // the last one
+	boots       int
+	disks       int // how many data disks there have been
+	fresh       int // how often everything was to be verified
+}
+
+func (b *fakeBackend) set(change func(*fakeBackend)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(b)
+}
+
+// work takes as long as work is to take.
+func (b *fakeBackend) work(ctx context.Context) error {
+	b.mu.Lock()
+	delay, stuck := b.delay, b.stuck
+	b.mu.Unlock()
+	return pass(ctx, delay, stuck)
+}
+
+func pass(ctx context.Context, delay time.Duration, stuck <-chan struct{}) error {
+	if stuck != nil {
+		select {
+		case <-stuck:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// alone fails the test if a guest runs while its disk is touched.
+func (b *fakeBackend) alone(what string) {
+	if b.guest != nil && !b.guest.over() {
+		b.t.Errorf("%s while a guest runs", what)
+	}
+}
+
+func (b *fakeBackend) Check(context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noHost {
+		return "", fault.New(fault.Unavailable, "look for QEMU", "", errors.New("there is none")).Advise("Install it.")
+	}
+	return "fake", nil
+}
+
+func (b *fakeBackend) Provisioned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.provisioned
+}
+
+func (b *fakeBackend) Ready(config.Settings) bool { return b.Provisioned() }
+
+func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool, walk *journey.Walk) error {
+	return walk.Do(journey.Image, func(report progress.Func) error {
+		b.mu.Lock()
+		b.alone("Prepare")
+		if fresh {
+			b.fresh++
+		}
+		fail := b.failPrepare
+		b.mu.Unlock()
+		if err := b.work(ctx); err != nil {
+			return err
+		}
+		if fail {
+			return fault.New(fault.Unavailable, "download", "", errors.New("no network"))
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.provisioned = true
+		return nil
+	})
+}
+
+func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	var g *fakeGuest
+	err := walk.Do(journey.Boot, func(progress.Func) error {
+		b.mu.Lock()
+		b.alone("Boot")
+		if !b.provisioned {
+			b.t.Error("Boot of what was not prepared")
+		}
+		b.boots++
+		fail := b.failBoots > 0
+		b.failBoots = max(0, b.failBoots-1)
+		b.mu.Unlock()
+		if err := b.work(ctx); err != nil {
+			return err
+		}
+		if fail {
+			return fault.New(fault.Timeout, "boot guest", "", errors.New("it did not answer"))
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		g = &fakeGuest{backend: b, done: make(chan struct{})}
+		b.guest = g
+		return nil
+	})
+	if err != nil {
+		return nil, provision.Machine{}, err
+	}
+	return g, provision.Machine{Pack: "fake"}, nil
+}
+
+func (b *fakeBackend) Reset(ctx context.Context) error {
+	b.mu.Lock()
+	b.alone("Reset")
+	b.disks++
+	b.mu.Unlock()
+	return b.work(ctx)
+}
+
+func (b *fakeBackend) Remove(ctx context.Context) error {
+	b.mu.Lock()
+	b.alone("Remove")
+	b.provisioned = false
+	b.mu.Unlock()
+	return b.work(ctx)
+}
+
+// fakeGuest is a guest without a machine.
+type fakeGuest struct {
+	backend *fakeBackend
+	done    chan struct{}
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed when it answers again; nil if it does
+	err    error
+}
+
+func (g *fakeGuest) over() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// die ends the machine: with an error as if it were killed from outside,
+// without one as if the guest powered itself off.
+func (g *fakeGuest) die(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over() {
+		g.err = err
+		close(g.done)
+	}
+}
+
+func (g *fakeGuest) freeze() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.frozen == nil {
+		g.frozen = make(chan struct{})
+	}
+}
+
+func (g *fakeGuest) thaw() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.frozen != nil {
+		close(g.frozen)
+		g.frozen = nil
+	}
+}
+
+// answer is what every call to the guest comes to.
+func (g *fakeGuest) answer(ctx context.Context) error {
+	g.mu.Lock()
+	frozen := g.frozen
+	g.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-g.done:
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "call guest", "", ctx.Err())
+		}
+	}
+	if g.over() {
+		return fault.New(fault.Unavailable, "call guest", "", errors.New("the machine has ended"))
+	}
+	return nil
+}
+
+func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
+
+func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
+	return guest.Info{Version: "fake"}, g.answer(ctx)
+}
+
+func (g *fakeGuest) Shutdown(ctx context.Context) error {
+	err := g.backend.work(ctx)
+	g.die(nil)
+	return err
+}
+
+func (g *fakeGuest) Close() error          { g.die(nil); return nil }
+func (g *fakeGuest) Done() <-chan struct{} { return g.done }
+
+func (g *fakeGuest) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Exec runs a command whose first argument is how long it takes.
+func (g *fakeGuest) Exec(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+	if err := g.answer(ctx); err != nil {
+		return nil, err
+	}
+	takes, err := time.ParseDuration(cmd.Args[0])
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "run command", cmd.Args[0], err)
+	}
+	p := &fakeProcess{done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			p.err = fault.New(fault.KindOf(ctx.Err()), "run command", "", ctx.Err())
+		case <-g.done:
+			p.err = fault.New(fault.Unavailable, "run command", "", errors.New("the machine has ended"))
+		}
+	}()
+	return p, nil
+}
+
+type fakeProcess struct {
+	done chan struct{}
+	err  error
+}
+
+func (p *fakeProcess) PID() int                                   { return 1 }
+func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
+func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
+func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
+
+// record keeps events and fails its test when they do not follow each other.
+type record struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	events []supervisor.Event
+	state  supervisor.State
+}
+
+func (r *record) Record(_ context.Context, e supervisor.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Kind == supervisor.StateChanged {
+		if e.From != r.state {
+			r.t.Errorf("an event says that %s became %s, but the state was %s", e.From, e.To, r.state)
+		}
+		r.state = e.To
+	}
+	if e.Time.IsZero() || e.Cause == "" {
+		r.t.Errorf("event without time or cause: %+v", e)
+	}
+	r.events = append(r.events, e)
+	return nil
+}
+
+// count counts the events of a kind.
+func (r *record) count(kind supervisor.EventKind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// world is a supervisor over a fake backend.
+type world struct {
+	*supervisor.Supervisor
+	t       *testing.T
+	backend *fakeBackend
+	record  *record
+}
+
+// by is the cause of what tests ask for.
+const by = supervisor.Cause("test")
+
+// newWorld makes a supervisor in a new home with a settings file of this text.
+func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
+	t.Helper()
+	w := &world{t: t, backend: &fakeBackend{t: t}, record: &record{t: t}}
+	change(w.backend)
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	if err := os.MkdirAll(filepath.Dir(home.SettingsFile()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(home.SettingsFile(), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Record: w.record, Backend: w.backend})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Supervisor = s
+	return w
+}
+
+// What the backend has done so far, and its last guest.
+func (w *world) boots() (n int) { w.backend.set(func(b *fakeBackend) { n = b.boots }); return n }
+func (w *world) cold() (n int)  { w.backend.set(func(b *fakeBackend) { n = b.fresh }); return n }
+func (w *world) disks() (n int) { w.backend.set(func(b *fakeBackend) { n = b.disks }); return n }
+func (w *world) running() *fakeGuest {
+	var g *fakeGuest
+	w.backend.set(func(b *fakeBackend) { g = b.guest })
+	return g
+}
+
+// close ends the world; nothing may be left of it.
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.Close(context.WithoutCancel(w.t.Context())); err != nil {
+		w.t.Errorf("Close: %v", err)
+	}
+	if g := w.running(); g != nil && !g.over() {
+		w.t.Error("a guest runs after Close")
+	}
+}
+
+// command gives a command, which is to return before the context ends.
+func (w *world) command(ctx context.Context, c supervisor.Command) error {
+	switch c {
+	case supervisor.Provision:
+		return w.Provision(ctx, by)
+	case supervisor.Start:
+		return w.Start(ctx, by)
+	case supervisor.Stop:
+		return w.Stop(ctx, by)
+	case supervisor.Restart:
+		return w.Restart(ctx, by)
+	case supervisor.Reset:
+		return w.Reset(ctx, by)
+	case supervisor.Remove:
+		return w.Remove(ctx, by)
+	}
+	p, err := w.Exec(ctx, guest.Command{Args: []string{"10ms"}})
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) wantState(want supervisor.State) {
+	w.t.Helper()
+	if got := w.Status(); got.State != want {
+		w.t.Fatalf("the sandbox is %s (%s), want %s", got.State, got.Reason, want)
+	}
+}
