@@ -33,7 +33,8 @@ type Backing struct {
 	Log     *slog.Logger
 	// Program is this program's release and revision.
 	Program string
-	// Close ends the sandbox, for Quit. It may be called more than once.
+	// Close ends the sandbox, for Quit. It does so also if its context ends, and
+	// may be called more than once.
 	Close func(context.Context) error
 }
 
@@ -115,7 +116,7 @@ func (s service) Hello(_ context.Context, r *connect.Request[controlpb.HelloRequ
 // Quit ends the sandbox before it answers, and the daemon after.
 func (s service) Quit(ctx context.Context, _ *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error) {
 	err := s.audited(ctx, note{action: "daemon.quit"}, func() error {
-		return errors.Join(s.Unlink(), s.Backing.Close(context.WithoutCancel(ctx)))
+		return errors.Join(s.Unlink(), s.Backing.Close(ctx))
 	})
 	s.quitOnce.Do(func() { close(s.quit) })
 	if err != nil {

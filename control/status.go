@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/vm"
 )
 
 // statusProto is a status for the wire.
@@ -19,15 +20,15 @@ func statusProto(s supervisor.Status) *controlpb.Status {
 		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: journeyProto(s.Journey), Guest: guestProto(s),
 	}
 	if s.Reason != "" {
-		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: s.Reason, Advice: s.Advice}
+		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: printable(s.Reason), Advice: printable(s.Advice)}
 	}
 	if s.Failures > 0 {
 		p.Retries = &controlpb.Retries{Failures: uint32(s.Failures), NotBefore: moment(s.CoolUntil), ByHandOnly: s.NeverAgain}
 	}
 	if m := s.Machine; m != nil {
 		p.Machine = &controlpb.Machine{
-			Pack: m.Pack, PackReason: m.PackReason, Image: m.Image, Arch: m.Arch, Cpus: uint32(m.CPUs), Memory: uint64(m.Memory),
-			Network: m.Network, MissingPackages: m.MissingTools,
+			Pack: m.Pack, PackReason: m.PackReason, Image: m.Image, Arch: string(m.Arch), Cpus: uint32(m.CPUs), Memory: uint64(m.Memory),
+			Network: m.Network != vm.NetworkNone, MissingPackages: m.Missing,
 		}
 	}
 	return p
@@ -53,7 +54,7 @@ func journeyProto(j *journey.Journey) *controlpb.Journey {
 	p := &controlpb.Journey{Began: moment(j.Began), Left: span(j.Left), Notes: j.Notes}
 	for _, l := range j.Legs {
 		p.Steps = append(p.Steps, &controlpb.Step{
-			Name: string(l.Step), Status: string(l.Status), Detail: l.Detail,
+			Name: string(l.Step), Status: string(l.Status), Detail: printable(l.Detail),
 			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
 		})
 	}

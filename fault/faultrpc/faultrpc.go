@@ -137,32 +137,3 @@ func Clip(s string) string {
 		return r
 	}, s)
 }
-
-// Interceptor returns what makes the errors of a service's handlers ready for
-// the wire.
-func Interceptor() connect.Interceptor { return interceptor{} }
-
-type interceptor struct{}
-
-func (interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		resp, err := next(ctx, r)
-		if err != nil {
-			return nil, Encode(err)
-		}
-		return resp, nil
-	}
-}
-
-func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-func (interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if err := next(ctx, conn); err != nil {
-			return Encode(err)
-		}
-		return nil
-	}
-}
