@@ -12,8 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/owner"
 )
@@ -139,8 +142,16 @@ func complaint(code int, words io.ReaderAt) error {
 	return f
 }
 
-// gone waits until nobody has the home any more.
-func gone(ctx context.Context, home config.Home) error {
+// quit ends a daemon and returns when it is gone.
+func quit(ctx context.Context, client *control.Client, home config.Home) error {
+	if _, err := client.Quit(ctx, connect.NewRequest(&controlpb.QuitRequest{})); err != nil {
+		return err
+	}
+	return released(ctx, home)
+}
+
+// released returns when nobody has the home any more.
+func released(ctx context.Context, home config.Home) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
 	for {

@@ -30,7 +30,7 @@ config/api-token of the home: "Authorization: Bearer TOKEN".`,
 			if err != nil {
 				return err
 			}
-			o := daemon.Options{Home: home, Driver: driver(), Program: program()}
+			o := daemon.Options{Home: home, Driver: driver(), Program: build()}
 			if !quiet {
 				o.Log = c.err
 			}
@@ -52,8 +52,8 @@ config/api-token of the home: "Authorization: Bearer TOKEN".`,
 // quietFlag is what a daemon in the background is started with.
 const quietFlag = "quiet"
 
-// program is which build this is.
-func program() string {
+// build is which build this is.
+func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
