@@ -37,9 +37,7 @@ func withProgress(ctx context.Context, c console, client *control.Client, do fun
 // steps shows a journey.
 type steps struct {
 	report progress.Func
-	past   bool            // the first status was seen: what it says is no news
-	shown  map[string]bool // steps that were shown as they were done
-	notes  map[string]bool
+	shown  map[string]bool // what was shown, or was over before; nil before the first status
 }
 
 func newSteps(report progress.Func) *steps { return &steps{report: report} }
@@ -47,32 +45,30 @@ func newSteps(report progress.Func) *steps { return &steps{report: report} }
 // show shows what is new of a journey.
 func (s *steps) show(status *controlpb.Status) {
 	j := status.GetJourney()
-	if status.GetOperation() == "" && !s.past || j == nil {
-		s.past = true
-		return
-	}
-	s.past = true
-	if s.notes == nil {
-		s.shown, s.notes = map[string]bool{}, map[string]bool{}
-	}
-	for _, note := range j.Notes {
-		if !s.notes[note] {
-			s.notes[note] = true
-			s.report(progress.Event{Note: note})
+	report := s.report
+	if s.shown == nil {
+		s.shown = map[string]bool{}
+		if status.GetOperation() == "" {
+			report = func(progress.Event) {} // it is an old one
 		}
 	}
-	for _, step := range j.Steps {
-		key := fmt.Sprint(j.Began.AsTime(), step.Name)
-		e := progress.Event{
-			Step: stepName(step), Done: int64(step.Done), Total: int64(step.Total), Rate: step.Rate,
-			Left: step.Left.AsDuration(), Finished: step.Status == "completed",
-		}
-		if step.Status == "in_progress" && !s.shown[key] {
-			s.report(e)
-		}
-		if e.Finished && !s.shown[key] {
+	once := func(key string, e progress.Event) {
+		if key = fmt.Sprint(j.Began.AsTime(), key); !s.shown[key] {
 			s.shown[key] = true
-			s.report(e)
+			report(e)
+		}
+	}
+	for _, note := range j.GetNotes() {
+		once(note, progress.Event{Note: note})
+	}
+	for _, step := range j.GetSteps() {
+		e := progress.Event{Step: stepName(step), Done: int64(step.Done), Total: int64(step.Total), Rate: step.Rate, Left: step.Left.AsDuration()}
+		switch step.Status {
+		case "in_progress":
+			report(e)
+		case "completed":
+			e.Finished = true
+			once(step.Name, e)
 		}
 	}
 }
