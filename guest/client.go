@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -69,7 +70,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, connect.NewRequest(hello))
 		if err == nil {
-			c.version = wire.Clip(answer.Msg.GuestVersion)
+			c.version = faultrpc.Clip(answer.Msg.GuestVersion)
 			if v := answer.Msg.Version; v < wire.VersionMin || v > wire.VersionMax {
 				err = fmt.Errorf("the guest chose version %d of the protocol", v)
 				c.Close()
@@ -77,9 +78,9 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 			}
 			return c, nil
 		}
-		if wire.Answered(err) || ctx.Err() != nil || c.conns.over() {
+		if faultrpc.Answered(err) || ctx.Err() != nil || c.conns.over() {
 			defer c.Close()
-			if last := c.conns.lastErr(); last != nil && !wire.Answered(err) {
+			if last := c.conns.lastErr(); last != nil && !faultrpc.Answered(err) {
 				err = errors.Join(err, last)
 			}
 			return nil, wire.Decode(op, "", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -64,7 +65,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return Info{}, err
 	}
 	i := Info{
-		Version: wire.Clip(r.GuestVersion), Kernel: wire.Clip(r.Kernel), Architecture: wire.Clip(r.Architecture),
+		Version: faultrpc.Clip(r.GuestVersion), Kernel: faultrpc.Clip(r.Kernel), Architecture: faultrpc.Clip(r.Architecture),
 		OSRelease: map[string]string{},
 		Uptime:    time.Duration(r.UptimeNanos), Time: time.Unix(0, r.TimeUnixNano),
 		MemoryTotal: r.MemoryTotal, MemoryAvailable: r.MemoryAvailable, OwnMemory: r.OwnMemory,
@@ -73,14 +74,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	}
 	for k, v := range r.OsRelease {
 		if len(i.OSRelease) < wire.MaxList {
-			i.OSRelease[wire.Clip(k)] = wire.Clip(v)
+			i.OSRelease[faultrpc.Clip(k)] = faultrpc.Clip(v)
 		}
 	}
 	for _, m := range bound(r.Mounts) {
-		i.Mounts = append(i.Mounts, Mount{Tag: wire.Clip(m.Tag), Path: wire.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
+		i.Mounts = append(i.Mounts, Mount{Tag: faultrpc.Clip(m.Tag), Path: faultrpc.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
 	}
 	for _, s := range bound(r.Steps) {
-		i.Steps = append(i.Steps, Step{Name: wire.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
+		i.Steps = append(i.Steps, Step{Name: faultrpc.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
 	}
 	return i, nil
 }
@@ -91,8 +92,8 @@ func networkState(n *guestpb.NetworkState) NetworkState {
 		guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
 	}
 	s := NetworkState{
-		Status: status[n.GetState()], Address: wire.Clip(n.GetAddress()), Gateway: wire.Clip(n.GetGateway()),
-		DNS: clipAll(n.GetDns()), Trouble: wire.Clip(n.GetTrouble()),
+		Status: status[n.GetState()], Address: faultrpc.Clip(n.GetAddress()), Gateway: faultrpc.Clip(n.GetGateway()),
+		DNS: clipAll(n.GetDns()), Trouble: faultrpc.Clip(n.GetTrouble()),
 	}
 	if s.Status == "" {
 		s.Status = NetworkFailed
@@ -105,7 +106,7 @@ func bound[T any](list []T) []T { return list[:min(len(list), wire.MaxList)] }
 func clipAll(list []string) []string {
 	var out []string
 	for _, s := range bound(list) {
-		out = append(out, wire.Clip(s))
+		out = append(out, faultrpc.Clip(s))
 	}
 	return out
 }

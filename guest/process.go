@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -123,7 +124,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: wire.Clip(cmd.Args[0]), stream: c.rpc.Exec(ctx), cancel: cancel, done: make(chan struct{})}
+	p := &Process{client: c, cmd: cmd, name: faultrpc.Clip(cmd.Args[0]), stream: c.rpc.Exec(ctx), cancel: cancel, done: make(chan struct{})}
 	err := p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		cancel()

@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/launch"
 )
 
@@ -94,7 +95,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	var once sync.Once
 	first := func() { watch.sinceStart("until first output") }
 	c.out, c.err = onFirst{c.out, &once, first}, onFirst{c.err, &once, first}
-	patient, err := runCommand(ctx, c, g.Client, args)
+	patient, err := runCommand(ctx, c, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
 	watch.lap("command")
 
 	off := g.Close

@@ -1,24 +1,30 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 )
 
-func newConfig() *cobra.Command {
+func newConfig(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show or change the settings",
 		Args:  cobra.NoArgs,
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(newConfigShow(), newConfigSet())
+	cmd.AddCommand(newConfigShow(), newConfigGet(c), newConfigSet(c))
 	return cmd
 }
 
@@ -38,34 +44,135 @@ func newConfigShow() *cobra.Command {
 	}
 }
 
-func newConfigSet() *cobra.Command {
-	return &cobra.Command{
+func newConfigGet(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:       "get KEY",
+		Short:     "Print one setting",
+		Long:      "Keys: " + strings.Join(config.Keys(), ", ") + ".",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: config.Keys(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, settings, err := loadSettings()
+			if err != nil {
+				return err
+			}
+			text, err := json.Marshal(settings)
+			if err != nil {
+				return err
+			}
+			var values map[string]json.RawMessage
+			if err := json.Unmarshal(text, &values); err != nil {
+				return err
+			}
+			value, ok := values[args[0]]
+			if !ok {
+				return fault.New(fault.NotFound, "get", args[0], errors.New("no such setting")).Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
+			}
+			var plain string
+			if !asJSON && json.Unmarshal(value, &plain) == nil {
+				_, err = fmt.Fprintln(c.out, plain)
+			} else {
+				_, err = fmt.Fprintln(c.out, string(value))
+			}
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newConfigSet(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE...",
-		Short: "Change settings, all or none",
+		Short: "Change settings, all or none, and say when each counts",
 		Example: `  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
   osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`,
 		Long: "Keys: " + strings.Join(config.Keys(), ", ") + ".",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			texts := map[string]string{}
+			for _, arg := range args {
+				key, value, ok := strings.Cut(arg, "=")
+				if !ok {
+					return fault.New(fault.InvalidArgs, "set", arg, errors.New("no value")).Advise("Write KEY=VALUE.")
+				}
+				texts[key] = value
+			}
 			home, err := config.FindHome()
 			if err != nil {
 				return err
 			}
-			return config.Edit(home, func(f *config.File) error {
-				for _, arg := range args {
-					key, value, ok := strings.Cut(arg, "=")
-					if !ok {
-						return fault.New(fault.InvalidArgs, "set", arg, errors.New("no value")).Advise("Write KEY=VALUE.")
-					}
-					if err := f.Set(key, value); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			changed, err := setSettings(cmd.Context(), home, texts)
+			if err != nil {
+				return err
+			}
+			return printChanged(c.out, changed, asJSON)
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// setSettings changes settings through the daemon, or in the file if none runs.
+func setSettings(ctx context.Context, home config.Home, texts map[string]string) ([]string, error) {
+	client, err := greet(ctx, home)
+	switch {
+	case err == nil:
+		defer client.Close()
+		return setThrough(ctx, client, texts)
+	case fault.KindOf(err) != fault.Unavailable:
+		return nil, err
+	}
+	var before, after config.Settings
+	err = config.Edit(home, func(f *config.File) error {
+		before = f.Settings()
+		for key, value := range texts {
+			if err := f.Set(key, value); err != nil {
+				return err
+			}
+		}
+		after = f.Settings()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return before.Differences(after), nil
+}
+
+func setThrough(ctx context.Context, client *control.Client, texts map[string]string) ([]string, error) {
+	r, err := client.SetConfig(ctx, connect.NewRequest(&controlpb.SetConfigRequest{Settings: texts}))
+	if err != nil {
+		return nil, err
+	}
+	var changed []string
+	for _, s := range r.Msg.Changed {
+		changed = append(changed, s.Key)
+	}
+	return changed, nil
+}
+
+func printChanged(w io.Writer, keys []string, asJSON bool) error {
+	if asJSON {
+		changed := map[string]config.Effect{}
+		for _, key := range keys {
+			changed[key] = config.EffectOf(key)
+		}
+		return printJSON(w, changed)
+	}
+	for _, key := range keys {
+		when := "counts now"
+		if config.EffectOf(key) == config.NextStart {
+			when = "counts from the next start on"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s\n", key, when); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadSettings is the home and what is chosen in it.

@@ -59,6 +59,22 @@ func exitCode(err error) int {
 	return exitExecution
 }
 
+// kindOf is the kind of fault that an exit code of this program stands for.
+func kindOf(code int) fault.Kind {
+	for _, kind := range fault.Kinds() {
+		if exitCode(fault.New(kind, "", "", nil)) == code {
+			return kind
+		}
+	}
+	return fault.Execution
+}
+
+// How the lines begin that say why a command failed, and what to do next.
+const (
+	failurePrefix = "osaurus-sandbox: "
+	advicePrefix  = "advice: "
+)
+
 // exit ends the program with a code of a command's own choice. Err, if there
 // is one, is printed first.
 type exit struct {
@@ -103,9 +119,9 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
-		fmt.Fprintf(w, "osaurus-sandbox: %v\n", err)
+		fmt.Fprintf(w, failurePrefix+"%v\n", err)
 		if advice := fault.AdviceOf(err); advice != "" {
-			fmt.Fprintf(w, "advice: %s\n", advice)
+			fmt.Fprintf(w, advicePrefix+"%s\n", advice)
 		}
 	}
 	return code

@@ -43,6 +43,16 @@ func terminalWidth(w io.Writer) int {
 	return cmp.Or(int(size.Col), 80) // a terminal that does not know its size
 }
 
+// isTerminal reports whether a person may be at the other end of r.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
 func drawBar(w io.Writer, e progress.Event, columns int) {
 	const clearLine = "\r\x1b[K"
 	if e.Note != "" {

@@ -16,8 +16,11 @@ func newRoot(c console) *cobra.Command {
 		Short: "A Linux VM for AI agents to work in",
 		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
 		Example: `  osaurus-sandbox doctor                          what this computer can do, and what is missing
-  osaurus-sandbox boot -- uname -a                run a command in a throwaway VM
-  osaurus-sandbox boot --share .:work -- ls /mnt/work`,
+  osaurus-sandbox up                              have the sandbox running
+  osaurus-sandbox exec --root -- uname -a         run a command in it
+  osaurus-sandbox status --watch                  see how it is
+  osaurus-sandbox down                            power it off
+  osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
 		Args:          cobra.NoArgs,
 		RunE:          showHelp,
 		SilenceErrors: true,
@@ -26,7 +29,11 @@ func newRoot(c console) *cobra.Command {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.AddCommand(newBoot(c), newConfig(), newDoctor(), newPack(c), newVersion())
+	root.AddCommand(newMachineCommands(c)...)
+	root.AddCommand(
+		newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newLogs(c), newPack(c),
+		newServe(c), newService(c), newStatus(c), newVersion(),
+	)
 	return root
 }
 

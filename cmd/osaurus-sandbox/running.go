@@ -13,11 +13,18 @@ import (
 	"osaurus-sandbox/guest"
 )
 
+// process is a command that runs in a guest.
+type process interface {
+	Signal(context.Context, guest.Signal) error
+	Done() <-chan struct{}
+	Wait() (guest.Exit, error)
+}
+
 // runCommand runs a command in the guest with the console's streams and
 // signals; an exit code other than 0 is an exit error. The first signal goes to
 // the command. The second, or one before the command runs, means that nobody
 // waits for anything any more: then patient is false.
-func runCommand(ctx context.Context, c console, g *guest.Client, args []string) (patient bool, err error) {
+func runCommand(ctx context.Context, c console, cmd guest.Command, start func(context.Context, guest.Command) (process, error)) (patient bool, err error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -25,7 +32,8 @@ func runCommand(ctx context.Context, c console, g *guest.Client, args []string) 
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	unstarted := context.AfterFunc(ctx, end)
-	process, err := g.Exec(run, guest.Command{Args: args, Stdin: c.in, Stdout: c.out, Stderr: c.err})
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, c.err
+	process, err := start(run, cmd)
 	if err != nil {
 		return ctx.Err() == nil, cannotRun(err)
 	}

@@ -1571,83 +1571,6 @@ func (*ShutdownResponse) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
-// Fault is an error of the project's type, as a detail of a Connect error.
-type Fault struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Op            string                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
-	Subject       string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
-	Advice        string                 `protobuf:"bytes,5,opt,name=advice,proto3" json:"advice,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Fault) Reset() {
-	*x = Fault{}
-	mi := &file_guest_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Fault) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Fault) ProtoMessage() {}
-
-func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
-func (*Fault) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *Fault) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Fault) GetOp() string {
-	if x != nil {
-		return x.Op
-	}
-	return ""
-}
-
-func (x *Fault) GetSubject() string {
-	if x != nil {
-		return x.Subject
-	}
-	return ""
-}
-
-func (x *Fault) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
-func (x *Fault) GetAdvice() string {
-	if x != nil {
-		return x.Advice
-	}
-	return ""
-}
-
 var File_guest_proto protoreflect.FileDescriptor
 
 const file_guest_proto_rawDesc = "" +
@@ -1764,13 +1687,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x0fShutdownRequest\x12\x1f\n" +
 	"\vgrace_nanos\x18\x01 \x01(\x03R\n" +
 	"graceNanos\"\x12\n" +
-	"\x10ShutdownResponse\"s\n" +
-	"\x05Fault\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
-	"\x02op\x18\x02 \x01(\tR\x02op\x12\x18\n" +
-	"\asubject\x18\x03 \x01(\tR\asubject\x12\x14\n" +
-	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice2\x9a\x04\n" +
+	"\x10ShutdownResponse2\x9a\x04\n" +
 	"\x05Guest\x12H\n" +
 	"\x05Hello\x12\x1e.osaurus.guest.v1.HelloRequest\x1a\x1f.osaurus.guest.v1.HelloResponse\x12E\n" +
 	"\x04Ping\x12\x1d.osaurus.guest.v1.PingRequest\x1a\x1e.osaurus.guest.v1.PingResponse\x12E\n" +
@@ -1793,7 +1710,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_guest_proto_goTypes = []any{
 	(Network_Kind)(0),        // 0: osaurus.guest.v1.Network.Kind
 	(NetworkState_State)(0),  // 1: osaurus.guest.v1.NetworkState.State
@@ -1820,15 +1737,14 @@ var file_guest_proto_goTypes = []any{
 	(*SetTimeResponse)(nil),  // 22: osaurus.guest.v1.SetTimeResponse
 	(*ShutdownRequest)(nil),  // 23: osaurus.guest.v1.ShutdownRequest
 	(*ShutdownResponse)(nil), // 24: osaurus.guest.v1.ShutdownResponse
-	(*Fault)(nil),            // 25: osaurus.guest.v1.Fault
-	nil,                      // 26: osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	nil,                      // 25: osaurus.guest.v1.InfoResponse.OsReleaseEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	4,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
 	5,  // 1: osaurus.guest.v1.Boot.network:type_name -> osaurus.guest.v1.Network
 	6,  // 2: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
 	0,  // 3: osaurus.guest.v1.Network.kind:type_name -> osaurus.guest.v1.Network.Kind
-	26, // 4: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	25, // 4: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
 	11, // 5: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
 	6,  // 6: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
 	12, // 7: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
@@ -1880,7 +1796,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -84,7 +85,7 @@ func osRelease(text string) map[string]string {
 		if len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
 			value = value[1 : len(value)-1]
 		}
-		out[name] = wire.Clip(value)
+		out[name] = faultrpc.Clip(value)
 	}
 	return out
 }

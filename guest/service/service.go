@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -60,7 +61,7 @@ func New(system System, keeper *process.Keeper, version string) *Service {
 // Serve answers connections of a listener until that is closed. Connections
 // that are open then stay: the last answer of a machine goes over one.
 func (s *Service) Serve(l net.Listener) error {
-	_, handler := guestpbconnect.NewGuestHandler(s, wire.HandlerOptions(), connect.WithInterceptors(faults{}))
+	_, handler := guestpbconnect.NewGuestHandler(s, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	server := &http.Server{
 		Handler: s.guard(handler), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
@@ -74,7 +75,7 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != guestpbconnect.GuestHelloProcedure {
 			if err := s.admit(r.Header.Get(wire.KeyHeader)); err != nil {
-				_ = refuse.Write(w, r, wire.Encode(err))
+				_ = refuse.Write(w, r, faultrpc.Encode(err))
 				return
 			}
 		}
@@ -198,31 +199,5 @@ func grace(nanos int64) (time.Duration, error) {
 		return wire.DefaultGrace, nil
 	default:
 		return g, nil
-	}
-}
-
-// faults is the one place where errors get ready for the wire.
-type faults struct{}
-
-func (faults) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		resp, err := next(ctx, r)
-		if err != nil {
-			return nil, wire.Encode(err)
-		}
-		return resp, nil
-	}
-}
-
-func (faults) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-func (faults) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if err := next(ctx, conn); err != nil {
-			return wire.Encode(err)
-		}
-		return nil
 	}
 }

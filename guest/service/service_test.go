@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -300,7 +301,7 @@ func TestCalls(t *testing.T) {
 	c := connected(t, serve(t, h))
 	ctx := context.Background()
 	info, err := c.Info(ctx)
-	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > wire.MaxText+8 || info.Version != "test" {
+	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > faultrpc.MaxText+8 || info.Version != "test" {
 		t.Errorf("%+v %v", info, err)
 	}
 	now := time.Now()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 )
 
@@ -41,7 +42,7 @@ func CheckStart(s *guestpb.Start) error {
 	}
 	for _, e := range s.Env {
 		if bytes.IndexByte(e, '=') <= 0 {
-			return bad("variable %q is not NAME=value", Clip(string(e)))
+			return bad("variable %q is not NAME=value", faultrpc.Clip(string(e)))
 		}
 	}
 	if err := checkPath(s.Dir); len(s.Dir) > 0 && err != nil {
@@ -67,7 +68,7 @@ func CheckBoot(b *guestpb.Boot) error {
 		return fault.New(fault.InvalidArgs, "check boot", "", fmt.Errorf(format, args...))
 	}
 	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
-		return bad("%q is no host name of at most %d letters, digits, dots and dashes", Clip(h), MaxHostname)
+		return bad("%q is no host name of at most %d letters, digits, dots and dashes", faultrpc.Clip(h), MaxHostname)
 	}
 	if len(b.GetMounts()) > MaxMounts {
 		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
@@ -75,13 +76,13 @@ func CheckBoot(b *guestpb.Boot) error {
 	seen := map[string]bool{}
 	for _, m := range b.GetMounts() {
 		if len(m.Tag) > MaxTag || !tag.MatchString(m.Tag) {
-			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", Clip(m.Tag), MaxTag)
+			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", faultrpc.Clip(m.Tag), MaxTag)
 		}
 		if err := checkPath(m.Path); err != nil {
 			return bad("mount of %s: %w", m.Tag, err)
 		}
 		if p := string(m.Path); p == "/" || seen[p] {
-			return bad("mount of %s: %q is taken", m.Tag, Clip(p))
+			return bad("mount of %s: %q is taken", m.Tag, faultrpc.Clip(p))
 		}
 		seen[string(m.Path)] = true
 	}
@@ -100,17 +101,17 @@ func checkNetwork(n *guestpb.Network) error {
 		return bad("%v is no kind of network", n.GetKind())
 	}
 	if p, err := netip.ParsePrefix(n.Address); err != nil || !p.Addr().Is4() {
-		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", Clip(n.Address))
+		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", faultrpc.Clip(n.Address))
 	}
 	if a, err := netip.ParseAddr(n.Gateway); n.Gateway != "" && (err != nil || !a.Is4()) {
-		return bad("%q is no IPv4 gateway", Clip(n.Gateway))
+		return bad("%q is no IPv4 gateway", faultrpc.Clip(n.Gateway))
 	}
 	if len(n.Dns) > MaxDNS {
 		return bad("%d name servers are more than %d", len(n.Dns), MaxDNS)
 	}
 	for _, d := range n.Dns {
 		if _, err := netip.ParseAddr(d); err != nil {
-			return bad("%q is no address of a name server", Clip(d))
+			return bad("%q is no address of a name server", faultrpc.Clip(d))
 		}
 	}
 	return nil
@@ -123,7 +124,7 @@ func checkPath(b []byte) error {
 	case len(p) > MaxPath:
 		return fmt.Errorf("the path has %d bytes, more than %d", len(p), MaxPath)
 	case !path.IsAbs(p), path.Clean(p) != p, bytes.IndexByte(b, 0) >= 0:
-		return fmt.Errorf("%q is no absolute path in its shortest form", Clip(p))
+		return fmt.Errorf("%q is no absolute path in its shortest form", faultrpc.Clip(p))
 	}
 	return nil
 }

@@ -39,8 +39,6 @@ const (
 	Chunk = 64 << 10
 	// MaxHeaders bounds the headers of a request or response.
 	MaxHeaders = 16 << 10
-	// MaxText clips one text of an Info or an error, which a person will read.
-	MaxText = 1 << 10
 	// MaxList clips a list of an Info.
 	MaxList = 64
 	// MaxTimeout is the longest time limit of a command.

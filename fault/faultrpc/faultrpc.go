@@ -1,4 +1,5 @@
-package wire
+// Package faultrpc carries errors over Connect: their kind, what they say and what they advise.
+package faultrpc
 
 import (
 	"context"
@@ -10,8 +11,11 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/fault/faultrpc/faultpb"
 )
+
+// MaxText clips one text, which a person will read.
+const MaxText = 1 << 10
 
 // code gives each kind of fault its Connect code. The kind itself travels as
 // a detail: several share a code.
@@ -50,12 +54,12 @@ func kind(c connect.Code) fault.Kind {
 	return fault.Execution
 }
 
-// Encode makes an error ready to leave the guest.
+// Encode makes an error ready for the wire.
 func Encode(err error) *connect.Error {
 	if ce, ok := errors.AsType[*connect.Error](err); ok {
 		return ce
 	}
-	f := &guestpb.Fault{Kind: string(fault.KindOf(err)), Cause: Clip(err.Error()), Advice: Clip(fault.AdviceOf(err))}
+	f := &faultpb.Fault{Kind: string(fault.KindOf(err)), Cause: Clip(err.Error()), Advice: Clip(fault.AdviceOf(err))}
 	if e, ok := errors.AsType[*fault.Error](err); ok && err == error(e) {
 		f.Op, f.Subject, f.Cause = Clip(e.Op), Clip(e.Subject), ""
 		if e.Err != nil {
@@ -69,8 +73,9 @@ func Encode(err error) *connect.Error {
 	return out
 }
 
-// Decode turns what a call returned into a fault. The guest's own words become
-// its cause, bounded and free of control characters; op and subject are ours.
+// Decode turns what a call returned into a fault. The other end's own words
+// become its cause, bounded and free of control characters; op and subject are
+// ours, and may be empty.
 func Decode(op, subject string, err error) error {
 	if err == nil {
 		return nil
@@ -85,8 +90,7 @@ func Decode(op, subject string, err error) error {
 	ce, ok := errors.AsType[*connect.Error](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), ok && ce.Code() == connect.CodeDeadlineExceeded:
-		return fault.New(fault.Timeout, op, subject, context.DeadlineExceeded).
-			Advise("The guest did not answer in time: look at its console log, or boot it anew.")
+		return fault.New(fault.Timeout, op, subject, context.DeadlineExceeded)
 	case errors.Is(err, context.Canceled), ok && ce.Code() == connect.CodeCanceled:
 		return fault.New(fault.Execution, op, subject, context.Canceled)
 	case ok:
@@ -95,12 +99,12 @@ func Decode(op, subject string, err error) error {
 	return fault.New(fault.Unavailable, op, subject, err)
 }
 
-// Answered reports whether an error is the guest's answer, rather than a
+// Answered reports whether an error is the other end's answer, rather than a
 // failure to reach it.
 func Answered(err error) bool { return said(err) != nil }
 
-// said returns the fault that the guest put into its answer.
-func said(err error) *guestpb.Fault {
+// said returns the fault that the other end put into its answer.
+func said(err error) *faultpb.Fault {
 	ce, ok := errors.AsType[*connect.Error](err)
 	if !ok || !connect.IsWireError(err) {
 		return nil
@@ -110,7 +114,7 @@ func said(err error) *guestpb.Fault {
 		if err != nil {
 			continue
 		}
-		if f, ok := v.(*guestpb.Fault); ok && slices.Contains(fault.Kinds(), fault.Kind(f.Kind)) {
+		if f, ok := v.(*faultpb.Fault); ok && slices.Contains(fault.Kinds(), fault.Kind(f.Kind)) {
 			return f
 		}
 	}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/store"
+)
+
+func newAudit(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Say who did what, and prove that the record is whole",
+		Args:  cobra.NoArgs,
+		RunE:  showHelp,
+	}
+	cmd.AddCommand(newAuditList(c), newAuditVerify(c))
+	return cmd
+}
+
+// withAudit reads the audit where it is kept: it needs no daemon, and does not
+// take one's word.
+func withAudit(ctx context.Context, do func(*audit.Log) error) error {
+	home, err := config.FindHome()
+	if err != nil {
+		return err
+	}
+	db, err := store.View(ctx, home.Database())
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(audit.New(db)), db.Close())
+}
+
+func newAuditList(c console) *cobra.Command {
+	var asJSON bool
+	var since, agent string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List who did what, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter := audit.Filter{Limit: limit}
+			from, err := parseSince(since)
+			if err != nil {
+				return err
+			}
+			if from != nil {
+				filter.Since = from.AsTime()
+			}
+			if agent != "" {
+				if filter.Agent, err = config.ParseAgentName(agent); err != nil {
+					return err
+				}
+			}
+			return withAudit(cmd.Context(), func(log *audit.Log) error {
+				lines := json.NewEncoder(c.out)
+				for e, err := range log.List(cmd.Context(), filter) {
+					if err != nil {
+						return err
+					}
+					if asJSON {
+						err = lines.Encode(auditLine(e))
+					} else {
+						_, err = fmt.Fprintf(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
+							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(strings.TrimSpace(e.Subject+" "+e.Detail)))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (24h), or a time")
+	cmd.Flags().StringVar(&agent, "agent", "", "only what was asked for this agent")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many")
+	return cmd
+}
+
+// auditLine is an entry with the names that it has in the API.
+func auditLine(e audit.Entry) any {
+	return struct {
+		Seq     audit.Seq        `json:"seq"`
+		Time    time.Time        `json:"time"`
+		UID     int              `json:"uid"`
+		Agent   config.AgentName `json:"agent,omitempty"`
+		Client  string           `json:"client"`
+		Action  string           `json:"action"`
+		Subject string           `json:"subject,omitempty"`
+		Outcome audit.Outcome    `json:"outcome"`
+		Detail  string           `json:"detail,omitempty"`
+		Hash    audit.Hash       `json:"hash"`
+	}{e.Seq, e.Time, e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash}
+}
+
+func newAuditVerify(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove that no entry was changed or taken away",
+		Long: `Proves that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
+wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withAudit(cmd.Context(), func(log *audit.Log) error {
+				proof, err := log.Verify(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(c.out, struct {
+						Records int64  `json:"records"`
+						Head    string `json:"head"`
+					}{proof.Entries, proof.Hash.String()})
+				}
+				_, err = fmt.Fprintf(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
+				return err
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

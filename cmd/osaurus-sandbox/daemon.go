@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/owner"
+)
+
+const (
+	// clientName is what the audit calls this program.
+	clientName = "osaurus-sandbox"
+	// daemonLimit is how long a daemon may take until it answers, or until it
+	// has given its home back: it starts in a moment and may have a database to
+	// repair; one that ends has a guest to stop.
+	daemonLimit = 60 * time.Second
+	daemonPoll  = 20 * time.Millisecond
+	// maxComplaint bounds what is read of a daemon's last words.
+	maxComplaint = 16 << 10
+)
+
+// reach connects to the daemon that runs. None is fault.Unavailable.
+func reach(ctx context.Context) (*control.Client, error) {
+	home, err := config.FindHome()
+	if err != nil {
+		return nil, err
+	}
+	return greet(ctx, home)
+}
+
+func greet(ctx context.Context, home config.Home) (*control.Client, error) {
+	client, err := control.Connect(ctx, home, clientName)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Hello(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// need connects to the daemon, and starts it if none runs.
+func need(ctx context.Context) (*control.Client, error) {
+	home, err := config.FindHome()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
+	defer cancel()
+	var ended <-chan error // of the daemon that was started here
+	for {
+		client, err := greet(ctx, home)
+		if err == nil || fault.KindOf(err) != fault.Unavailable {
+			return client, err
+		}
+		// Somebody who has the home is about to answer, or to end.
+		if _, owned := owner.Holder(home); !owned && ended == nil {
+			if ended, err = startDaemon(home); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case failed := <-ended:
+			// Another one may have been quicker.
+			if client, err := greet(ctx, home); err == nil {
+				return client, nil
+			}
+			if _, owned := owner.Holder(home); !owned {
+				return nil, failed
+			}
+			ended = nil
+		case <-time.After(daemonPoll):
+		case <-ctx.Done():
+			return nil, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
+				Advise("See " + control.DaemonLog(home) + ".")
+		}
+	}
+}
+
+// startDaemon starts a daemon that outlives this program. If it ends, its last
+// words come over the channel.
+func startDaemon(home config.Home) (<-chan error, error) {
+	const op = "start the daemon"
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fault.New(fault.Execution, op, "", err)
+	}
+	logs, err := home.Make(home.Logs())
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(logs, "daemon-start.log")
+	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, path, err)
+	}
+	cmd := exec.Command(program, "serve", "--"+quietFlag)
+	cmd.Dir = "/" // it should keep no disk busy
+	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))
+	cmd.Stdout, cmd.Stderr = words, words
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
+	if err := cmd.Start(); err != nil {
+		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close()))
+	}
+	ended := make(chan error, 1)
+	go func() {
+		defer words.Close()
+		_ = cmd.Wait()
+		ended <- complaint(cmd.ProcessState.ExitCode(), words)
+	}()
+	return ended, nil
+}
+
+// complaint is the error that a program ended with, from its exit code and
+// what it has printed: see finish.
+func complaint(code int, words io.ReaderAt) error {
+	f := fault.New(kindOf(code), "start the daemon", "", errors.New("it ended at once"))
+	lines := bufio.NewScanner(io.NewSectionReader(words, 0, maxComplaint))
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), failurePrefix); ok {
+			f.Err = errors.New(text)
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), advicePrefix); ok {
+			f.Advice = text
+		}
+	}
+	return f
+}
+
+// quit ends a daemon and returns when it is gone.
+func quit(ctx context.Context, client *control.Client, home config.Home) error {
+	if _, err := client.Quit(ctx, connect.NewRequest(&controlpb.QuitRequest{})); err != nil {
+		return err
+	}
+	return released(ctx, home)
+}
+
+// released returns when nobody has the home any more.
+func released(ctx context.Context, home config.Home) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
+	defer cancel()
+	for {
+		has, owned := owner.Holder(home)
+		if !owned {
+			return nil
+		}
+		select {
+		case <-time.After(daemonPoll):
+		case <-ctx.Done():
+			return fault.New(fault.KindOf(ctx.Err()), "wait for the daemon's end", has.String(), ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/diagnose"
+)
+
+func newDiagnose(c console) *cobra.Command {
+	var asJSON bool
+	var target string
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Try whether the sandbox does what agents need of it",
+		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
+What this guest does not have is not checked.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			stream, err := client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			failed := 0
+			for stream.Receive() {
+				r := stream.Msg()
+				if !r.Passed {
+					failed++
+				}
+				print := printCheck
+				if asJSON {
+					print = printLine[*controlpb.DiagnoseResponse]
+				}
+				if err := print(c.out, r); err != nil {
+					return err
+				}
+			}
+			if err := stream.Err(); err != nil {
+				return err
+			}
+			if failed > 0 {
+				return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))
+			}
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&target, "nat-target", diagnose.DefaultTarget, "what the guest fetches to prove its network")
+	return cmd
+}
+
+func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
+	verdict := "ok"
+	if !r.Passed {
+		verdict = "FAILED"
+	}
+	_, err := fmt.Fprintf(w, "%-6s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
+	if err == nil && r.Advice != "" {
+		_, err = fmt.Fprintf(w, "%8s%s\n", "", r.Advice)
+	}
+	return err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+func newLogs(c console) *cobra.Command {
+	var asJSON, follow bool
+	var since, source string
+	cmd := &cobra.Command{
+		Use:   "logs",
+		Short: "Print the daemon's log and the guest's console",
+		Example: `  osaurus-sandbox logs --since 10m
+  osaurus-sandbox logs -f --source console`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, err := parseSince(since)
+			if err != nil {
+				return err
+			}
+			client, err := reach(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			stream, err := client.Logs(cmd.Context(), connect.NewRequest(&controlpb.LogsRequest{Since: from, Follow: follow, Source: source}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			for stream.Receive() {
+				l := stream.Msg()
+				if asJSON {
+					err = printLine(c.out, l)
+				} else if l.Time != nil {
+					_, err = fmt.Fprintf(c.out, "%-7s  %s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Text)
+				} else {
+					_, err = fmt.Fprintf(c.out, "%-7s  %s\n", l.Source, l.Text)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return stream.Err()
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
+	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)")
+	cmd.Flags().StringVar(&source, "source", "", "only daemon or console")
+	return cmd
+}
+
+// parseSince reads how far back, as a duration or a time; empty is everything.
+func parseSince(text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return timestamppb.New(time.Now().Add(-d)), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return timestamppb.New(t), nil
+		}
+	}
+	return nil, fault.New(fault.InvalidArgs, "read --since", text, errors.New("neither a duration nor a time")).
+		Advise("Write a duration such as 90s, 10m or 24h, or a time such as 2006-01-02 15:04:05.")
+}
+
+func newEvents(c console) *cobra.Command {
+	var asJSON, follow bool
+	var after int64
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print what happened to the sandbox",
+		Long:  "Prints what happened to the sandbox. Each event has a number; with --after, a program goes on where it ended.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := reach(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			stream, err := client.Events(cmd.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: follow}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			for stream.Receive() {
+				print := printEvent(c)
+				if asJSON {
+					print = func(e *controlpb.EventsResponse) error { return printLine(c.out, e) }
+				}
+				if err := print(stream.Msg()); err != nil {
+					return err
+				}
+			}
+			return stream.Err()
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to happen")
+	cmd.Flags().Int64Var(&after, "after", 0, "only events with greater numbers")
+	return cmd
+}
+
+func printEvent(c console) func(*controlpb.EventsResponse) error {
+	return func(e *controlpb.EventsResponse) error {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+			parts = append(parts, name+"="+e.Fields[name])
+		}
+		_, err := fmt.Fprintf(c.out, "%6d  %s  %-16s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
+		return err
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+// machineCommand is a command that changes what the sandbox is doing.
+type machineCommand struct {
+	use, short, long string
+	// confirm, if not empty, is what a person is told before they say yes.
+	confirm string
+	do      func(context.Context, *control.Client) (*controlpb.Status, error)
+}
+
+func newMachineCommands(c console) []*cobra.Command {
+	list := []*cobra.Command{newDown(c)}
+	for _, m := range []machineCommand{
+		{
+			use: "up", short: "Have the sandbox running",
+			long: "Starts the daemon and the guest unless they run. What a guest needs and is not there is made first: a pack, an image, a disk.",
+			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
+				return answer(s.Up(ctx, connect.NewRequest(&controlpb.UpRequest{})))
+			},
+		},
+		{
+			use: "restart", short: "Stop the guest and start it again",
+			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
+				return answer(s.Restart(ctx, connect.NewRequest(&controlpb.RestartRequest{})))
+			},
+		},
+		{
+			use: "provision", short: "Check and make all that a guest needs, and start it",
+			long: "Unlike up, it trusts nothing that is there: what can be checked is checked, and what is broken is made anew.",
+			do:   provision,
+		},
+		{
+			use: "reset", short: "Begin again with an empty disk",
+			long:    "Replaces the guest's disk by an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
+			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
+			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
+				return answer(s.Reset(ctx, connect.NewRequest(&controlpb.ResetRequest{})))
+			},
+		},
+		{
+			use: "remove", short: "Remove the guest: its disk and what it boots from",
+			long:    "Removes the guest's disk, kernel and images. The workspace, packs and settings are kept. Nothing starts by itself until it is asked for.",
+			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
+			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
+				return answer(s.Remove(ctx, connect.NewRequest(&controlpb.RemoveRequest{})))
+			},
+		},
+	} {
+		list = append(list, newMachineCommand(c, m))
+	}
+	return list
+}
+
+func newMachineCommand(c console, m machineCommand) *cobra.Command {
+	var asJSON, yes bool
+	cmd := &cobra.Command{
+		Use: m.use, Short: m.short, Long: m.long,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if m.confirm != "" && !yes {
+				if err := confirm(c, m.use, m.confirm); err != nil {
+					return err
+				}
+			}
+			client, err := need(ctx)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) { return m.do(ctx, client) })
+			if err != nil {
+				return err
+			}
+			return printStatus(c.out, status, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	if m.confirm != "" {
+		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	}
+	return cmd
+}
+
+func newDown(c console) *cobra.Command {
+	var asJSON, daemon bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Power the guest off",
+		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off: the gentle way, or the hard way if
+it does not obey. The daemon stays, and starts the guest for the next command that needs it. With --daemon it ends too.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			client, err := control.Connect(ctx, home, clientName)
+			if fault.KindOf(err) == fault.Unavailable {
+				// Then no guest runs: it would have ended with its daemon.
+				return released(ctx, home)
+			}
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if daemon { // of whatever version it is
+				return quit(ctx, client, home)
+			}
+			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
+				return answer(client.Down(ctx, connect.NewRequest(&controlpb.DownRequest{})))
+			})
+			if err != nil {
+				return err
+			}
+			return printStatus(c.out, status, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&daemon, "daemon", false, "end the daemon too")
+	return cmd
+}
+
+// answer is the status in an answer.
+func answer[R any, P interface {
+	*R
+	GetStatus() *controlpb.Status
+}](r *connect.Response[R], err error) (*controlpb.Status, error) {
+	if err != nil {
+		return nil, err
+	}
+	return P(r.Msg).GetStatus(), nil
+}
+
+// provision follows the journey for its result only: withProgress shows it.
+func provision(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
+	stream, err := s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var last *controlpb.Status
+	for stream.Receive() {
+		last = stream.Msg().Status
+	}
+	return last, stream.Err()
+}
+
+// confirm asks a person whether they mean it.
+func confirm(c console, what, loss string) error {
+	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
+		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
+	}
+	fmt.Fprintf(c.err, "%s\n%s? [y/N] ", loss, strings.ToUpper(what[:1])+what[1:])
+	line, _ := bufio.NewReader(c.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes"))
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/daemon"
+)
+
+func newServe(c console) *cobra.Command {
+	var tcp control.TCP
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the sandbox's daemon in the foreground",
+		Long: `Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
+Other commands start it by themselves, in the background.
+
+For apps that cannot use Unix sockets it also listens on TCP, if told so with --listen. Such apps send the token that is in
+config/api-token of the home: "Authorization: Bearer TOKEN".`,
+		Example: `  osaurus-sandbox serve
+  osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			o := daemon.Options{Home: home, Driver: driver(), Program: build()}
+			if !quiet {
+				o.Log = c.err
+			}
+			if tcp.Address != "" {
+				o.TCP = &tcp
+			}
+			return daemon.Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&tcp.Address, "listen", "", "listen on this TCP address too, as in 127.0.0.1:8137")
+	f.BoolVar(&tcp.Exposed, "expose", false, "allow an address that other computers can reach")
+	f.StringArrayVar(&tcp.Hosts, "host", nil, "another name that the TCP listener is called by")
+	f.StringArrayVar(&tcp.Origins, "origin", nil, "a web page's origin that may call the TCP listener")
+	f.BoolVar(&quiet, quietFlag, false, "write to the log in the home only")
+	return cmd
+}
+
+// quietFlag is what a daemon in the background is started with.
+const quietFlag = "quiet"
+
+// build is which build this is.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision := ""
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = " " + s.Value
+		}
+	}
+	return cmp.Or(info.Main.Version, "unknown") + revision
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/supervisor/service"
+)
+
+func newService(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "service",
+		Short: "Have this computer start the daemon when you log in",
+		Long: `The daemon becomes a service of yours: a systemd user unit on Linux, a launchd agent on macOS. Whether it then starts the
+guest too says the setting autoStart.`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newServiceInstall(c), newServiceUninstall(c), newServiceStatus(c))
+	return cmd
+}
+
+func thisService() (service.Service, error) {
+	home, err := config.FindHome()
+	if err != nil {
+		return service.Service{}, err
+	}
+	return service.New(home)
+}
+
+func newServiceInstall(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "install",
+		Short: "Install the service and start it",
+		Long:  "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			s, err := service.New(home)
+			if err != nil {
+				return err
+			}
+			if client, err := control.Connect(cmd.Context(), home, clientName); err == nil {
+				err = quit(cmd.Context(), client, home)
+				client.Close()
+				if err != nil {
+					return err
+				}
+			}
+			if err := s.Install(cmd.Context()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.out, "installed", s.File())
+			return err
+		},
+	}
+}
+
+func newServiceUninstall(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "uninstall",
+		Short: "Stop the service and remove it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := thisService()
+			if err != nil {
+				return err
+			}
+			if err := s.Uninstall(cmd.Context()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.out, "removed", s.File())
+			return err
+		},
+	}
+}
+
+func newServiceStatus(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say whether the service is installed and runs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := thisService()
+			if err != nil {
+				return err
+			}
+			status, err := s.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.out, status)
+			}
+			_, err = fmt.Fprintf(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

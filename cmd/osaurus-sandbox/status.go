@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"osaurus-sandbox/control/controlpb"
+)
+
+func newStatus(c console) *cobra.Command {
+	var asJSON, watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how the sandbox is",
+		Long:  "Says how the sandbox is, at once, however the guest is. It starts nothing: the exit code is 6 if no daemon runs.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			client, err := reach(ctx)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if !watch {
+				status, err := answer(client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
+				if err != nil {
+					return err
+				}
+				return printStatus(c.out, status, asJSON)
+			}
+			stream, err := client.WatchStatus(ctx, connect.NewRequest(&controlpb.WatchStatusRequest{}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			for stream.Receive() {
+				print := printStatusLine
+				if asJSON {
+					print = printLine[*controlpb.Status]
+				}
+				if err := print(c.out, stream.Msg().Status); err != nil {
+					return err
+				}
+			}
+			return stream.Err()
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on saying it whenever it changes")
+	return cmd
+}
+
+// printProto prints a message as JSON for people and programs.
+func printProto(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, out.String())
+	return err
+}
+
+// printLine prints a message as one line of JSON.
+func printLine[M proto.Message](w io.Writer, m M) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil { // its spaces are arbitrary
+		return err
+	}
+	_, err = fmt.Fprintln(w, out.String())
+	return err
+}
+
+// printStatusLine prints what changes most.
+func printStatusLine(w io.Writer, s *controlpb.Status) error {
+	line := s.State
+	if s.Operation != "" {
+		line += ", " + s.Operation
+	}
+	for _, step := range s.GetJourney().GetSteps() {
+		if step.Status == "in_progress" {
+			line += ", " + stepName(step)
+		}
+	}
+	if s.Reason != nil {
+		line += ": " + s.Reason.Text
+	}
+	_, err := fmt.Fprintf(w, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
+	return err
+}
+
+func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
+	if asJSON {
+		return printProto(w, s)
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(table, "%s\t%s\n", name, text)
+		}
+	}
+	row("state", fmt.Sprintf("%s for %s (%s)", s.State, ago(s.Since.AsTime()), s.Cause))
+	row("reason", s.GetReason().GetText())
+	row("advice", s.GetReason().GetAdvice())
+	if r := s.Retries; r != nil {
+		text := fmt.Sprintf("%d failed", r.Failures)
+		if r.NotBefore != nil {
+			text += ", not again before " + r.NotBefore.AsTime().Local().Format(time.TimeOnly)
+		}
+		if r.ByHandOnly {
+			text += ", not again by itself: osaurus-sandbox up"
+		}
+		row("starts", text)
+	}
+	if m := s.Machine; m != nil {
+		row("machine", fmt.Sprintf("%d processors, %.1f GB, %s, %s", m.Cpus, gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
+		row("pack", strings.Join(append([]string{m.Pack}, nonEmpty(m.PackReason)...), ": "))
+		row("lacking", strings.Join(m.MissingPackages, ", "))
+	}
+	if g := s.Guest; g != nil {
+		row("guest", fmt.Sprintf("%s, Linux %s, up %s", cmp.Or(g.Distribution, "unnamed"), g.Kernel, ago(s.Started.AsTime())))
+		row("memory", fmt.Sprintf("%.1f of %.1f GB free", gigabytes(g.MemoryAvailable), gigabytes(g.MemoryTotal)))
+		row("network", strings.Join(append([]string{g.Network}, nonEmpty(g.Address, g.NetworkTrouble)...), ", "))
+		row("warnings", strings.Join(g.Warnings, "; "))
+	}
+	if s.Commands > 0 {
+		row("running", fmt.Sprintf("%d commands", s.Commands))
+	}
+	if s.IdleStop != nil {
+		row("stops", "at "+s.IdleStop.AsTime().Local().Format(time.TimeOnly)+" unless used")
+	}
+	return table.Flush()
+}
+
+func nonEmpty(list ...string) []string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func ago(t time.Time) string { return max(0, time.Since(t)).Round(time.Second).String() }
+
+func gigabytes(n uint64) float64 { return float64(n) / (1 << 30) }

@@ -1,0 +1,97 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+// helloLimit is how long a daemon has to say who it is. It answers from memory.
+const helloLimit = 5 * time.Second
+
+// Client speaks to the daemon of a home. Its methods are those of the schema,
+// and their errors *fault.Error, as the daemon had them.
+type Client struct {
+	controlpbconnect.SandboxClient
+	transport *http.Transport
+}
+
+// Connect finds the daemon of a home. The name says who asks, for the audit.
+// No daemon is fault.Unavailable.
+func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
+	const op = "connect to the daemon"
+	c := newClient(home, name)
+	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	defer cancel()
+	conn, err := dial(ctx, home)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it with `osaurus-sandbox serve`, or with any command that needs it.")
+	}
+	return c, conn.Close()
+}
+
+// Hello greets the daemon: it fails with fault.Rejected if that speaks no
+// version of the API that this client does.
+func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	defer cancel()
+	r, err := c.SandboxClient.Hello(ctx, connect.NewRequest(&controlpb.HelloRequest{VersionMin: VersionMin, VersionMax: VersionMax}))
+	if err != nil {
+		return nil, err
+	}
+	if v := r.Msg.Version; v < VersionMin || v > VersionMax {
+		return nil, fault.New(fault.Rejected, "agree on an API version", "", fmt.Errorf("the daemon chose %d", v)).
+			Advise("End the daemon with `osaurus-sandbox down --daemon`.")
+	}
+	return r.Msg, nil
+}
+
+// Close drops all connections; what still runs on them ends.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+func newClient(home config.Home, name string) *Client {
+	t := &http.Transport{
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
+		Protocols:              onlyHTTP2(),
+		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
+	}
+	named := roundTrip(func(r *http.Request) (*http.Response, error) {
+		r.Header.Set(clientHeader, name)
+		return t.RoundTrip(r)
+	})
+	return &Client{
+		controlpbconnect.NewSandboxClient(&http.Client{Transport: named}, "http://sandbox", clientOptions(), connect.WithInterceptors(faultrpc.Interceptor())), t,
+	}
+}
+
+func dial(ctx context.Context, home config.Home) (net.Conn, error) {
+	path, err := Socket(home)
+	if err != nil {
+		return nil, err
+	}
+	if len(path) > maxSocketPath {
+		return nil, errors.New("the path is too long for a socket, and there is none elsewhere")
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+func onlyHTTP2() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,73 @@
+// Package control is the API of a sandbox on this computer: the server that the daemon runs, and the client that the command line and others use.
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+)
+
+// The versions of the API that this program speaks. A change that the other
+// end can ignore does not need a new version.
+const (
+	VersionMin = 1
+	VersionMax = 1
+)
+
+const (
+	// maxMessage bounds one message. The largest honest one is a command with
+	// all its arguments.
+	maxMessage = 1 << 20
+	// maxHeaders bounds the headers of a request.
+	maxHeaders = 16 << 10
+	// chunk is the most bytes of a stream in one message: a pipe's capacity.
+	chunk = 64 << 10
+	// headerTimeout is what a client has to say what it wants.
+	headerTimeout = 10 * time.Second
+	// maxStreams bounds the calls under way on one connection. An app keeps a
+	// few watchers and as many commands as the guest runs at once.
+	maxStreams = 256
+)
+
+// clientHeader is where a client says what it is, for the audit.
+const clientHeader = "Osaurus-Client"
+
+func handlerOptions() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil))
+}
+
+func clientOptions() connect.ClientOption {
+	return connect.WithClientOptions(
+		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil))
+}
+
+// protocols are HTTP/1.1, which every program speaks, and HTTP/2 without TLS
+// for streams in both directions.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// negotiate returns the highest version that both ends speak.
+func negotiate(clientMin, clientMax uint32, program string) (uint32, error) {
+	const op = "agree on an API version"
+	ranges := fmt.Errorf("the client speaks %d–%d, the daemon (%s) %d–%d", clientMin, clientMax, program, VersionMin, VersionMax)
+	switch v := min(clientMax, VersionMax); {
+	case clientMin == 0 || clientMin > clientMax:
+		return 0, fault.New(fault.InvalidArgs, op, "", ranges)
+	case v < VersionMin:
+		return 0, fault.New(fault.Rejected, op, "", ranges).Advise("Update the client: it is too old for this daemon.")
+	case v < clientMin:
+		return 0, fault.New(fault.Rejected, op, "", ranges).
+			Advise("The daemon that runs is older than the client. End it with `osaurus-sandbox down --daemon`; the next command starts the new one.")
+	default:
+		return v, nil
+	}
+}

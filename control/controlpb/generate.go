@@ -1,0 +1,4 @@
+// Package controlpb is the control API's schema and the code generated from it (`make generate`; needs protoc).
+package controlpb
+
+//go:generate sh ../../scripts/protoc control.proto

@@ -1,0 +1,130 @@
+// Package daemon runs the sandbox of a home and its API until it is told to end.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/vm"
+)
+
+// endLimit is how long the guest has to end when the daemon does: what it takes
+// to stop commands, write its disks and power off, on a busy host.
+const endLimit = 45 * time.Second
+
+// Options are what a daemon is made of.
+type Options struct {
+	Home   config.Home
+	Driver vm.Driver
+	// Program is this program's release and revision.
+	Program string
+	// TCP, if not nil, listens there too.
+	TCP *control.TCP
+	// Log gets what goes to the daemon's log as well; it may be nil.
+	Log io.Writer
+	// Backend, if not nil, stands in for the real one: see supervisor.Options.
+	Backend supervisor.Backend
+	// Ready is called when the API can be used; it may be nil.
+	Ready func(*control.Server)
+}
+
+// Run takes the home and serves it until the context ends or a client says
+// quit. The guest is stopped and everything given back before it returns.
+func Run(ctx context.Context, o Options) (err error) {
+	lock, err := owner.Take(o.Home)
+	if err != nil {
+		return err
+	}
+	after := func(f func() error) { err = errors.Join(err, f()) }
+	defer after(lock.Release)
+
+	file, err := openLog(o.Home)
+	if err != nil {
+		return err
+	}
+	defer after(file.Close)
+	var to io.Writer = file
+	if o.Log != nil {
+		to = io.MultiWriter(file, o.Log)
+	}
+	log := slog.New(slog.NewTextHandler(to, nil))
+
+	db, err := store.Open(ctx, o.Home.Database())
+	if err != nil {
+		return err
+	}
+	defer after(db.Close)
+	journal, err := events.Open(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer after(func() error { return journal.Close(context.WithoutCancel(ctx)) })
+
+	sandbox, err := supervisor.New(ctx, supervisor.Options{
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: recorder{journal}, Log: log, Backend: o.Backend,
+	})
+	if err != nil {
+		return err
+	}
+	var once sync.Once
+	var ended error
+	end := func(ctx context.Context) error { // whoever comes second waits for the first
+		once.Do(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+			defer cancel()
+			ended = sandbox.Close(ctx)
+		})
+		return ended
+	}
+	defer after(func() error { return end(ctx) })
+
+	server, err := control.NewServer(control.Backing{
+		Sandbox: sandbox, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: end,
+	})
+	if err != nil {
+		return err
+	}
+	if o.TCP != nil {
+		if _, err := server.ListenTCP(*o.TCP); err != nil {
+			return errors.Join(err, server.Unlink(), server.Close())
+		}
+	}
+	log.Info("the daemon serves", "home", o.Home, "program", o.Program)
+	sandbox.AutoStart()
+	if o.Ready != nil {
+		o.Ready(server)
+	}
+	select {
+	case <-ctx.Done():
+		log.Info("the daemon ends", "cause", context.Cause(ctx))
+	case <-server.Quitting():
+		log.Info("the daemon ends", "cause", "a client asked for it")
+	}
+	// Nobody new finds it. Who waits is told by the sandbox that it ends.
+	return errors.Join(server.Unlink(), end(ctx), server.Close())
+}
+
+// recorder keeps a supervisor's events in the journal.
+type recorder struct{ journal *events.Journal }
+
+func (r recorder) Record(ctx context.Context, e supervisor.Event) error {
+	fields := map[string]string{}
+	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	_, err := r.journal.Append(ctx, events.Event{Kind: events.Kind(e.Kind), Cause: string(e.Cause), Fields: fields})
+	return err
+}

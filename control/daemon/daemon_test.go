@@ -1,0 +1,447 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// limit is how long anything here may take before it counts as hanging.
+const limit = 30 * time.Second
+
+func newHome(t *testing.T, name string) config.Home {
+	t.Helper()
+	home := config.Home(filepath.Join(t.TempDir(), name))
+	if _, err := home.Make(string(home)); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// serve runs a daemon with a fake machine until the test ends, or end is called.
+func serve(t *testing.T, o daemon.Options) (client *control.Client, end func() error) {
+	t.Helper()
+	if o.Home == "" {
+		o.Home = newHome(t, "home")
+	}
+	if o.Backend == nil {
+		o.Backend = &hostBackend{}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	o.Ready = func(*control.Server) { close(ready) }
+	go func() { ended <- daemon.Run(ctx, o) }()
+	end = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(limit):
+			return errors.New("the daemon does not end")
+		}
+	})
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		ended <- nil
+		t.Fatal(err)
+	case <-time.After(limit):
+		t.Fatal("the daemon does not start")
+	}
+	client, err := control.Connect(t.Context(), o.Home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client, end
+}
+
+func TestLife(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	up, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
+	if err != nil || up.Msg.Status.State != "running" || !strings.Contains(up.Msg.Status.Cause, "test") {
+		t.Fatalf("%v %v", up, err)
+	}
+	down, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{}))
+	if err != nil || down.Msg.Status.State != "stopped" {
+		t.Fatalf("%v %v", down, err)
+	}
+	stream, err := client.Provision(t.Context(), connect.NewRequest(&controlpb.ProvisionRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for stream.Receive() {
+		states = append(states, stream.Msg().Status.State)
+	}
+	if err := stream.Err(); err != nil || states[len(states)-1] != "running" {
+		t.Errorf("%v %v", states, err)
+	}
+}
+
+// An error arrives as the daemon has it: kind, words and advice.
+func TestFaultsCross(t *testing.T) {
+	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")
+	client, _ := serve(t, daemon.Options{Backend: &hostBackend{broken: broken}})
+	_, unary := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
+	_, stream := client.Run(t.Context(), guest.Command{Args: []string{"true"}})
+	for _, err := range []error{unary, stream} {
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), "boot guest it: because") || fault.AdviceOf(err) != "Do that." {
+			t.Errorf("%v, %s, %q", err, fault.KindOf(err), fault.AdviceOf(err))
+		}
+	}
+}
+
+func TestExec(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	in := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	var out, errOut bytes.Buffer
+	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "cat; echo to stderr >&2; exit 37"}, Stdin: bytes.NewReader(in), Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := p.Wait(); err != nil || exit.Status() != 37 || !bytes.Equal(out.Bytes(), in) || errOut.String() != "to stderr\n" {
+		t.Errorf("%v %v, %d bytes, %q", exit, err, out.Len(), errOut.String())
+	}
+	if _, err := client.Run(t.Context(), guest.Command{Args: []string{"no-such-program"}}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("no such program: %v", err)
+	}
+}
+
+// A signal reaches a command that does not read, past input that waits for it.
+func TestSignalPassesInput(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	endless, feed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endless.Close()
+	defer feed.Close()
+	go func() {
+		for block := make([]byte, 1<<16); ; {
+			if _, err := feed.Write(block); err != nil {
+				return
+			}
+		}
+	}()
+	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sleep", "1000"}, Stdin: endless})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // until every buffer on the way is full; if it is not, the test only proves less
+	if err := p.Signal(t.Context(), guest.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Done():
+		if exit, err := p.Wait(); err != nil || exit.Status() != 128+15 {
+			t.Errorf("%v %v", exit, err)
+		}
+	case <-time.After(limit):
+		t.Fatal("the signal did not arrive")
+	}
+}
+
+func TestStatusWithCrowd(t *testing.T) {
+	const callers, calls, bound = 100, 20, 100 * time.Millisecond
+	client, _ := serve(t, daemon.Options{})
+	var p99 time.Duration
+	for range 3 { // this host does other things too
+		took := make([]time.Duration, callers*calls)
+		var all sync.WaitGroup
+		for caller := range callers {
+			all.Go(func() {
+				for call := range calls {
+					began := time.Now()
+					if _, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil {
+						t.Error(err)
+					}
+					took[caller*calls+call] = time.Since(began)
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(took)
+		if p99 = took[len(took)*99/100]; p99 < bound {
+			return
+		}
+	}
+	t.Errorf("p99 is %v", p99)
+}
+
+func TestEventsArriveAtOnce(t *testing.T) {
+	const bound = 50 * time.Millisecond
+	client, _ := serve(t, daemon.Options{})
+	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if !stream.Receive() || stream.Msg().Kind != "state" {
+		t.Fatalf("%v %v", stream.Msg(), stream.Err())
+	}
+	last := stream.Msg().Seq
+	var took []time.Duration
+	for i := range 9 {
+		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
+			t.Fatal(err)
+		}
+		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq <= last {
+			t.Fatalf("%v %v", stream.Msg(), stream.Err())
+		}
+		last = stream.Msg().Seq
+		took = append(took, time.Since(stream.Msg().Time.AsTime()))
+	}
+	slices.Sort(took)
+	if took[len(took)/2] > bound {
+		t.Errorf("events took %v", took)
+	}
+	// Whoever comes back goes on where it was.
+	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !again.Receive() || again.Msg().Seq != last || again.Receive() {
+		t.Errorf("after %d: %v %v", last-1, again.Msg(), again.Err())
+	}
+}
+
+func TestConfig(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	set := func(settings map[string]string) ([]*controlpb.Setting, error) {
+		r, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: settings}))
+		if err != nil {
+			return nil, err
+		}
+		return r.Msg.Changed, nil
+	}
+	changed, err := set(map[string]string{"cpus": "3", "autoStart": "false", "memoryGB": "2"})
+	if err != nil || len(changed) != 2 {
+		t.Fatalf("%v %v", changed, err)
+	}
+	for _, s := range changed {
+		if want := map[string]string{"cpus": "next start", "autoStart": "live"}[s.Key]; s.Applies != want {
+			t.Errorf("%s counts %q, want %q", s.Key, s.Applies, want)
+		}
+	}
+	if _, err := set(map[string]string{"cpus": "4", "memoryGB": "4000"}); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("%v", err)
+	}
+	got, err := client.GetConfig(t.Context(), connect.NewRequest(&controlpb.GetConfigRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range got.Msg.Settings {
+		if s.Key == "cpus" && s.Value != "3" {
+			t.Errorf("cpus is %s after a change that failed", s.Value)
+		}
+	}
+}
+
+func TestTwoDaemons(t *testing.T) {
+	home := newHome(t, "home")
+	serve(t, daemon.Options{Home: home})
+	err := daemon.Run(t.Context(), daemon.Options{Home: home, Backend: &hostBackend{}})
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), fmt.Sprint("process ", os.Getpid())) {
+		t.Errorf("%v", err)
+	}
+	if _, err := control.Connect(t.Context(), home, "test"); err != nil {
+		t.Errorf("the first one is gone: %v", err)
+	}
+	// A second home beside it is its own.
+	serve(t, daemon.Options{Home: newHome(t, "other")})
+}
+
+func TestHomes(t *testing.T) {
+	for _, name := range []string{strings.Repeat("x", 150), "with some spaces", "mit Käse, 気持ち", `"'$HOME\%s;`} {
+		t.Run(name, func(t *testing.T) {
+			home := newHome(t, name)
+			client, end := serve(t, daemon.Options{Home: home})
+			hello, err := client.Hello(t.Context())
+			if err != nil || hello.Home != string(home) || hello.Pid != int32(os.Getpid()) {
+				t.Fatalf("%v %v", hello, err)
+			}
+			path, err := control.Socket(home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the socket is %v, %v", info, err)
+			}
+			if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("its folder is %v, %v", info, err)
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the socket stays: %v", err)
+			}
+			if dir := filepath.Dir(path); dir != home.Run() {
+				if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("its folder stays: %v", err)
+				}
+			}
+			if _, err := control.Connect(t.Context(), home, "test"); fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// What a killed daemon leaves behind does not keep the next one from starting.
+func TestStaleSocket(t *testing.T) {
+	for _, name := range []string{"home", strings.Repeat("y", 150)} {
+		home := newHome(t, name)
+		if _, err := home.Make(home.Run()); err != nil {
+			t.Fatal(err)
+		}
+		left := filepath.Join(home.Run(), "sandbox.sock")
+		if name == "home" {
+			if err := os.WriteFile(left, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Symlink(filepath.Join(t.TempDir(), "gone", "sandbox.sock"), left); err != nil {
+			t.Fatal(err)
+		}
+		client, _ := serve(t, daemon.Options{Home: home})
+		if _, err := client.Hello(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	for _, tc := range []struct {
+		min, max uint32
+		kind     fault.Kind
+	}{{1, 1, ""}, {1, 9, ""}, {2, 9, fault.Rejected}, {0, 0, fault.InvalidArgs}} {
+		_, err := client.SandboxClient.Hello(t.Context(), connect.NewRequest(&controlpb.HelloRequest{VersionMin: tc.min, VersionMax: tc.max}))
+		if (err != nil) != (tc.kind != "") || err != nil && fault.KindOf(err) != tc.kind {
+			t.Errorf("%d–%d: %v", tc.min, tc.max, err)
+		}
+		if tc.kind == fault.Rejected && !strings.Contains(fault.AdviceOf(err), "down --daemon") {
+			t.Errorf("advice: %q", fault.AdviceOf(err))
+		}
+	}
+}
+
+func TestQuit(t *testing.T) {
+	home := newHome(t, "home")
+	client, end := serve(t, daemon.Options{Home: home})
+	watch, err := client.WatchStatus(t.Context(), connect.NewRequest(&controlpb.WatchStatusRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	running, err := client.Run(t.Context(), guest.Command{Args: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Quit(t.Context(), connect.NewRequest(&controlpb.QuitRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	for watch.Receive() {
+	}
+	if fault.KindOf(watch.Err()) != fault.Unavailable {
+		t.Errorf("who watches is told %v", watch.Err())
+	}
+	select {
+	case <-running.Done():
+	case <-time.After(limit):
+		t.Error("who waits for a command is told nothing")
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every change is in the audit, with who asked for it; and the audit is whole.
+func TestAudit(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if _, err := client.Reset(t.Context(), connect.NewRequest(&controlpb.ResetRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	var seen []string
+	for list.Receive() {
+		e := list.Msg()
+		if e.Client != "test" || e.Uid != int64(os.Getuid()) {
+			t.Errorf("%v", e)
+		}
+		seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
+	}
+	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}
+	if list.Err() != nil || !slices.Equal(seen, want) {
+		t.Errorf("%q, %v", seen, list.Err())
+	}
+	proof, err := client.VerifyAudit(t.Context(), connect.NewRequest(&controlpb.VerifyAuditRequest{}))
+	if err != nil || proof.Msg.Records != 4 {
+		t.Errorf("%v %v", proof, err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	stream, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Follow: true, Source: "daemon"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	await := func(text string) {
+		t.Helper()
+		for stream.Receive() {
+			if strings.Contains(stream.Msg().Text, text) {
+				if stream.Msg().Time == nil {
+					t.Errorf("no time: %v", stream.Msg())
+				}
+				return
+			}
+		}
+		t.Fatalf("no %q: %v", text, stream.Err())
+	}
+	await("the daemon serves")
+	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	await("to=running")
+	if bad, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Source: "nonsense"})); err == nil {
+		if bad.Receive() || fault.KindOf(bad.Err()) != fault.InvalidArgs {
+			t.Errorf("%v", bad.Err())
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"os"
+	"sync"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/fault"
+)
+
+// maxLog is how large a log grows before it is put aside. With the one before
+// it, that is some hundred thousand lines, and no disk fills up from it.
+const maxLog = 8 << 20
+
+// logFile is a log that is put aside when it is large.
+type logFile struct {
+	path string
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+func openLog(home config.Home) (*logFile, error) {
+	if _, err := home.Make(home.Logs()); err != nil {
+		return nil, err
+	}
+	l := &logFile{path: control.DaemonLog(home)}
+	if err := l.open(); err != nil {
+		return nil, fault.New(fault.Unavailable, "open log", l.path, err)
+	}
+	return l, nil
+}
+
+func (l *logFile) open() error {
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return err
+	}
+	l.file, l.size = file, info.Size()
+	return nil
+}
+
+// Write never fails: a daemon does not end because its disk is full.
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+int64(len(p)) > maxLog {
+		old := l.file
+		if os.Rename(l.path, l.path+control.OldLog) == nil && l.open() == nil {
+			_ = old.Close()
+		}
+	}
+	n, _ := l.file.Write(p)
+	l.size += int64(n)
+	return len(p), nil
+}
+
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}

@@ -1,0 +1,31 @@
+package control
+
+import (
+	"cmp"
+	"context"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor/diagnose"
+)
+
+// Diagnose answers each check as it ends.
+func (s service) Diagnose(ctx context.Context, r *connect.Request[controlpb.DiagnoseRequest], stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
+	target, err := diagnose.ParseTarget(cmp.Or(r.Msg.NatTarget, diagnose.DefaultTarget))
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, note{action: "diagnose", subject: target.String(), strict: true}, func() error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for result := range diagnose.Run(ctx, s.Sandbox, target) {
+			if err := stream.Send(&controlpb.DiagnoseResponse{
+				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: printable(result.Found()), Advice: printable(result.Advice()), Took: span(result.Took),
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

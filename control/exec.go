@@ -1,0 +1,186 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]
+
+// Exec runs one command as root of the guest.
+func (s service) Exec(ctx context.Context, stream *execStream) error {
+	first, err := stream.Receive()
+	if err != nil {
+		return fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("no start: %w", err))
+	}
+	start := first.GetStart()
+	if start == nil || len(start.Args) == 0 {
+		return fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
+	}
+	return s.audited(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, func() error {
+		return s.exec(ctx, start, stream)
+	})
+}
+
+func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *execStream) error {
+	out := &outputs{stream: stream}
+	cmd := guest.Command{
+		Args: start.Args, Env: start.Env, Dir: start.Dir, Timeout: start.Timeout.AsDuration(),
+		Stdout: out.to(func(b []byte) *controlpb.ExecResponse {
+			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
+		}),
+		Stderr: out.to(func(b []byte) *controlpb.ExecResponse {
+			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
+		}),
+	}
+	if start.Stdin {
+		stdin := newInput(stream)
+		defer stdin.close()
+		cmd.Stdin = stdin.reader
+	}
+	out.mu.Lock() // until it is said that the command has started
+	process, err := s.Sandbox.Exec(ctx, cmd)
+	if err != nil {
+		out.mu.Unlock()
+		return err
+	}
+	id, forget := s.running.add(process)
+	defer forget()
+	err = stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Started{
+		Started: &controlpb.ExecStarted{Id: id, Pid: int32(process.PID())},
+	}})
+	out.mu.Unlock()
+	if err != nil {
+		return err // and the end of the call ends the command
+	}
+	exit, err := process.Wait()
+	if err != nil {
+		return err
+	}
+	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{
+		Exit: &controlpb.ExecExit{Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut},
+	}})
+}
+
+// Signal signals a command that Exec runs.
+func (s service) Signal(ctx context.Context, r *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
+	process, err := s.running.get(r.Msg.Id)
+	if err == nil {
+		err = process.Signal(ctx, guest.Signal(r.Msg.Signal))
+	}
+	return connect.NewResponse(&controlpb.SignalResponse{}), err
+}
+
+// input is what comes after start: the command's standard input.
+type input struct {
+	reader *io.PipeReader
+}
+
+func newInput(stream *execStream) input {
+	r, w := io.Pipe()
+	go func() {
+		for {
+			m, err := stream.Receive()
+			if err != nil || m.GetStdinEnd() != nil {
+				_ = w.Close() // who goes away without a word ends the call too
+				return
+			}
+			if _, err := w.Write(m.GetStdin()); err != nil {
+				return
+			}
+		}
+	}()
+	return input{r}
+}
+
+// close releases whoever waits for the command to read.
+func (i input) close() { _ = i.reader.Close() }
+
+// outputs sends what the command writes, one message at a time.
+type outputs struct {
+	mu     sync.Mutex
+	stream *execStream
+}
+
+func (o *outputs) to(message func([]byte) *controlpb.ExecResponse) io.Writer {
+	return writer(func(b []byte) (int, error) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for sent := 0; sent < len(b); {
+			part := b[sent:min(len(b), sent+chunk)]
+			if err := o.stream.Send(message(part)); err != nil {
+				return sent, err
+			}
+			sent += len(part)
+		}
+		return len(b), nil
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+// running are the commands that can be signalled.
+type running struct {
+	mu   sync.Mutex
+	last uint64
+	all  map[string]supervisor.Process
+}
+
+func (r *running) add(p supervisor.Process) (id string, forget func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]supervisor.Process{}
+	}
+	r.last++
+	id = strconv.FormatUint(r.last, 10)
+	r.all[id] = p
+	return id, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.all, id)
+	}
+}
+
+func (r *running) get(id string) (supervisor.Process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, ok := r.all[id]; ok {
+		return p, nil
+	}
+	return nil, fault.New(fault.NotFound, "send signal", id, errors.New("no such command runs"))
+}
+
+// commandLine is a command as a shell would read it.
+func commandLine(args []string) string {
+	var b strings.Builder
+	for i, arg := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if arg != "" && !strings.ContainsFunc(arg, unsafeInShell) {
+			b.WriteString(arg)
+		} else {
+			b.WriteString("'" + strings.ReplaceAll(arg, "'", `'\''`) + "'")
+		}
+	}
+	return b.String()
+}
+
+func unsafeInShell(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
+}

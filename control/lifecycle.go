@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor"
+)
+
+// Status answers from memory.
+func (s service) Status(context.Context, *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error) {
+	return connect.NewResponse(&controlpb.StatusResponse{Status: s.status()}), nil
+}
+
+func (s service) status() *controlpb.Status { return statusProto(s.Sandbox.Status()) }
+
+// WatchStatus answers the status whenever it changes.
+func (s service) WatchStatus(ctx context.Context, _ *connect.Request[controlpb.WatchStatusRequest], stream *connect.ServerStream[controlpb.StatusResponse]) error {
+	status := s.Sandbox.Status()
+	for {
+		if err := stream.Send(&controlpb.StatusResponse{Status: statusProto(status)}); err != nil {
+			return err
+		}
+		var err error
+		if status, err = s.Sandbox.Next(ctx, status.Revision); err != nil {
+			return err
+		}
+	}
+}
+
+// command has the supervisor do something, on the record.
+func (s service) command(ctx context.Context, n note, do func(context.Context, supervisor.Cause) error) (*controlpb.Status, error) {
+	err := s.audited(ctx, n, func() error { return do(ctx, callerOf(ctx).cause()) })
+	if err != nil {
+		return nil, err
+	}
+	return s.status(), nil
+}
+
+// Up has the guest running.
+func (s service) Up(ctx context.Context, _ *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error) {
+	status, err := s.command(ctx, note{action: "machine.up"}, s.Sandbox.Start)
+	return connect.NewResponse(&controlpb.UpResponse{Status: status}), err
+}
+
+// Down powers the guest off.
+func (s service) Down(ctx context.Context, _ *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error) {
+	status, err := s.command(ctx, note{action: "machine.down"}, s.Sandbox.Stop)
+	return connect.NewResponse(&controlpb.DownResponse{Status: status}), err
+}
+
+// Restart is Down and Up.
+func (s service) Restart(ctx context.Context, _ *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error) {
+	status, err := s.command(ctx, note{action: "machine.restart"}, s.Sandbox.Restart)
+	return connect.NewResponse(&controlpb.RestartResponse{Status: status}), err
+}
+
+// Reset begins with an empty data disk.
+func (s service) Reset(ctx context.Context, _ *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error) {
+	status, err := s.command(ctx, note{action: "machine.reset", strict: true}, s.Sandbox.Reset)
+	return connect.NewResponse(&controlpb.ResetResponse{Status: status}), err
+}
+
+// Remove deletes disk and images.
+func (s service) Remove(ctx context.Context, _ *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error) {
+	status, err := s.command(ctx, note{action: "machine.remove", strict: true}, s.Sandbox.Remove)
+	return connect.NewResponse(&controlpb.RemoveResponse{Status: status}), err
+}
+
+// Provision answers the status on the way to a running guest.
+func (s service) Provision(ctx context.Context, _ *connect.Request[controlpb.ProvisionRequest], stream *connect.ServerStream[controlpb.ProvisionResponse]) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.command(ctx, note{action: "machine.provision"}, s.Sandbox.Provision)
+		result <- err
+		cancel()
+	}()
+	status := s.Sandbox.Status()
+	for {
+		if err := stream.Send(&controlpb.ProvisionResponse{Status: statusProto(status)}); err != nil {
+			return err
+		}
+		next, err := s.Sandbox.Next(ctx, status.Revision)
+		if err != nil { // it is over
+			if err := <-result; err != nil {
+				return err
+			}
+			return stream.Send(&controlpb.ProvisionResponse{Status: s.status()})
+		}
+		status = next
+	}
+}

@@ -1,0 +1,215 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+const (
+	jsonType    = "application/json"
+	connectJSON = "application/connect+json"
+	linesType   = "application/x-ndjson"
+
+	// The envelope of Connect's streams: a byte of flags and four of length.
+	envelopeSize = 5
+	flagEnd      = 1 << 1
+)
+
+// jsonLines lets calls that stream be made with plain JSON, by a curl for
+// example: one value a line in both directions, in place of Connect's
+// envelopes. An error before the first answer has its HTTP status, a later one
+// is the last line: {"error": …}.
+func jsonLines(next http.Handler) http.Handler {
+	methods := controlpb.File_control_proto.Services().ByName("Sandbox").Methods()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := methods.ByName(protoreflect.Name(path.Base(r.URL.Path)))
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if method == nil || !method.IsStreamingServer() || r.Method != http.MethodPost || kind != jsonType {
+			next.ServeHTTP(w, r)
+			return
+		}
+		in := r.Clone(r.Context())
+		in.Header.Set("Content-Type", connectJSON)
+		in.Header.Del("Accept-Encoding")
+		in.ContentLength = -1
+		if method.IsStreamingClient() {
+			in.Body = &wrapped{Reader: &envelopes{lines: scan(r.Body)}, Closer: r.Body}
+			// HTTP/1.1 does it too, if both ends agree to.
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			in.ProtoMajor = 2
+		} else {
+			body, err := io.ReadAll(io.LimitReader(r.Body, maxMessage+1))
+			if err != nil || len(body) > maxMessage {
+				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.New(fault.InvalidArgs, "read request", "", fmt.Errorf("not a message of at most %d bytes", maxMessage))))
+				return
+			}
+			if len(bytes.TrimSpace(body)) == 0 {
+				body = []byte("{}")
+			}
+			in.Body = io.NopCloser(bytes.NewReader(envelope(body)))
+		}
+		out := &lineWriter{ResponseWriter: w}
+		next.ServeHTTP(out, in)
+		out.finish()
+	})
+}
+
+type wrapped struct {
+	io.Reader
+	io.Closer
+}
+
+func scan(r io.Reader) *bufio.Scanner {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxMessage+1)
+	return s
+}
+
+func envelope(message []byte) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
+	return append(b, message...)
+}
+
+// envelopes reads lines, each in its envelope.
+type envelopes struct {
+	lines *bufio.Scanner
+	rest  []byte
+}
+
+func (e *envelopes) Read(p []byte) (int, error) {
+	for len(e.rest) == 0 {
+		if !e.lines.Scan() {
+			if err := e.lines.Err(); err != nil {
+				return 0, err
+			}
+			return 0, io.EOF
+		}
+		if line := bytes.TrimSpace(e.lines.Bytes()); len(line) > 0 {
+			e.rest = envelope(line)
+		}
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+// lineWriter makes lines of the envelopes that are written to it.
+type lineWriter struct {
+	http.ResponseWriter
+	status int // that was asked for, until it is sent
+	sent   bool
+	ended  bool
+	buf    []byte // of an envelope that has not come whole
+}
+
+func (w *lineWriter) WriteHeader(status int) { w.status = status }
+
+// Flush is done after every line.
+func (w *lineWriter) Flush() {}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	if w.status != 0 && w.status != http.StatusOK {
+		w.header(w.status, "")
+		return w.ResponseWriter.Write(p)
+	}
+	w.buf = append(w.buf, p...)
+	for len(w.buf) >= envelopeSize {
+		end := envelopeSize + int(binary.BigEndian.Uint32(w.buf[1:envelopeSize]))
+		if len(w.buf) < end {
+			break
+		}
+		if err := w.message(w.buf[0]&flagEnd != 0, w.buf[envelopeSize:end]); err != nil {
+			return 0, err
+		}
+		w.buf = append(w.buf[:0], w.buf[end:]...)
+	}
+	return len(p), nil
+}
+
+func (w *lineWriter) message(end bool, text []byte) error {
+	if end {
+		w.ended = true
+		var trailer struct {
+			Error json.RawMessage `json:"error"`
+		}
+		if err := json.Unmarshal(text, &trailer); err != nil || trailer.Error == nil {
+			return err
+		}
+		text = trailer.Error
+		if w.sent {
+			text = append(append([]byte(`{"error":`), text...), '}')
+		} else {
+			w.header(httpStatus(trailer.Error), jsonType)
+		}
+	}
+	w.header(http.StatusOK, linesType)
+	if _, err := w.ResponseWriter.Write(append(bytes.Clone(text), '\n')); err != nil {
+		return err
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// header sends the header, unless it is sent.
+func (w *lineWriter) header(status int, contentType string) {
+	if w.sent {
+		return
+	}
+	w.sent = true
+	if contentType != "" {
+		w.Header().Set("Content-Type", contentType)
+	}
+	w.Header().Del("Connect-Content-Encoding")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// finish sends the header of an answer that has no lines.
+func (w *lineWriter) finish() {
+	if w.ended {
+		w.header(http.StatusOK, linesType)
+		return
+	}
+	if w.status != 0 {
+		w.header(w.status, "")
+	}
+}
+
+// httpStatus is what a call that does not stream has for the same error.
+func httpStatus(text []byte) int {
+	var e struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(text, &e) // then it is an error of our own
+	switch e.Code {
+	case connect.CodeInvalidArgument.String(), connect.CodeFailedPrecondition.String(), connect.CodeOutOfRange.String():
+		return http.StatusBadRequest
+	case connect.CodeUnauthenticated.String():
+		return http.StatusUnauthorized
+	case connect.CodePermissionDenied.String():
+		return http.StatusForbidden
+	case connect.CodeNotFound.String():
+		return http.StatusNotFound
+	case connect.CodeResourceExhausted.String():
+		return http.StatusTooManyRequests
+	case connect.CodeUnimplemented.String():
+		return http.StatusNotImplemented
+	case connect.CodeUnavailable.String():
+		return http.StatusServiceUnavailable
+	case connect.CodeDeadlineExceeded.String():
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}

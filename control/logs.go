@@ -1,0 +1,217 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+const (
+	// logEvery is how often a log that is followed is looked at.
+	logEvery = 200 * time.Millisecond
+	// maxLine bounds one line: what has no end is not a line.
+	maxLine = 32 << 10
+
+	sourceDaemon  = "daemon"
+	sourceConsole = "console"
+)
+
+// DaemonLog is where the daemon of a home writes what it does. Once it is
+// large, it is renamed to itself with OldLog at its end.
+func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
+
+// OldLog ends the name of the log before.
+const OldLog = ".1"
+
+// Logs answers what the logs say.
+func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequest], stream *connect.ServerStream[controlpb.LogsResponse]) error {
+	var since time.Time
+	if r.Msg.Since != nil {
+		since = r.Msg.Since.AsTime()
+	}
+	var tails []*tail
+	switch source := r.Msg.Source; source {
+	case "", sourceDaemon, sourceConsole:
+		if source != sourceDaemon {
+			tails = append(tails, &tail{source: sourceConsole, path: s.console})
+		}
+		if source != sourceConsole {
+			tails = append(tails, &tail{source: sourceDaemon, path: func() string { return DaemonLog(s.Sandbox.Home()) }})
+		}
+	default:
+		return fault.New(fault.InvalidArgs, "read log", source, fmt.Errorf("there is no such log")).Advise("Write daemon or console.")
+	}
+	defer func() {
+		for _, t := range tails {
+			t.close()
+		}
+	}()
+	send := func(l *controlpb.LogsResponse) error {
+		if l.Time != nil && l.Time.AsTime().Before(since) {
+			return nil
+		}
+		return stream.Send(l)
+	}
+	for {
+		for _, t := range tails {
+			if err := t.read(send); err != nil {
+				return err
+			}
+		}
+		if !r.Msg.Follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.quit:
+			return nil
+		case <-time.After(logEvery):
+		}
+	}
+}
+
+// console is the log of the machine that runs, or ran last.
+func (s service) console() string {
+	if m := s.Sandbox.Status().Machine; m != nil {
+		return m.ConsoleLog
+	}
+	return ""
+}
+
+// tail reads a log, and goes on where it ended. A log that was replaced is
+// read to its end, and then the new one.
+type tail struct {
+	source string
+	path   func() string
+	file   *os.File
+	began  bool
+	rest   []byte // of a line that has no end yet
+}
+
+func (t *tail) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+	}
+}
+
+// read sends every line that has been written since the last time.
+func (t *tail) read(send func(*controlpb.LogsResponse) error) error {
+	path := t.path()
+	if path == "" {
+		return nil
+	}
+	if !t.began {
+		t.began = true
+		if err := t.drain(path+OldLog, send); err != nil {
+			return err
+		}
+	}
+	return t.drain(path, send)
+}
+
+func (t *tail) drain(path string, send func(*controlpb.LogsResponse) error) error {
+	if t.file != nil {
+		if err := t.lines(send); err != nil {
+			return err
+		}
+	}
+	here, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fault.New(fault.Execution, "read log", path, err)
+	}
+	if t.file != nil {
+		if was, err := t.file.Stat(); err == nil && os.SameFile(was, here) {
+			return t.rewind(here.Size(), send)
+		}
+		t.close()
+		t.file = nil
+	}
+	if t.file, err = os.Open(path); err != nil {
+		return fault.New(fault.Execution, "read log", path, err)
+	}
+	return t.lines(send)
+}
+
+// rewind begins anew with a log that was emptied.
+func (t *tail) rewind(size int64, send func(*controlpb.LogsResponse) error) error {
+	at, err := t.file.Seek(0, io.SeekCurrent)
+	if err != nil || at <= size {
+		return err
+	}
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	t.rest = nil
+	return t.lines(send)
+}
+
+// lines sends the lines from here to the end of the file.
+func (t *tail) lines(send func(*controlpb.LogsResponse) error) error {
+	buf := make([]byte, chunk)
+	for {
+		n, err := t.file.Read(buf)
+		t.rest = append(t.rest, buf[:n]...)
+		for {
+			line, rest, whole := bytes.Cut(t.rest, []byte("\n"))
+			if !whole && len(t.rest) < maxLine {
+				break
+			}
+			if len(line) > maxLine {
+				line, rest = t.rest[:maxLine], t.rest[maxLine:]
+			}
+			if err := send(t.line(string(line))); err != nil {
+				return err
+			}
+			t.rest = rest
+		}
+		if err == io.EOF {
+			t.rest = bytes.Clone(t.rest)
+			return nil
+		}
+		if err != nil {
+			return fault.New(fault.Execution, "read log", t.file.Name(), err)
+		}
+	}
+}
+
+// line is a line for the wire, without what a terminal would obey: a console
+// says what the guest likes.
+func (t *tail) line(text string) *controlpb.LogsResponse {
+	l := &controlpb.LogsResponse{Source: t.source, Text: printable(text)}
+	if first, rest, ok := strings.Cut(l.Text, " "); ok && t.source == sourceDaemon {
+		if at, err := time.Parse("time="+time.RFC3339Nano, first); err == nil {
+			l.Time, l.Text = moment(at), rest
+		}
+	}
+	return l
+}
+
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return -1
+		case r == '\t':
+			return r
+		case r < ' ', r >= 0x7f && r < 0xa0, r == '\uFFFD':
+			return '·'
+		}
+		return r
+	}, text)
+}

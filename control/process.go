@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// Process is a command that runs in the guest.
+type Process struct {
+	client *Client
+	cmd    guest.Command
+	stream *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+	cancel context.CancelFunc
+	id     string
+	pid    int
+	done   chan struct{}
+	exit   guest.Exit // after done
+	err    error      // after done
+}
+
+// Run starts a command as root of the guest and returns when it runs; the guest
+// is started if need be. Cancelling the context ends it. It is guest.Client's
+// Exec, through the daemon: only Grace is not the caller's to choose, and texts
+// are UTF-8.
+func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
+	for _, text := range append(append([]string{cmd.Dir}, cmd.Args...), cmd.Env...) {
+		if !utf8.ValidString(text) {
+			return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
+		}
+	}
+	start := &controlpb.ExecStart{Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin != nil}
+	if cmd.Timeout != 0 {
+		start.Timeout = durationpb.New(cmd.Timeout)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Process{client: c, cmd: cmd, stream: c.Exec(ctx), cancel: cancel, done: make(chan struct{})}
+	err := p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
+	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
+		cancel()
+		return nil, err
+	}
+	first, err := p.stream.Receive()
+	if err == nil && first.GetStarted() == nil {
+		err = fault.New(fault.Execution, "run command", "", errors.New("the daemon did not say that it was started"))
+	}
+	if err != nil {
+		cancel()
+		return nil, unexpected(err)
+	}
+	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
+	if cmd.Stdin != nil {
+		// The transport looks at the context only when the request has ended.
+		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
+		go p.feed()
+	} else {
+		_ = p.stream.CloseRequest()
+	}
+	go p.follow()
+	return p, nil
+}
+
+// unexpected makes a fault of an end that came too early.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fault.New(fault.Unavailable, "run command", "", errors.New("the daemon did not say how it ended")).Advise("See `osaurus-sandbox logs`.")
+	}
+	return err
+}
+
+// PID is the command's process id in the guest.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed when Wait would not block.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait returns when the command has ended and all its output is written.
+func (p *Process) Wait() (guest.Exit, error) {
+	<-p.done
+	return p.exit, p.err
+}
+
+// Signal sends a signal to the command's process group.
+func (p *Process) Signal(ctx context.Context, s guest.Signal) error {
+	_, err := p.client.Signal(ctx, connect.NewRequest(&controlpb.SignalRequest{Id: p.id, Signal: int32(s)}))
+	return err
+}
+
+// feed carries standard input until it ends or the command does.
+func (p *Process) feed() {
+	buf := make([]byte, chunk)
+	for {
+		n, err := p.cmd.Stdin.Read(buf)
+		if n > 0 && p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+			return
+		}
+		if err != nil {
+			_ = p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_StdinEnd{StdinEnd: &controlpb.StdinEnd{}}})
+			return
+		}
+	}
+}
+
+// follow carries output until the command ends.
+func (p *Process) follow() {
+	defer close(p.done)
+	defer p.cancel()
+	for p.err == nil {
+		m, err := p.stream.Receive()
+		if err != nil {
+			p.err = unexpected(err)
+			return
+		}
+		switch w := m.What.(type) {
+		case *controlpb.ExecResponse_Stdout:
+			p.err = write(p.cmd.Stdout, "output", w.Stdout)
+		case *controlpb.ExecResponse_Stderr:
+			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
+		case *controlpb.ExecResponse_Exit:
+			p.exit = guest.Exit{Code: int(w.Exit.Status), Signal: guest.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut}
+			return
+		}
+	}
+}
+
+func write(w io.Writer, name string, b []byte) error {
+	if w == nil {
+		return nil
+	}
+	if _, err := w.Write(b); err != nil {
+		return fault.New(fault.Execution, "write command's "+name, "", fmt.Errorf("%d bytes: %w", len(b), err))
+	}
+	return nil
+}

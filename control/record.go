@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+)
+
+// recordLimit is how long the audit may take over one entry: a busy disk takes
+// a moment, and a caller should not wait for one that hangs.
+const recordLimit = 10 * time.Second
+
+// note is what an entry of the audit says of a call.
+type note struct {
+	action, subject string
+	// strict calls are not carried out unless they can be recorded: running
+	// commands, and whatever takes something away. To stop a sandbox must be
+	// possible with a full disk.
+	strict bool
+}
+
+// audited carries something out between an entry that says that it has begun
+// and one that says how it ended.
+func (s service) audited(ctx context.Context, n note, do func() error) error {
+	if err := s.record(ctx, n, audit.Begun, ""); err != nil && n.strict {
+		return fault.New(fault.KindOf(err), n.action, "", err)
+	}
+	err := do()
+	detail := ""
+	if err != nil {
+		detail = err.Error()
+	}
+	_ = s.record(ctx, n, audit.OutcomeOf(err), detail) // it is in the log, and done is done
+	return err
+}
+
+func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+	defer cancel()
+	who := callerOf(ctx)
+	_, err := s.Audit.Record(ctx, audit.Entry{
+		UID: who.uid, Client: who.client, Action: n.action, Subject: n.subject, Outcome: outcome, Detail: detail,
+	})
+	if err != nil {
+		s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)
+	}
+	return err
+}
+
+// ListAudit answers who did what, newest first.
+func (s service) ListAudit(ctx context.Context, r *connect.Request[controlpb.ListAuditRequest], stream *connect.ServerStream[controlpb.ListAuditResponse]) error {
+	filter := audit.Filter{Limit: int(r.Msg.Limit), Before: audit.Seq(r.Msg.Before)}
+	if r.Msg.Since != nil {
+		filter.Since = r.Msg.Since.AsTime()
+	}
+	if r.Msg.Agent != "" {
+		agent, err := config.ParseAgentName(r.Msg.Agent)
+		if err != nil {
+			return err
+		}
+		filter.Agent = agent
+	}
+	for e, err := range s.Audit.List(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&controlpb.ListAuditResponse{
+			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Uid: int64(e.UID), Agent: string(e.Agent), Client: e.Client,
+			Action: e.Action, Subject: e.Subject, Outcome: string(e.Outcome), Detail: e.Detail, Hash: e.Hash.String(),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// VerifyAudit proves the audit whole.
+func (s service) VerifyAudit(ctx context.Context, _ *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error) {
+	proof, err := s.Audit.Verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}), nil
+}
+
+// Events answers what happened, and what happens.
+func (s service) Events(ctx context.Context, r *connect.Request[controlpb.EventsRequest], stream *connect.ServerStream[controlpb.EventsResponse]) error {
+	read := s.Backing.Events.List
+	if r.Msg.Follow {
+		read = s.Backing.Events.Subscribe
+	}
+	for e, err := range read(ctx, events.Seq(r.Msg.After)) {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&controlpb.EventsResponse{
+			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Kind: string(e.Kind), Cause: e.Cause, Fields: e.Fields,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+)
+
+// drain is how long calls that are under way have when the daemon ends: by
+// then nothing is left for them to wait for.
+const drain = 2 * time.Second
+
+// Backing is what a server speaks for.
+type Backing struct {
+	Sandbox *supervisor.Supervisor
+	Events  *events.Journal
+	Audit   *audit.Log
+	Log     *slog.Logger
+	// Program is this program's release and revision.
+	Program string
+	// Close ends the sandbox, for Quit. It does so also if its context ends, and
+	// may be called more than once.
+	Close func(context.Context) error
+}
+
+// Server answers the control API.
+type Server struct {
+	Backing
+	began    time.Time
+	http     *http.Server
+	handler  http.Handler
+	unlink   func() error
+	quit     chan struct{} // closed by Quit
+	quitOnce sync.Once
+	running  running
+}
+
+// NewServer makes a server that listens on the home's socket. Only who has the
+// home's lock may make one.
+func NewServer(b Backing) (*Server, error) {
+	l, unlink, err := listen(b.Sandbox.Home())
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
+	_, rpc := controlpbconnect.NewSandboxHandler(service{s}, handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	s.handler = naming(jsonLines(rpc))
+	s.http = s.server(s.handler)
+	go s.serve(s.http, l)
+	return s, nil
+}
+
+func (s *Server) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, Protocols: protocols(), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout,
+		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+	}
+}
+
+func (s *Server) serve(server *http.Server, l net.Listener) {
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		s.Log.Error("the API can no longer be reached", "address", l.Addr(), "error", err)
+	}
+}
+
+// Quitting is closed when a client has asked the daemon to end.
+func (s *Server) Quitting() <-chan struct{} { return s.quit }
+
+// Unlink takes the socket away: nobody new finds this server, and those who
+// have are still answered.
+func (s *Server) Unlink() error { return s.unlink() }
+
+// Close ends every call. The sandbox should have been closed before, so that
+// each has been told why.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if s.http.Shutdown(ctx) == nil {
+		return nil
+	}
+	return s.http.Close()
+}
+
+// service is the API. Its methods are in the files that are named after what
+// they are about.
+type service struct{ *Server }
+
+// Hello says who answers.
+func (s service) Hello(_ context.Context, r *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
+	version, err := negotiate(r.Msg.VersionMin, r.Msg.VersionMax, s.Program)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.HelloResponse{
+		Version: version, Program: s.Program, Pid: int32(os.Getpid()),
+		Home: string(s.Sandbox.Home()), Started: timestamppb.New(s.began),
+	}), nil
+}
+
+// Quit ends the sandbox before it answers, and the daemon after.
+func (s service) Quit(ctx context.Context, _ *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error) {
+	err := s.audited(ctx, note{action: "daemon.quit"}, func() error {
+		return errors.Join(s.Unlink(), s.Backing.Close(ctx))
+	})
+	s.quitOnce.Do(func() { close(s.quit) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.QuitResponse{}), nil
+}

@@ -1,0 +1,59 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+)
+
+// GetConfig answers every setting.
+func (s service) GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error) {
+	settings, err := s.settings(config.Keys())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}), nil
+}
+
+// SetConfig changes settings, all or none.
+func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(r.Msg.Settings)) {
+		texts = append(texts, fmt.Sprintf("%s=%s", key, r.Msg.Settings[key]))
+	}
+	var changed []string
+	err := s.audited(ctx, note{action: "config.set", subject: strings.Join(texts, " "), strict: true}, func() (err error) {
+		changed, err = s.Sandbox.Set(r.Msg.Settings, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	settings, err := s.settings(changed)
+	return connect.NewResponse(&controlpb.SetConfigResponse{Changed: settings}), err
+}
+
+// settings are the ones with these keys.
+func (s service) settings(keys []string) ([]*controlpb.Setting, error) {
+	text, err := json.Marshal(s.Sandbox.Settings())
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, err
+	}
+	var list []*controlpb.Setting
+	for _, key := range keys {
+		list = append(list, &controlpb.Setting{Key: key, Value: string(values[key]), Applies: string(config.EffectOf(key))})
+	}
+	return list, nil
+}

@@ -1,0 +1,143 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+const (
+	socketName = "sandbox.sock"
+	// maxSocketPath is the shortest limit of the systems this runs on: macOS
+	// has room for 104 bytes with the closing zero, Linux for 108.
+	maxSocketPath = 103
+	// detour begins the name of the folder that stands in for a home whose
+	// path is too long for a socket.
+	detour = "osaurus-"
+)
+
+// Socket is the path of a home's socket, for those who want to connect to it.
+// In a home with a long path the socket is elsewhere, and run/sandbox.sock is a
+// link to it.
+func Socket(home config.Home) (string, error) {
+	path := filepath.Join(home.Run(), socketName)
+	target, err := os.Readlink(path)
+	switch {
+	case err == nil:
+		return target, private(filepath.Dir(target))
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EINVAL):
+		return path, nil
+	}
+	return "", fault.New(fault.Unavailable, "find socket", path, err)
+}
+
+// listen makes the home's socket, in place of one that another daemon has left
+// behind. Only who has the home's lock may call it. Remove takes it away.
+func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
+	const op = "make socket"
+	run, err := home.Make(home.Run())
+	if err != nil {
+		return nil, nil, err
+	}
+	name := filepath.Join(run, socketName)
+	if err := unlink(name); err != nil {
+		return nil, nil, fault.New(fault.Unavailable, op, name, err).Advise("Make the folder writable for you, or set " + config.HomeVariable + " to another.")
+	}
+	path := name
+	if len(path) > maxSocketPath {
+		if path, err = goAround(name); err != nil {
+			return nil, nil, fault.New(fault.Unavailable, op, name, err).
+				Advise(fmt.Sprintf("Set TMPDIR to a short path, or %s to one that is at least %d bytes shorter.", config.HomeVariable, len(name)-maxSocketPath))
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.Unavailable, op, path, errors.Join(err, unlink(name)))
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, the detour too
+	return ownOnly{l}, func() error { return unlink(name) }, nil
+}
+
+// goAround makes a short folder that is this user's alone, and has name point
+// to the socket that will be in it. Nobody else can guess the folder's name
+// beforehand, and who looks for the socket trusts the home, not the folder.
+func goAround(name string) (string, error) {
+	var all error
+	for _, parent := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp"} {
+		if parent == "" || len(parent)+len("/")+len(detour)+10+len("/")+len(socketName) > maxSocketPath {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, detour)
+		if err != nil {
+			all = errors.Join(all, err)
+			continue
+		}
+		path := filepath.Join(dir, socketName)
+		if err := os.Symlink(path, name); err != nil {
+			return "", errors.Join(err, os.Remove(dir))
+		}
+		return path, nil
+	}
+	return "", errors.Join(errors.New("no folder is short enough"), all)
+}
+
+// unlink removes a socket, and if it is a link, the folder it leads to.
+func unlink(name string) error {
+	if target, err := os.Readlink(name); err == nil {
+		dir := filepath.Dir(target)
+		if private(dir) == nil && filepath.Base(target) == socketName {
+			_ = os.Remove(target)
+			_ = os.Remove(dir)
+		}
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// private refuses a folder that is not this user's alone.
+func private(dir string) error {
+	const op = "check socket's folder"
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fault.New(fault.Unavailable, op, dir, err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm()&0o077 != 0 || ok && int(owner.Uid) != os.Getuid() {
+		return fault.New(fault.Rejected, op, dir, errors.New("it is not a folder that is yours alone"))
+	}
+	return nil
+}
+
+// ownOnly accepts connections of this user and of root. The socket's mode says
+// the same; this holds also if somebody changes that.
+type ownOnly struct{ net.Listener }
+
+func (l ownOnly) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := peer(conn.(*net.UnixConn)); err == nil && (uid == os.Getuid() || uid == 0) {
+			return known{conn, uid}, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// known is a connection whose other end's user is known.
+type known struct {
+	net.Conn
+	uid int
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/vm"
+)
+
+// statusProto is a status for the wire.
+func statusProto(s supervisor.Status) *controlpb.Status {
+	p := &controlpb.Status{
+		State: string(s.State), Since: moment(s.Since), Cause: string(s.Cause), Operation: string(s.Operation),
+		Accelerator: s.Accelerator, Started: moment(s.StartedAt), Answered: moment(s.AnsweredAt),
+		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: journeyProto(s.Journey), Guest: guestProto(s),
+	}
+	if s.Reason != "" {
+		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: printable(s.Reason), Advice: printable(s.Advice)}
+	}
+	if s.Failures > 0 {
+		p.Retries = &controlpb.Retries{Failures: uint32(s.Failures), NotBefore: moment(s.CoolUntil), ByHandOnly: s.NeverAgain}
+	}
+	if m := s.Machine; m != nil {
+		p.Machine = &controlpb.Machine{
+			Pack: m.Pack, PackReason: m.PackReason, Image: m.Image, Arch: string(m.Arch), Cpus: uint32(m.CPUs), Memory: uint64(m.Memory),
+			Network: m.Network != vm.NetworkNone, MissingPackages: m.Missing,
+		}
+	}
+	return p
+}
+
+func guestProto(s supervisor.Status) *controlpb.Guest {
+	g := s.Guest
+	if g == nil {
+		return nil
+	}
+	return &controlpb.Guest{
+		Version: g.Version, Kernel: g.Kernel, Distribution: g.OSRelease["PRETTY_NAME"], Uptime: durationpb.New(g.Uptime),
+		MemoryTotal: g.MemoryTotal, MemoryAvailable: g.MemoryAvailable,
+		Network: string(g.Network.Status), Address: g.Network.Address, NetworkTrouble: g.Network.Trouble,
+		Warnings: g.Warnings, Asked: moment(s.GuestAt),
+	}
+}
+
+func journeyProto(j *journey.Journey) *controlpb.Journey {
+	if j == nil {
+		return nil
+	}
+	p := &controlpb.Journey{Began: moment(j.Began), Left: span(j.Left), Notes: j.Notes}
+	for _, l := range j.Legs {
+		p.Steps = append(p.Steps, &controlpb.Step{
+			Name: string(l.Step), Status: string(l.Status), Detail: printable(l.Detail),
+			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
+		})
+	}
+	return p
+}
+
+func moment(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func span(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

@@ -1,0 +1,213 @@
+package diagnose
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	greeting = "hello from sandbox"
+	// sharedInGuest is where the guest has the workspace's shared folder.
+	sharedInGuest = "/workspace/shared"
+	// maxSkew is how far the guest's clock may be off: less than what makes
+	// certificates, builds or logs go wrong.
+	maxSkew = 2 * time.Second
+	// minHostRoom is what shares leave free on the host's disk: with less, the
+	// guest cannot write to the workspace at all.
+	minHostRoom = 1 << 30
+	// networkPoll is how often a network that is not up yet is looked at.
+	networkPoll = 200 * time.Millisecond
+	// minGuestRoom is what installing a middling package takes.
+	minGuestRoom = 256 << 20
+)
+
+func exec(ctx context.Context, b bench) (string, error) {
+	said, err := b.sh(ctx, "echo "+greeting)
+	if err == nil && said != greeting {
+		err = fault.New(fault.Execution, "run in guest", "echo", fmt.Errorf("it said %q", said))
+	}
+	return said, advise(err, "Restart the sandbox: osaurus-sandbox restart. If that does not help: osaurus-sandbox provision.")
+}
+
+const networkAdvice = "See that this computer itself reaches it, and that no firewall or VPN keeps the sandbox from it; then osaurus-sandbox restart."
+
+// fetch takes the tool that there is: small guests have wget, others curl.
+func fetch(ctx context.Context, b bench) (string, error) {
+	if err := b.networkUp(ctx); err != nil {
+		return "", advise(err, networkAdvice)
+	}
+	_, err := b.sh(ctx, `if command -v wget >/dev/null; then wget -q -T 15 -O /dev/null "$1"; else curl -fsS -m 15 -o /dev/null "$1"; fi`, b.target.String())
+	return "fetched", advise(err, networkAdvice)
+}
+
+// networkUp waits while a guest that has only just booted asks for its address.
+func (b bench) networkUp(ctx context.Context) error {
+	for {
+		info, err := b.Info(ctx)
+		if err != nil {
+			return err
+		}
+		switch n := info.Network; n.Status {
+		case guest.NetworkUp:
+			return nil
+		case guest.NetworkPending:
+		default:
+			return fault.New(fault.Unavailable, "look at the guest's network", "", fmt.Errorf("it is %s: %s", n.Status, n.Trouble))
+		}
+		select {
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "wait for the guest's network", "", ctx.Err())
+		case <-time.After(networkPoll):
+		}
+	}
+}
+
+func lookUp(ctx context.Context, b bench) (string, error) {
+	if err := b.networkUp(ctx); err != nil {
+		return "", advise(err, networkAdvice)
+	}
+	said, err := b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, b.target.url.Hostname())
+	return said, advise(err, "See that this computer resolves names itself, and what /etc/resolv.conf in the guest says.")
+}
+
+// isName reports whether a host is a name and not an address.
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
+const shareAdvice = "Restart the sandbox: osaurus-sandbox restart. See that the workspace is yours, and that its disk has room."
+
+// trial is the name of a file that nobody else has.
+func trial() string { return ".diagnose-" + rand.Text() }
+
+func toGuest(ctx context.Context, b bench) (string, error) {
+	name := trial()
+	here := filepath.Join(b.Home().SharedFolder(), name)
+	if err := os.WriteFile(here, []byte(name), 0o600); err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	defer os.Remove(here)
+	said, err := b.sh(ctx, `cat "$1"`, path.Join(sharedInGuest, name))
+	if err == nil && said != name {
+		err = fault.New(fault.Execution, "read in guest", name, fmt.Errorf("it reads %q", said))
+	}
+	return "read what was written", advise(err, shareAdvice)
+}
+
+func toHost(ctx context.Context, b bench) (string, error) {
+	name := trial()
+	there := path.Join(sharedInGuest, name)
+	if _, err := b.sh(ctx, `printf %s "$1" > "$2"`, name, there); err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	read, err := readShared(b.Home().SharedFolder(), name)
+	if err == nil && read != name {
+		err = fault.New(fault.Execution, "read", name, fmt.Errorf("it reads %q", read))
+	}
+	return "read what was written", advise(err, shareAdvice)
+}
+
+// readShared reads and removes a small file in a folder that the guest writes
+// to: whatever it made there, nothing outside is touched, and nothing blocks.
+func readShared(folder, name string) (string, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	defer root.Remove(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxOutput))
+	return string(text), err
+}
+
+func clock(ctx context.Context, b bench) (string, error) {
+	before := time.Now()
+	info, err := b.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	// It was read somewhere between the question and the answer.
+	skew := info.Time.Sub(before)
+	if passed := time.Since(before); skew > 0 {
+		skew = max(0, skew-passed)
+	}
+	if skew.Abs() > maxSkew {
+		err = fault.New(fault.Execution, "compare clocks", "", fmt.Errorf("the guest's is off by %v", skew.Round(time.Millisecond))).
+			Advise("It is set every half minute. If it stays so, restart the sandbox: osaurus-sandbox restart.")
+	}
+	return fmt.Sprintf("off by less than %v", (skew.Abs() + time.Millisecond).Round(time.Millisecond)), err
+}
+
+func guestRoom(ctx context.Context, b bench) (string, error) {
+	said, err := b.sh(ctx, `df -Pk / | awk 'NR==2 {print $4}'`)
+	if err != nil {
+		return "", err
+	}
+	kilobytes, err := strconv.ParseInt(said, 10, 64)
+	if err != nil {
+		return "", fault.New(fault.Execution, "read df", "", err)
+	}
+	return room(kilobytes<<10, minGuestRoom, "Remove what is not needed in the guest, enlarge its disk (osaurus-sandbox config set diskGB=…, then restart), or begin anew: osaurus-sandbox reset.")
+}
+
+func hostRoom(_ context.Context, b bench) (string, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(string(b.Home()), &s); err != nil {
+		return "", fault.New(fault.Execution, "ask for room", string(b.Home()), err)
+	}
+	return room(int64(s.Bavail)*int64(s.Bsize), minHostRoom, "Free some space on the disk of "+string(b.Home())+".")
+}
+
+func room(free, need int64, advice string) (string, error) {
+	text := fmt.Sprintf("%.1f GiB free", float64(free)/(1<<30))
+	if free < need {
+		return "", fault.New(fault.Execution, "look for room", "", errors.New(text)).Advise(advice)
+	}
+	return text, nil
+}
+
+// tool is a distribution's package tool.
+type tool struct{ command string }
+
+// packageTool is the one that this guest has or should have, or nil.
+func packageTool(ctx context.Context, b bench) *tool {
+	known := map[string]string{
+		"alpine": "apk add --no-cache --simulate jq",
+		"debian": "apt-get install --simulate jq",
+		"ubuntu": "apt-get install --simulate jq",
+	}
+	info, err := b.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	if command, ok := known[info.OSRelease["ID"]]; ok {
+		return &tool{command}
+	}
+	return nil
+}
+
+func (t *tool) try(ctx context.Context, b bench) (string, error) {
+	_, err := b.sh(ctx, t.command)
+	return "it would install jq", advise(err, "The package tool needs the network and its mirrors: see the check of the network, and the setting mirrors.")
+}

@@ -1,0 +1,207 @@
+// Package diagnose tries whether a sandbox really does what agents need of it, and says what to do where it does not.
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// DefaultTarget is what the network check fetches: what agents need the
+	// network for first, over plain HTTP, which every guest's tools speak.
+	DefaultTarget = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
+
+	// limit is what one check may take. The network is the slowest, and what
+	// takes longer than this is of no use to anybody.
+	limit = 30 * time.Second
+	// maxOutput bounds what is kept of a command's output.
+	maxOutput = 4 << 10
+)
+
+// Sandbox is what is diagnosed: a supervisor.
+type Sandbox interface {
+	Home() config.Home
+	Status() supervisor.Status
+	Start(context.Context, supervisor.Cause) error
+	Exec(context.Context, guest.Command) (supervisor.Process, error)
+	Info(context.Context) (guest.Info, error)
+}
+
+// Result is what came of a check.
+type Result struct {
+	Name   string
+	Did    string // what was done
+	Detail string // what it showed, if it passed
+	Err    error  // why it did not; its advice says what to do
+	Took   time.Duration
+}
+
+// Passed reports whether all is well.
+func (r Result) Passed() bool { return r.Err == nil }
+
+// Found is what came of it, in words.
+func (r Result) Found() string {
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	return r.Detail
+}
+
+// Advice says what to do, where it failed.
+func (r Result) Advice() string { return fault.AdviceOf(r.Err) }
+
+// Target is what the network check fetches.
+type Target struct{ url *url.URL }
+
+func (t Target) String() string { return t.url.String() }
+
+// ParseTarget reads an address such as http://example.com/file.
+func ParseTarget(text string) (Target, error) {
+	u, err := url.Parse(text)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+		err = fmt.Errorf("not an address of HTTP without a user")
+	}
+	if err != nil {
+		return Target{}, fault.New(fault.InvalidArgs, "read network target", text, err).Advise("Write it as http://example.com/file.")
+	}
+	return Target{u}, nil
+}
+
+// check is one check. It answers what it showed.
+type check struct {
+	name, did string
+	do        func(context.Context, bench) (string, error)
+}
+
+// bench is what checks work on.
+type bench struct {
+	Sandbox
+	target Target
+}
+
+// Run starts the guest if need be, does every check at once, and yields each
+// result as it is there. What this guest does not have is not checked. It ends
+// early with its context.
+func Run(ctx context.Context, s Sandbox, target Target) iter.Seq[Result] {
+	return func(yield func(Result) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		b := bench{s, target}
+		results := make(chan Result)
+		begin := func(c check) {
+			all.Go(func() {
+				r := c.run(ctx, b)
+				select {
+				case results <- r:
+				case <-ctx.Done():
+				}
+			})
+		}
+		begin(check{"disk-host", "ask the home's file system for its room", hostRoom})
+		count := 1
+		started := check{"start", "start the guest", func(ctx context.Context, b bench) (string, error) {
+			err := b.Start(ctx, "diagnose")
+			return string(b.Status().State), err
+		}}
+		// A start has deadlines of its own.
+		if r := started.timed(ctx, b); !r.Passed() {
+			if !yield(r) {
+				return
+			}
+		} else {
+			for _, c := range guestChecks(ctx, b) {
+				begin(c)
+				count++
+			}
+		}
+		for range count {
+			select {
+			case r := <-results:
+				if !yield(r) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// guestChecks are those that this guest can be asked.
+func guestChecks(ctx context.Context, b bench) []check {
+	checks := []check{
+		{"exec", "run `echo " + greeting + "` in the guest", exec},
+		{"virtiofs-to-guest", "write a file into the workspace here, and read it in the guest", toGuest},
+		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", toHost},
+		{"clock", "compare the guest's clock with this computer's", clock},
+		{"disk-guest", "ask the guest for the room on its disk", guestRoom},
+	}
+	status := b.Status()
+	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
+		checks = append(checks, check{"nat", "fetch " + b.target.String() + " in the guest", fetch})
+		if name := b.target.url.Hostname(); isName(name) {
+			checks = append(checks, check{"dns", "look " + name + " up in the guest", lookUp})
+		}
+	}
+	if tool := packageTool(ctx, b); tool != nil {
+		checks = append(checks, check{"packages", "run `" + tool.command + "` in the guest", tool.try})
+	}
+	return checks
+}
+
+func (c check) run(ctx context.Context, b bench) Result {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return c.timed(ctx, b)
+}
+
+func (c check) timed(ctx context.Context, b bench) Result {
+	began := time.Now()
+	detail, err := c.do(ctx, b)
+	return Result{Name: c.name, Did: c.did, Detail: detail, Err: err, Took: time.Since(began)}
+}
+
+// sh runs a script in the guest and returns what it wrote, without the space
+// around. An exit code other than 0 is an error that quotes it.
+func (b bench) sh(ctx context.Context, script string, args ...string) (string, error) {
+	var out bounded
+	process, err := b.Exec(ctx, guest.Command{Args: append([]string{"sh", "-c", script, "sh"}, args...), Stdout: &out, Stderr: &out, Timeout: limit})
+	if err != nil {
+		return "", err
+	}
+	exit, err := process.Wait()
+	text := strings.TrimSpace(out.String())
+	if err == nil && exit.Status() != 0 {
+		err = fault.New(fault.Execution, "run in guest", "", fmt.Errorf("exit code %d: %s", exit.Status(), text))
+	}
+	return text, err
+}
+
+// bounded keeps the beginning of what is written to it.
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.Builder.Write(p[:min(len(p), max(0, maxOutput-b.Len()))])
+	return len(p), nil
+}
+
+// advise gives an error advice, unless it has some.
+func advise(err error, advice string) error {
+	if err == nil || fault.AdviceOf(err) != "" {
+		return err
+	}
+	return fault.New(fault.KindOf(err), "", "", err).Advise(advice)
+}

@@ -1,0 +1,3 @@
+package service
+
+func system() manager { return launchd{} }
