@@ -85,6 +85,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	watch.lap("boot")
 	watch.part("verify", g.Timings.Verify)
 	watch.part("start", g.Timings.Start)
+	watch.part("verify base", g.Timings.Base)
 	watch.part("answer", g.Timings.Answer)
 	if flags.timings {
 		if err := guestSteps(ctx, watch, g); err != nil {
