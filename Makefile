@@ -80,8 +80,8 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
 	done
 
-bench: setup guest-programs ## every benchmark, one package at a time
-	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./...
+bench: setup guest-programs ## every benchmark, one package at a time; kept in bench/results.txt
+	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./... | grep -v 'no test files' | tee bench/results.txt
 
 generate: ## what is generated and committed
 	$(GO) generate ./...
