@@ -71,6 +71,8 @@ unit: ## tests that boot nothing, with the race detector
 	$(GO) test -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
 
 guest-tier: ## tests on real kernels, with the race detector
+	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
+	  echo "*** NO ALPINE ROOT FILE SYSTEMS in ../shared/alpine: busybox stands in for Alpine where it can, the bake is not tested"
 	$(GO) test -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
