@@ -80,7 +80,7 @@ func (s *Supervisor) startGuest(op *operation) error {
 	walk := s.travel()
 	fresh := op.command == Provision || op.command == Reset
 	if fresh || !s.backend.Ready(settings) {
-		s.enterFrom(op, Stopping, Provisioning)
+		s.enter(op, Provisioning)
 	}
 	if err := s.prepare(op, settings, fresh, walk); err != nil {
 		return err
