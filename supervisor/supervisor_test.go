@@ -121,6 +121,26 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
+func TestStopOfAGuestThatFellSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		began := time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a guest that answers had %v to stop", took)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.running().freeze()
+		began = time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("a guest that does not was waited for for %v", took)
+		}
+	})
+}
+
 func TestDeadMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)

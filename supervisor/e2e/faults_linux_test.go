@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 		moment string
 	}
 	// Those that differ most.
-	cells := []cell{{cont, "idle"}, {thaw, "exec"}, {kill, "exec"}, {kill, "start"}, {kill, "stop"}, {stop, "idle"}, {crash, "idle"}}
+	cells := []cell{{cont, "idle"}, {thaw, "exec"}, {kill, "start"}, {stop, "idle"}, {stop, "stop"}, {crash, "idle"}}
 	all := []cell{
 		// In an order in which few machines need to be started.
 		{cont, "idle"}, {cont, "exec"}, {thaw, "idle"}, {thaw, "exec"},
