@@ -127,7 +127,7 @@ func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error
 }
 
 // Shutdown has the guest end all that runs in it (SIGTERM, and SIGKILL after
-// the grace; 0 means wire.DefaultGrace), write everything to its disks, and
+// the grace; 0 means five seconds), write everything to its disks, and
 // power off. It returns when the guest has agreed, which is before it is off.
 func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 	_, err := call(ctx, "shut guest down", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})

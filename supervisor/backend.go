@@ -14,7 +14,8 @@ import (
 // one at a time, but for those that say otherwise.
 type Backend interface {
 	// Check asks whether this host can run machines and names what runs
-	// their instructions. It fails with fault.Unavailable and advice.
+	// their instructions. It fails with fault.Unavailable and advice. There is
+	// one that worked before any Boot.
 	Check(ctx context.Context) (accelerator string, err error)
 	// Provisioned reports whether Prepare has been through since the last
 	// Remove. It is quick, and may be called at any time.

@@ -18,6 +18,9 @@ const (
 	execGrace = 5 * time.Second
 	// endSlack is how long after that its end is waited for.
 	endSlack = 5 * time.Second
+	// deathSlack is how much later than a connection the machine may be seen
+	// to have ended that broke it.
+	deathSlack = time.Second
 )
 
 // use returns the guest, started if need be, and has it count as used until unuse.
@@ -49,24 +52,30 @@ func (s *Supervisor) unuse() {
 // errLate is why a command's context ended.
 var errLate = errors.New("the guest does not answer")
 
-// process is a command that ends for its caller, whatever the guest does.
-type process struct {
+// command is a command in a guest that may fall silent or die at any moment.
+type command struct {
 	Process
-	context context.Context
-	name    string
+	name  string
+	asked context.Context // the caller's
+	limit context.Context // ends earlier, if the guest is late
+	over  <-chan struct{} // closed when the machine has ended
 }
 
-// execute starts a command in a guest that may fall silent at any moment.
-// After the process has ended, release must be called.
+// execute starts a command. It ends for its caller whatever the guest does.
+// After it has ended, release must be called.
 func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, release func(), err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	if len(cmd.Args) == 0 {
+		return nil, nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("there is none")).Advise("Say what is to be run.")
+	}
+	limit, cancel := context.WithCancelCause(ctx)
+	c := &command{name: cmd.Args[0], asked: ctx, limit: limit, over: g.Done()}
 	late := time.AfterFunc(execLimit, func() { cancel(errLate) })
-	started, err := g.Exec(ctx, cmd)
-	switch {
-	case !late.Stop() && context.Cause(ctx) == errLate:
-		// If it was started after all, the end of the context ends it.
-		return nil, nil, lateFault(cmd.Args)
-	case err != nil:
+	c.Process, err = g.Exec(limit, cmd)
+	if !late.Stop() && err == nil {
+		err = errLate // its context has ended it
+	}
+	if err != nil {
+		err = c.explain(err)
 		cancel(nil)
 		return nil, nil, err
 	}
@@ -77,18 +86,40 @@ func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, releas
 		}
 		late = time.AfterFunc(cmd.Timeout+grace+endSlack, func() { cancel(errLate) })
 	}
-	return &process{started, ctx, cmd.Args[0]}, func() { late.Stop(); cancel(nil) }, nil
-}
-
-func lateFault(args []string) error {
-	return fault.New(fault.Timeout, "run command", args[0], errLate).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+	return c, func() { late.Stop(); cancel(nil) }, nil
 }
 
 // Wait implements Process.
-func (p *process) Wait() (guest.Exit, error) {
-	exit, err := p.Process.Wait()
-	if err != nil && context.Cause(p.context) == errLate {
-		err = lateFault([]string{p.name})
+func (c *command) Wait() (guest.Exit, error) {
+	exit, err := c.Process.Wait()
+	if err != nil {
+		err = c.explain(err)
 	}
 	return exit, err
+}
+
+// explain says what is behind the error of a connection: a guest that is
+// silent, or a machine that has ended.
+func (c *command) explain(err error) error {
+	const op = "run command"
+	switch {
+	case context.Cause(c.limit) == errLate:
+		return fault.New(fault.Timeout, op, c.name, errLate).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+	case c.asked.Err() != nil, !broken(err):
+		return err
+	}
+	select {
+	case <-c.over:
+		return fault.New(fault.Unavailable, op, c.name, errors.New("the machine ended before it did")).
+			Advise("See `osaurus-sandbox status` for why; then run it again.")
+	case <-time.After(deathSlack):
+		return err
+	}
+}
+
+// broken reports whether an error may be that of a connection, and is not the
+// guest's answer.
+func broken(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Execution || kind == fault.Unavailable || kind == fault.Timeout
 }

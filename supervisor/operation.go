@@ -176,7 +176,7 @@ func (s *Supervisor) carryOut(op *operation) {
 // interrupted for is no failure of the sandbox.
 func (s *Supervisor) whereFailed(op *operation, err *error) State {
 	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
-		*err = fault.New(fault.Rejected, string(op.command), "", i)
+		*err = fault.New(fault.Rejected, string(op.command), "", i).Advise("Ask again when that is done.")
 		return s.atRest()
 	}
 	if _, ok := errors.AsType[*hostError](*err); ok {
@@ -209,8 +209,12 @@ func (s *Supervisor) steps(op *operation) (State, error) {
 	case Remove:
 		return NotProvisioned, s.backend.Remove(op.context)
 	case Reset:
-		if err := s.resetDisk(op); err != nil || !op.resumes {
-			return s.atRest(), err
+		s.enter(op, Provisioning)
+		if err := s.backend.Reset(op.context); err != nil {
+			return "", err
+		}
+		if !op.resumes {
+			return Stopped, s.makeReady(op)
 		}
 	}
 	return Running, s.startGuest(op)

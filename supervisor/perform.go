@@ -46,12 +46,8 @@ func (s *Supervisor) stopGuest(op *operation) error {
 	return nil
 }
 
-// resetDisk gives the sandbox an empty data disk.
-func (s *Supervisor) resetDisk(op *operation) error {
-	s.enter(op, Provisioning)
-	if err := s.backend.Reset(op.context); err != nil {
-		return err
-	}
+// makeReady makes what a boot needs, and does not boot.
+func (s *Supervisor) makeReady(op *operation) error {
 	settings, err := s.reload()
 	if err != nil {
 		return err
@@ -67,7 +63,7 @@ func (s *Supervisor) startGuest(op *operation) error {
 		return err
 	}
 	walk := s.travel()
-	fresh := op.command == Provision
+	fresh := op.command == Provision || op.command == Reset
 	if fresh || !s.backend.Ready(settings) {
 		s.enterFrom(op, Stopping, Provisioning)
 	}

@@ -61,10 +61,11 @@ func (s *Supervisor) watch(g Guest) {
 }
 
 // revive begins to start a guest again that has failed, if the settings say so
-// and it has not failed too often. The mutex is held.
+// and it has not failed too often. It need not cool down: it did boot. The
+// mutex is held.
 func (s *Supervisor) revive(c Command, age time.Duration) {
 	if age < settled {
-		s.failures.add()
+		s.failures.count++
 	}
 	if s.settings.AutoRestart && !s.closing && s.failures.allow() {
 		s.begin(c, CauseWatchdog)

@@ -86,6 +86,11 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	watch.part("verify", g.Timings.Verify)
 	watch.part("start", g.Timings.Start)
 	watch.part("answer", g.Timings.Answer)
+	if flags.timings {
+		if err := guestSteps(ctx, watch, g); err != nil {
+			return errors.Join(err, g.Close())
+		}
+	}
 
 	var once sync.Once
 	first := func() { watch.sinceStart("until first output") }
@@ -105,6 +110,18 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 		err = errors.Join(err, watch.print(c.err, accelerator(ctx, spec)))
 	}
 	return err
+}
+
+// guestSteps notes how far the guest was when, by its own clock.
+func guestSteps(ctx context.Context, watch *stopwatch, g *launch.Guest) error {
+	info, err := g.Client.Info(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range info.Steps {
+		watch.part("guest's "+s.Name+" at", s.At)
+	}
+	return nil
 }
 
 // accelerator names what ran the guest's instructions.

@@ -19,10 +19,22 @@ import (
 // maxOwnMemory is what the guest program promises to stay below.
 const maxOwnMemory = 30 << 20
 
-// Run runs all cases on a booted machine. It leaves the machine as it was, but
-// for what a read-write share and the root's upper layer may keep of times.
-// Beside the programs of RunExec the guest needs ls, grep and date.
+// Run runs all cases on a booted machine: RunBoot and RunExec.
 func Run(t *testing.T, connect Connector) {
+	RunBoot(t, connect)
+	RunExec(t, connect)
+	t.Run("Memory", func(t *testing.T) {
+		if m := mustInfo(bounded(t), t, connect(t)).OwnMemory; m > maxOwnMemory {
+			t.Errorf("the guest program holds %d bytes, more than %d", m, maxOwnMemory)
+		}
+	})
+}
+
+// RunBoot runs the cases of what only a booted machine has. It leaves the
+// machine as it was, but for what a read-write share and the root's upper
+// layer may keep of times. Beside the programs of RunExec the guest needs ls,
+// grep and date.
+func RunBoot(t *testing.T, connect Connector) {
 	cases := []struct {
 		name string
 		run  func(context.Context, *testing.T, *guest.Client)
@@ -33,12 +45,6 @@ func Run(t *testing.T, connect Connector) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.run(bounded(t), t, connect(t)) })
 	}
-	RunExec(t, connect)
-	t.Run("Memory", func(t *testing.T) {
-		if m := mustInfo(bounded(t), t, connect(t)).OwnMemory; m > maxOwnMemory {
-			t.Errorf("the guest program holds %d bytes, more than %d", m, maxOwnMemory)
-		}
-	})
 }
 
 func info(ctx context.Context, t *testing.T, c *guest.Client) {

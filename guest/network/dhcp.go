@@ -17,8 +17,11 @@ import (
 const (
 	serverPort, clientPort = 67, 68
 	// firstWait doubles from one unanswered question to the next, up to
-	// lastWait. Servers beside a VM answer within milliseconds.
-	firstWait, lastWait = 200 * time.Millisecond, 8 * time.Second
+	// lastWait. It is short because the first question may be lost: the kernel
+	// drops what is sent before it has noticed that the link works, and says
+	// that it has up to a second later than it did. An answer that comes
+	// after the wait still counts, since all questions carry the same number.
+	firstWait, lastWait = 50 * time.Millisecond, 8 * time.Second
 	// minLease keeps an odd server from making us ask all the time.
 	minLease = time.Minute
 	// maxPacket is more than a server may send to one who named no size.
@@ -39,7 +42,9 @@ func acquire(ctx context.Context, ifc *net.Interface, hostname string, previous 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
-	c := client{conn: conn, ifc: ifc, hostname: hostname}
+	var id [4]byte
+	_, _ = rand.Read(id[:])
+	c := client{conn: conn, ifc: ifc, hostname: hostname, xid: binary.BigEndian.Uint32(id[:])}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		got, err := c.exchange(wait, previous)
 		if err == nil {
@@ -56,14 +61,13 @@ type client struct {
 	conn     net.PacketConn
 	ifc      *net.Interface
 	hostname string
+	xid      uint32
 }
 
 // exchange goes through discover, offer, request and acknowledgement once, or
 // through the latter two for a lease that is known.
 func (c client) exchange(wait time.Duration, known *lease) (lease, error) {
-	var id [4]byte
-	_, _ = rand.Read(id[:])
-	a := ask{kind: discover, xid: binary.BigEndian.Uint32(id[:]), mac: c.ifc.HardwareAddr, hostname: c.hostname}
+	a := ask{kind: discover, xid: c.xid, mac: c.ifc.HardwareAddr, hostname: c.hostname}
 	if known != nil {
 		a.address = known.Address.Addr()
 	} else {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,25 +45,6 @@ func up(name string) error {
 		r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 		return nil
 	})
-}
-
-// The kernel drops what is sent before it has noticed that the link works,
-// which is a moment after the interface went up. Nothing depends on it but the
-// first question to a DHCP server.
-const (
-	linkPatience = time.Second
-	linkCheck    = 2 * time.Millisecond
-)
-
-// awaitLink waits until what is sent goes out.
-func awaitLink(name string) {
-	for end := time.Now().Add(linkPatience); time.Now().Before(end); time.Sleep(linkCheck) {
-		var flags *unix.Ifreq
-		err := control(name, unix.SIOCGIFFLAGS, func(r *unix.Ifreq) error { flags = r; return nil })
-		if err != nil || flags.Uint16()&unix.IFF_RUNNING != 0 {
-			return
-		}
-	}
 }
 
 // apply gives an interface its address and makes it the way out.

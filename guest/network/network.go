@@ -99,7 +99,6 @@ func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*
 		}
 		return use(ifc, s)
 	}
-	awaitLink(ifc.Name)
 	for last := (*lease)(nil); ; {
 		got, err := acquire(ctx, ifc, hostname, last)
 		if err != nil {

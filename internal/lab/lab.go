@@ -31,7 +31,7 @@ type Kernel struct {
 // DebianKernel returns the kernel for an architecture ("amd64", "arm64").
 func DebianKernel(t testing.TB, arch string) Kernel {
 	t.Helper()
-	dir := fetch(t, arch, "kernel", "linux-image-cloud-"+arch)
+	dir := debianPackage(t, arch, "kernel", "linux-image-cloud-"+arch)
 	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if len(images) != 1 {
 		t.Fatalf("lab: %d kernels in %s", len(images), dir)
@@ -43,7 +43,7 @@ func DebianKernel(t testing.TB, arch string) Kernel {
 // Busybox returns a statically linked busybox for an architecture.
 func Busybox(t testing.TB, arch string) string {
 	t.Helper()
-	return filepath.Join(fetch(t, arch, "busybox", "busybox-static"), "bin", "busybox")
+	return filepath.Join(debianPackage(t, arch, "busybox", "busybox-static"), "bin", "busybox")
 }
 
 // AlpineRoot returns the Alpine root file system archive for an architecture,
@@ -76,8 +76,8 @@ func Root(t testing.TB) string {
 	}
 }
 
-// fetch downloads a Debian package for an architecture and unpacks it.
-func fetch(t testing.TB, arch, name, pkg string) string {
+// debianPackage downloads a Debian package for an architecture and unpacks it.
+func debianPackage(t testing.TB, arch, name, pkg string) string {
 	return once(t, arch, name, func(ctx context.Context, dir, out string) error {
 		return download(ctx, arch, pkg, dir, out)
 	})

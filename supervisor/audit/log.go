@@ -17,8 +17,8 @@ const page = 256
 
 // Log is a database's audit. Its methods may be called at once by many.
 //
-// Entries are never deleted. One takes about 250 bytes on the disk and as many
-// as its texts have: a million are some 300 MB.
+// Entries are never deleted. One takes about 100 bytes on the disk and its
+// texts: a million are some 200 MB.
 type Log struct {
 	db *store.DB
 
@@ -47,8 +47,10 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 		if err != nil {
 			return err
 		}
-		if !found && before.seq == 0 {
-			l.note(before) // so that no entry is ever there without one
+		if !found && before.seq == 0 { // no entry is ever there without a note
+			if err := l.note(before); err != nil {
+				return err
+			}
 		}
 		// If the end of the table is missing, numbers and chain go on where
 		// they were: the hole stays for Verify to name.
@@ -67,6 +69,8 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	// If this fails, the next one makes up for it; until then the note does not
+	// hold the last entries.
 	l.note(head{e.Seq, e.Hash})
 	return e, nil
 }

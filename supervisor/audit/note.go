@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,27 +11,29 @@ import (
 // and hash. A log whose end was cut off no longer agrees with it.
 func (l *Log) notePath() string { return l.db.Path() + "-audit-head" }
 
-// note is one write of always the same length over the old, so that a kill
-// leaves one or the other and a full disk does not matter. If it fails, the
-// next one makes up for it; until then the last entries are not held by it.
-func (l *Log) note(h head) {
+// note is one write of always the same length over the old: a kill leaves one
+// or the other, and a full disk has room for it.
+func (l *Log) note(h head) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	if h.seq < l.noted {
-		return // another goroutine was quicker
+		return nil // another goroutine was quicker
 	}
 	file, err := os.OpenFile(l.notePath(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return
+		return err
 	}
 	defer file.Close()
-	if _, err := fmt.Fprintf(file, "%020d %s\n", h.seq, h.hash); err == nil {
-		l.noted = h.seq
+	if _, err := fmt.Fprintf(file, "%020d %s\n", h.seq, h.hash); err != nil {
+		return err
 	}
+	l.noted = h.seq
+	return nil
 }
 
+// readNote reads the note, of which there is none if it makes no sense.
 func (l *Log) readNote() (h head, found bool, err error) {
-	text, err := os.ReadFile(l.notePath())
+	text, err := readTwice(l.notePath())
 	if errors.Is(err, os.ErrNotExist) {
 		return h, false, nil
 	}
@@ -39,8 +42,22 @@ func (l *Log) readNote() (h head, found bool, err error) {
 	}
 	var hash []byte
 	if n, err := fmt.Sscanf(string(text), "%d %x", &h.seq, &hash); n != 2 || err != nil || len(hash) != len(h.hash) {
-		return h, false, nil
+		return head{}, false, nil
 	}
 	copy(h.hash[:], hash)
 	return h, true, nil
+}
+
+// readTwice reads a small file until it is twice the same: a reader may come
+// in the midst of a write.
+func readTwice(path string) ([]byte, error) {
+	before, err := os.ReadFile(path)
+	for err == nil {
+		var text []byte
+		if text, err = os.ReadFile(path); bytes.Equal(text, before) {
+			break
+		}
+		before = text
+	}
+	return before, err
 }

@@ -46,7 +46,7 @@ func (l *Log) Verify(ctx context.Context) (Proof, error) {
 			return err
 		}
 		if !found && last.seq > 0 { // unless the very first entry came in between
-			if noted, found, err = l.readNote(); err != nil {
+			if _, found, err = l.readNote(); err != nil {
 				return err
 			}
 		}

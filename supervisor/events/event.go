@@ -16,9 +16,9 @@ import (
 const (
 	// maxText bounds a cause and a field's value, which may quote what the
 	// guest said: longer ones are cut.
-	maxText = 4 << 10
+	maxText = 2 << 10
 	// maxFields bounds what the sandbox itself attaches to an event.
-	maxFields = 32
+	maxFields = 16
 )
 
 // Kind says what happened: "state.changed".
@@ -38,7 +38,8 @@ const maxKind = 64
 // no two events have the same; after a crash some numbers are left out.
 type Seq int64
 
-// Event is one thing that happened. Seq and Time are the journal's to set.
+// Event is one thing that happened. Seq is the journal's to set, and Time too
+// if it is zero.
 type Event struct {
 	Seq    Seq
 	Time   time.Time

@@ -23,6 +23,8 @@ const (
 	maxUnkept = 1_000
 )
 
+type limits struct{ keep, slack, unkept int }
+
 // Journal is the one writer of a database's events. Its methods may be called
 // at once by many.
 //
@@ -30,7 +32,9 @@ const (
 // disk is slow, full or frozen. It is on the disk when Append returns.
 type Journal struct {
 	db      *store.DB
+	limits  limits
 	writing chan struct{} // holds one token: whoever has it writes to the database
+	rows    int           // in the database; for whoever has the token
 
 	mu       sync.Mutex
 	recent   []Event       // the newest, oldest first; all that are not yet on the disk are here
@@ -39,19 +43,22 @@ type Journal struct {
 	kept     Seq           // the newest on the disk
 	reserved Seq           // the highest number that may be given
 	arrived  chan struct{} // closed and replaced with every event
-	rows     int           // on the disk
 }
 
 // Open opens the journal of a database that was opened for writing. Close
 // comes before the database's.
 func Open(ctx context.Context, db *store.DB) (*Journal, error) {
-	j := &Journal{db: db, writing: make(chan struct{}, 1), arrived: make(chan struct{})}
+	return open(ctx, db, limits{Keep, slack, maxUnkept})
+}
+
+func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
+	j := &Journal{db: db, limits: limits, writing: make(chan struct{}, 1), arrived: make(chan struct{})}
 	err := db.Write(ctx, "open event journal", func(tx *sql.Tx) error {
 		// Numbers that a killed journal may have given, unkept, are not given again.
 		if err := tx.QueryRowContext(ctx, "SELECT reserved FROM event_marks").Scan(&j.last); err != nil {
 			return err
 		}
-		j.before, j.kept, j.reserved = j.last, j.last, j.last+maxUnkept
+		j.before, j.kept, j.reserved = j.last, j.last, j.last+Seq(limits.unkept)
 		if _, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", j.reserved); err != nil {
 			return err
 		}
@@ -83,11 +90,14 @@ func (j *Journal) Append(ctx context.Context, e Event) (Event, error) {
 		j.mu.Lock()
 		if j.last == j.reserved { // others were quicker
 			j.mu.Unlock()
-			return Event{}, fault.New(fault.Unavailable, "append event", string(e.Kind), fmt.Errorf("%d events wait for the disk", maxUnkept))
+			return Event{}, fault.New(fault.Unavailable, "append event", string(e.Kind), fmt.Errorf("%d events wait for the disk", j.limits.unkept))
 		}
 	}
 	j.last++
-	e.Seq, e.Time = j.last, time.Now().UTC()
+	if e.Seq = j.last; e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	e.Time = e.Time.UTC().Round(0) // as it will be read back
 	j.recent = append(j.recent, e)
 	close(j.arrived)
 	j.arrived = make(chan struct{})
@@ -114,6 +124,7 @@ func (j *Journal) keep(ctx context.Context) error {
 		return nil // somebody else wrote it
 	}
 	last := batch[len(batch)-1].Seq
+	reserved := last + Seq(j.limits.unkept)
 	forgotten := 0
 	err := j.db.Write(ctx, "keep event", func(tx *sql.Tx) error {
 		for _, e := range batch {
@@ -125,11 +136,11 @@ func (j *Journal) keep(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", last+maxUnkept); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", reserved); err != nil {
 			return err
 		}
 		var err error
-		forgotten, err = forget(ctx, tx, j.rows+len(batch))
+		forgotten, err = j.forget(ctx, tx, j.rows+len(batch))
 		return err
 	})
 	if err != nil {
@@ -138,8 +149,8 @@ func (j *Journal) keep(ctx context.Context) error {
 	j.rows += len(batch) - forgotten
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.kept, j.reserved = last, last+maxUnkept
-	if extra := len(j.recent) - len(j.unkept()) - maxUnkept; extra > 0 {
+	j.kept, j.reserved = last, reserved
+	if extra := len(j.recent) - len(j.unkept()) - j.limits.unkept; extra > 0 {
 		j.before = j.recent[extra-1].Seq
 		j.recent = append([]Event(nil), j.recent[extra:]...)
 	}
@@ -152,12 +163,12 @@ func (j *Journal) unkept() []Event {
 }
 
 // forget deletes the oldest of too many rows and says how many.
-func forget(ctx context.Context, tx *sql.Tx, rows int) (int, error) {
-	if rows <= Keep+slack {
+func (j *Journal) forget(ctx context.Context, tx *sql.Tx, rows int) (int, error) {
+	if rows <= j.limits.keep+j.limits.slack {
 		return 0, nil
 	}
 	var until Seq
-	if err := tx.QueryRowContext(ctx, "SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", Keep).Scan(&until); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM events ORDER BY seq DESC LIMIT 1 OFFSET ?", j.limits.keep).Scan(&until); err != nil {
 		return 0, err
 	}
 	done, err := tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= ?", until)

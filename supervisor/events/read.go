@@ -75,7 +75,7 @@ func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan st
 	if cursor >= before {
 		return recent, last, arrived, nil
 	}
-	some, err := j.kepts(ctx, cursor)
+	some, err := j.fromDisk(ctx, cursor)
 	if err != nil {
 		return nil, cursor, nil, err
 	}
@@ -85,9 +85,9 @@ func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan st
 	return some, some[len(some)-1].Seq, nil, nil
 }
 
-// kepts reads a page of what is in the database after the cursor, or the gap
+// fromDisk reads a page of what is in the database after the cursor, or the gap
 // that begins there.
-func (j *Journal) kepts(ctx context.Context, cursor Seq) ([]Event, error) {
+func (j *Journal) fromDisk(ctx context.Context, cursor Seq) ([]Event, error) {
 	var some []Event
 	err := j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
 		var forgotten Seq

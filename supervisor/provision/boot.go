@@ -40,10 +40,6 @@ type Machine struct {
 
 // Boot boots what was prepared last, and asks the guest whether it has what it needs.
 func (s *Site) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (*launch.Guest, Machine, error) {
-	accelerator, err := s.Check(ctx)
-	if err != nil {
-		return nil, Machine{}, err
-	}
 	spec, err := s.spec(set)
 	if err != nil {
 		return nil, Machine{}, err
@@ -61,7 +57,7 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, walk *journey.Walk
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, Accelerator: accelerator, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network, ConsoleLog: spec.ConsoleLog, Timings: g.Timings,
+		Arch: s.arch, Accelerator: s.accelerator, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network, ConsoleLog: spec.ConsoleLog, Timings: g.Timings,
 	}, nil
 }
 

@@ -59,7 +59,7 @@ func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s.networks = can.Network
+	s.accelerator, s.networks = can.Accelerator, can.Network
 	return can.Accelerator, nil
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -57,10 +58,15 @@ func (db *DB) Fault(op string, err error) error {
 		return fail(fault.Execution, broken)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fail(fault.Timeout, "Another program holds "+db.path+" for long: close it.")
-	case sqlite3.SQLITE_INTERRUPT:
-		return fault.New(fault.Timeout, op, db.path, err)
 	case sqlite3.SQLITE_CONSTRAINT:
 		return fault.New(fault.Rejected, op, db.path, err)
 	}
 	return fault.New(fault.Execution, op, db.path, err)
+}
+
+// cutShort reports whether an error is what a transaction says whose context
+// ended. It is undone then.
+func cutShort(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return errors.Is(err, sql.ErrTxDone) || ok && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT
 }

@@ -11,7 +11,8 @@ import (
 	"os"
 	"time"
 
-	_ "modernc.org/sqlite" // registers itself as "sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"osaurus-sandbox/fault"
 )
@@ -70,8 +71,8 @@ func (db *DB) open(ctx context.Context, schema []migration) error {
 }
 
 // View opens the database for reading, also while another program has it open
-// for writing. No file is fault.NotFound; a schema that is not this program's
-// is refused.
+// for writing, and also where nothing can be written. No file is
+// fault.NotFound; a schema that is not this program's is refused.
 func View(ctx context.Context, path string) (*DB, error) {
 	const op = "open database"
 	db := &DB{path: path}
@@ -79,20 +80,34 @@ func View(ctx context.Context, path string) (*DB, error) {
 		return nil, db.Fault(op, err)
 	}
 	db.reader = db.connect("ro", "deferred", maxReaders)
-	if err := checkVersion(ctx, db.reader, schema()); err != nil {
+	err := checkVersion(ctx, db.reader, schema())
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_CANTOPEN && !db.hasWAL() {
+		// In a folder that is read-only, SQLite cannot make the files that
+		// readers and writers agree with. Without a WAL there is no writer.
+		db.reader.Close()
+		db.reader = db.connect("ro&immutable=1", "deferred", maxReaders)
+		err = checkVersion(ctx, db.reader, schema())
+	}
+	if err != nil {
 		db.Close()
 		return nil, db.Fault(op, err)
 	}
 	return db, nil
 }
 
+func (db *DB) hasWAL() bool {
+	_, err := os.Stat(db.path + "-wal")
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// connect makes a pool of at most so many connections. The mode and the lock
+// that a transaction begins with are SQLite's words.
 func (db *DB) connect(mode, lock string, most int, pragmas ...string) *sql.DB {
-	u := url.URL{Scheme: "file", Path: db.path, RawQuery: url.Values{
-		"mode":    {mode},
-		"_txlock": {lock},
-		"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds())}, pragmas...),
-	}.Encode()}
-	pool, err := sql.Open("sqlite", u.String())
+	query := fmt.Sprintf("mode=%s&_txlock=%s&_pragma=busy_timeout(%d)", mode, lock, patience.Milliseconds())
+	for _, pragma := range pragmas {
+		query += "&_pragma=" + pragma
+	}
+	pool, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: db.path, RawQuery: query}).String())
 	if err != nil {
 		panic(err) // only an unknown driver is an error here
 	}
@@ -126,10 +141,14 @@ func transact(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) error {
 		return err
 	}
 	defer tx.Rollback() // does nothing after a commit
-	if err := do(tx); err != nil {
-		return err
+	err = do(tx)
+	if err == nil {
+		err = tx.Commit()
 	}
-	return tx.Commit()
+	if err != nil && ctx.Err() != nil && cutShort(err) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // Close waits for what runs and closes the database. It must not be called

@@ -1,20 +1,16 @@
 package alpine_test
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
@@ -45,43 +41,6 @@ func TestWhatIsPinned(t *testing.T) {
 	}
 }
 
-// release serves an ISO image and a root as Alpine's host does.
-func release(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
-	t.Helper()
-	iso := read(t, lab.SyntheticAlpineISO(t, string(arch)))
-	root := read(t, rootArchive(t, arch))
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b := root
-		if path.Ext(r.URL.Path) == ".iso" {
-			b = iso
-		}
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
-	}))
-	t.Cleanup(s.Close)
-	pins := alpine.Pins{
-		Version: "0.0.1", Arch: arch,
-		ISO:  fetch.File{URL: s.URL + "/alpine-virt.iso", Size: int64(len(iso)), SHA256: sha256.Sum256(iso)},
-		Root: fetch.File{URL: s.URL + "/alpine-minirootfs.tar.gz", SHA256: sha256.Sum256(root)},
-	}
-	return pins, &fetch.Client{Dir: t.TempDir(), Transport: s.Client().Transport, Pause: time.Millisecond}
-}
-
-// rootArchive is Alpine's own, or an empty one where that is not there.
-func rootArchive(t testing.TB, arch vm.Arch) string {
-	if p := lab.AlpineRoot(t, string(arch)); p != "" {
-		return p
-	}
-	p := filepath.Join(t.TempDir(), "root.tar.gz")
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	z.Write(make([]byte, 1024))
-	z.Close()
-	if err := os.WriteFile(p, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func build(t testing.TB, pins alpine.Pins, client *fetch.Client) (pack.Pack, error) {
 	s := pack.Store{Dir: t.TempDir()}
 	return s.Build(t.Context(), pins.Name(), nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
@@ -91,7 +50,7 @@ func build(t testing.TB, pins alpine.Pins, client *fetch.Client) (pack.Pack, err
 
 func TestMakesAPackOfARelease(t *testing.T) {
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		pins, client := release(t, arch)
+		pins, client := lab.AlpineRelease(t, arch)
 		p, err := build(t, pins, client)
 		if err != nil {
 			t.Fatal(err)
@@ -100,15 +59,15 @@ func TestMakesAPackOfARelease(t *testing.T) {
 		if got, want := sha256.Sum256(read(t, p.Path(p.Manifest.Kernel))), sha256.Sum256(read(t, k.Image)); got != want {
 			t.Errorf("%s: the kernel is not the one that was packed", arch)
 		}
-		if got, want := sha256.Sum256(read(t, p.Path(p.Manifest.Root))), sha256.Sum256(read(t, rootArchive(t, arch))); got != want {
+		if got, want := sha256.Sum256(read(t, p.Path(p.Manifest.Root))), sha256.Sum256(read(t, lab.RootArchive(t, string(arch)))); got != want {
 			t.Errorf("%s: the root is not the release's", arch)
 		}
 		checkModules(t, p, k)
 	}
 }
 
-// checkModules compares the pack's modules with the kernel's, and expects a
-// modules.dep of the files that are there.
+// checkModules compares a sample of the pack's modules with the kernel's, and
+// expects a modules.dep of the files that are there.
 func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 	t.Helper()
 	r, err := p.Open(p.Manifest.Modules)
@@ -139,7 +98,9 @@ func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 			b, _ := io.ReadAll(archive)
 			needs = string(b)
 		case strings.HasSuffix(file, ".ko.gz"):
-			modules++
+			if modules++; modules%20 != 0 {
+				continue // all were read; unpacking a sample is enough
+			}
 			z, err := gzip.NewReader(archive)
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +125,7 @@ func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 }
 
 func TestRefusesAReleaseThatIsNotThePinnedOne(t *testing.T) {
-	pins, client := release(t, vm.AMD64)
+	pins, client := lab.AlpineRelease(t, vm.AMD64)
 	wrongArch := pins
 	wrongArch.Arch = vm.ARM64
 	if _, err := build(t, wrongArch, client); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "bzImage") {

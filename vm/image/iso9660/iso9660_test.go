@@ -93,18 +93,27 @@ func TestFindsPlainNames(t *testing.T) {
 	}
 }
 
+// FuzzImage writes over parts of a good image: a whole one as input would be
+// mostly zeros, on which a fuzzer spends its time.
 func FuzzImage(f *testing.F) {
-	b := image(f, map[string]string{"boot/vmlinuz-virt": "k", "boot/" + strings.Repeat("n", 240): "l"}, "-R")
-	f.Add(b[firstSector*2048 : min(len(b), 40*2048)])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		i, err := iso9660.New(bytes.NewReader(append(make([]byte, firstSector*2048), b...)))
+	const name = "boot/vmlinuz-virt"
+	good := image(f, map[string]string{name: "k", "boot/" + strings.Repeat("n", 240): "l"}, "-R")
+	good = good[:min(len(good), 40*2048)]
+	if _, err := open(f, good).Open(name); err != nil {
+		f.Fatalf("the image is cut before its folders: %v", err)
+	}
+	f.Add(uint16(16*2048+156), []byte{34, 0, 19}) // the root's record
+	f.Add(uint16(19*2048), []byte{0xff})          // a folder's first entry
+	f.Add(uint16(20*2048+34), []byte("NM\x05\x01\x00CE\x1c\x01"))
+	f.Fuzz(func(t *testing.T, at uint16, patch []byte) {
+		b := bytes.Clone(good)
+		copy(b[at:], patch)
+		i, err := iso9660.New(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		if r, err := i.Open("boot/vmlinuz-virt"); err == nil {
+		if r, err := i.Open(name); err == nil {
 			io.Copy(io.Discard, io.LimitReader(r, 1<<20))
 		}
 	})
 }
-
-const firstSector = 16 // the ones before it belong to the boot loader

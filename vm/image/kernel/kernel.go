@@ -19,7 +19,7 @@ import (
 const (
 	// MaxSize bounds a kernel, packed or not. The largest known Image has
 	// 60 MB.
-	MaxSize = 256 << 20
+	MaxSize = 128 << 20
 	// maxWrappings is how often a kernel may be packed: gzip around zboot
 	// around gzip is already more than anybody does.
 	maxWrappings = 3

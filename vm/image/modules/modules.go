@@ -3,13 +3,12 @@ package modules
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
-	"strings"
 
 	"osaurus-sandbox/fault"
 )
@@ -18,16 +17,13 @@ import (
 type Module struct {
 	Name string // with underscores, as the kernel writes it
 	Data []byte // ELF, not compressed, without a signature
-
-	needs  []string // must be loaded before it
-	wishes []string // should be loaded before it, if they exist
 }
 
 // Tree holds some modules of a kernel: those that were asked for, and all
 // that they need.
 type Tree struct {
 	modules map[string]Module
-	builtin map[string]bool
+	lists
 }
 
 const (
@@ -37,90 +33,49 @@ const (
 	// maxTotal bounds what one tree may hold: all of it goes into the guest's
 	// memory. Ours have about 5 MB.
 	maxTotal = 256 << 20
-	// maxDepth bounds the chain of modules that need each other, each step
-	// of which costs a pass over the archive. Real ones have five.
-	maxDepth = 32
 )
 
 // Walk visits every entry of a module tree's archive, lib/modules/RELEASE and
 // below, with its content, and stops at the first error that visit returns.
 type Walk func(visit func(h *tar.Header, content io.Reader) error) error
 
-// Read collects the named modules and what they need from a module tree. It
-// walks several times, because an archive has no way back and keeping all
-// modules would take 100 MB. A name that the tree does not have
-// is no error here, but when it is ordered.
-//
-// What a module needs is taken from the module itself (.modinfo), not from
-// modules.dep: that is made by a program, depmod, which packages leave to the
-// machine they are installed on.
+// Read collects the named modules and what they need, as depmod's lists in the
+// tree say. It walks twice, for the lists and for the modules, because an
+// archive has no way back and keeping all modules would take 100 MB. A name
+// that the tree does not have is no error here, but when it is ordered.
 func Read(ctx context.Context, walk Walk, names ...string) (*Tree, error) {
-	t := &Tree{modules: map[string]Module{}, builtin: map[string]bool{}}
-	seen := map[string]bool{}
-	var total int
-	for range maxDepth {
-		wanted := map[string]bool{}
-		for _, n := range names {
-			if n = canonical(n); !seen[n] {
-				seen[n], wanted[n] = true, true
-			}
-		}
-		if len(wanted) == 0 {
-			return t, nil
-		}
-		found, err := t.pass(ctx, walk, wanted)
-		if err != nil {
-			return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
-		}
-		names = nil
-		for _, m := range found {
-			total += len(m.Data)
-			names = append(append(names, m.needs...), m.wishes...)
-		}
-		if total > maxTotal {
-			return nil, fault.New(fault.Rejected, "read kernel modules", "", fmt.Errorf("the modules have more than %d bytes", maxTotal))
-		}
+	t := &Tree{modules: map[string]Module{}, lists: newLists()}
+	if err := walk(func(h *tar.Header, content io.Reader) error {
+		return cmp.Or(ctx.Err(), t.lists.read(h, content))
+	}); err != nil {
+		return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
 	}
-	return nil, fault.New(fault.Rejected, "read kernel modules", "", fmt.Errorf("a module needs a chain of more than %d others", maxDepth))
-}
-
-// pass walks once and takes the wanted modules.
-func (t *Tree) pass(ctx context.Context, walk Walk, wanted map[string]bool) (found []Module, err error) {
-	err = walk(func(h *tar.Header, content io.Reader) error {
-		if err := ctx.Err(); err != nil || h.Typeflag != tar.TypeReg {
+	if t.found == 0 {
+		return nil, fault.New(fault.NotFound, "read kernel modules", "", errors.New("there is neither a modules.dep nor a modules.builtin")).
+			Advise("Run depmod for the kernel's modules, and make the pack again.")
+	}
+	wanted := t.closure(names)
+	total := 0
+	err := walk(func(h *tar.Header, content io.Reader) error {
+		name, packing, ok := split(h.Name)
+		if err := ctx.Err(); err != nil || h.Typeflag != tar.TypeReg || !ok || !wanted[name] {
 			return err
 		}
-		if path.Base(h.Name) == "modules.builtin" {
-			return t.readBuiltin(content)
-		}
-		name, packing, ok := split(h.Name)
-		if !ok || !wanted[name] {
-			return nil
-		}
-		m, err := read(name, packing, content)
+		data, err := unpack(packing, content)
 		if err != nil {
-			return fault.New(fault.Rejected, "", "", fmt.Errorf("%s: %w", h.Name, err))
+			return fault.New(fault.Rejected, "unpack", h.Name, err)
+		}
+		if total += len(data); total > maxTotal {
+			return fault.New(fault.Rejected, "", "", fmt.Errorf("the modules have more than %d bytes", maxTotal))
 		}
 		delete(wanted, name) // the first of a name wins
-		t.modules[name] = m
-		found = append(found, m)
+		t.modules[name] = Module{Name: name, Data: unsigned(data)}
 		return nil
 	})
-	return found, err
-}
-
-// readBuiltin reads the list of what the kernel itself contains.
-func (t *Tree) readBuiltin(r io.Reader) error {
-	text, err := readAll(r)
 	if err != nil {
-		return err
+		return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if name, _, ok := split(strings.TrimSpace(line)); ok {
-			t.builtin[name] = true
-		}
-	}
-	return nil
+	return t, nil
 }
 
 // Has reports whether the kernel has the module, as a file or built in.
@@ -152,7 +107,7 @@ func (t *Tree) Order(names ...string) ([]Module, error) {
 			return fault.New(fault.Rejected, "order kernel modules", name, errors.New("it needs itself"))
 		}
 		state[name] = 1
-		for _, n := range m.wishes {
+		for _, n := range t.wishes[name] {
 			// Wishes may name an algorithm in place of a module, and may go round in circles.
 			if t.Has(n) && state[n] == 0 {
 				if err := visit(n, name); err != nil {
@@ -160,7 +115,7 @@ func (t *Tree) Order(names ...string) ([]Module, error) {
 				}
 			}
 		}
-		for _, n := range m.needs {
+		for _, n := range t.needs[name] {
 			if err := visit(n, name); err != nil {
 				return err
 			}
@@ -175,21 +130,4 @@ func (t *Tree) Order(names ...string) ([]Module, error) {
 		}
 	}
 	return slices.Clip(order), nil
-}
-
-// canonical is a module's name as the kernel writes it.
-func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
-
-// split takes a module's file name apart: virtio-rng.ko.gz is the module
-// virtio_rng, packed as ".gz".
-func split(file string) (name, packing string, ok bool) {
-	stem, packing, ok := strings.Cut(path.Base(file), ".ko")
-	if !ok || stem == "" {
-		return "", "", false
-	}
-	switch packing {
-	case "", ".gz", ".xz", ".zst":
-		return canonical(stem), packing, true
-	}
-	return "", "", false
 }

@@ -3,30 +3,15 @@ package modules
 import (
 	"bytes"
 	"compress/gzip"
-	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
 )
 
-// read unpacks a module and reads what it says of itself.
-func read(name, packing string, r io.Reader) (Module, error) {
-	data, err := unpack(packing, r)
-	if err != nil {
-		return Module{}, err
-	}
-	m := Module{Name: name, Data: unsigned(data)}
-	if m.needs, m.wishes, err = relations(data); err != nil {
-		return Module{}, err
-	}
-	return m, nil
-}
-
+// unpack reads a module of the given packing: "", ".gz", ".xz" or ".zst".
 func unpack(packing string, r io.Reader) ([]byte, error) {
 	switch packing {
 	case ".gz":
@@ -79,55 +64,4 @@ func readAll(r io.Reader) ([]byte, error) {
 		err = fmt.Errorf("it has more than %d bytes", maxModule)
 	}
 	return data, err
-}
-
-// relations returns what a module needs and wishes to be loaded before it.
-func relations(module []byte) (needs, wishes []string, err error) {
-	f, err := elf.NewFile(bytes.NewReader(module))
-	if err != nil {
-		return nil, nil, err
-	}
-	section := f.Section(".modinfo")
-	if section == nil {
-		return nil, nil, errors.New("it has no .modinfo section, so it is not a kernel module")
-	}
-	if section.Size > uint64(len(module)) {
-		return nil, nil, errors.New("its .modinfo section is larger than itself")
-	}
-	info, err := section.Data()
-	if err != nil {
-		return nil, nil, err
-	}
-	for pair := range strings.SplitSeq(string(info), "\x00") {
-		switch key, value, _ := strings.Cut(pair, "="); key {
-		case "depends":
-			for n := range strings.SplitSeq(value, ",") {
-				if n != "" {
-					needs = append(needs, canonical(n))
-				}
-			}
-		case "softdep":
-			wishes = append(wishes, before(value)...)
-		}
-	}
-	return needs, wishes, nil
-}
-
-// before returns the names in the "pre:" parts of a softdep line, such as
-// "pre: crc32c aes post: mpls_gso". Words before any mark count as pre.
-func before(softdep string) (names []string) {
-	post := false
-	for _, word := range strings.Fields(softdep) {
-		switch word {
-		case "pre:":
-			post = false
-		case "post:":
-			post = true
-		default:
-			if !post {
-				names = append(names, canonical(word))
-			}
-		}
-	}
-	return names
 }

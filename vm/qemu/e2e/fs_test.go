@@ -1,211 +1,282 @@
 package e2e
 
 import (
-	"bytes"
-	"crypto/rand"
+	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/fs"
 )
 
-func TestFS(t *testing.T) {
-	root := t.TempDir()
-	outside := t.TempDir()
-	write := func(p, s string) {
-		t.Helper()
-		if err := os.WriteFile(p, []byte(s), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(root, "hello"), "from the host")
-	write(filepath.Join(outside, "secret"), "secret")
-	if err := os.Symlink(outside, filepath.Join(root, "escape")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	dev, err := fs.New(root, fs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The same directory as an ordinary cache would do it, to show what a
-	// timeout does to "the owner is the one who asks".
-	cached, err := fs.New(root, fs.Options{AttrTimeout: time.Minute, EntryTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	namesOnly, err := fs.New(root, fs.Options{EntryTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	vm := Start(t, Options{Trace: testing.Verbose(), Devices: []Device{
-		{Backend: dev, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=work"},
-		{Backend: cached, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=cached"},
-		{Backend: namesOnly, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=names"},
-	}})
-	for _, tag := range []string{"work", "cached", "names"} {
-		vm.MustRun("mount", tag, "/mnt/"+tag)
-	}
-	expect := func(want string, words ...any) {
-		t.Helper()
-		v, err := vm.Run(words...)
-		got := strings.Trim(string(v), `"`)
-		if err != nil {
-			got = err.Error()
-		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%v: %q, want %q", words, got, want)
-		}
-	}
+const (
+	// fewFiles is a budget of descriptors far below what the guest walks.
+	fewFiles    = 200
+	walkedFiles = 20000
+	bigFolder   = 100000
+	limitBytes  = 1 << 20
+	limitFiles  = 20
+)
 
-	t.Run("basic", func(t *testing.T) {
-		expect("from the host", "read", "/mnt/work/hello")
-		vm.MustRun("write", "/mnt/work/new", "from", "the", "guest")
-		if b, err := os.ReadFile(filepath.Join(root, "new")); string(b) != "from the guest" {
-			t.Errorf("host reads %q, %v", b, err)
-		}
-		vm.MustRun("mkdir", "/mnt/work/dir")
-		vm.MustRun("mv", "/mnt/work/new", "/mnt/work/dir/new")
-		vm.MustRun("ln", "new", "/mnt/work/dir/sym")
-		expect("from the guest", "read", "/mnt/work/dir/sym")
-		vm.MustRun("link", "/mnt/work/dir/new", "/mnt/work/dir/hard")
-		vm.MustRun("link", "/mnt/work/dir/sym", "/mnt/work/dir/hardsym")
-		vm.MustRun("mkfifo", "/mnt/work/dir/fifo")
-		expect("operation not permitted", "mknod", "/mnt/work/dir/null")
-		for _, n := range []string{"new", "sym", "hard", "hardsym", "fifo"} {
-			expect(n, "ls", "/mnt/work/dir")
-		}
-		vm.MustRun("openunlinked", "/mnt/work/unlinked")
-		vm.MustRun("rm", "/mnt/work/dir")
-		if _, err := os.Stat(filepath.Join(root, "dir")); !os.IsNotExist(err) {
-			t.Errorf("dir is still there: %v", err)
-		}
-	})
-	t.Run("confined", func(t *testing.T) {
-		expect("no such file", "read", "/mnt/work/escape/secret") // the guest's own path
-		expect("no such file", "read", "/mnt/work/../../.."+outside+"/secret")
-	})
-	t.Run("host changes", func(t *testing.T) {
-		write(filepath.Join(root, "hello"), "changed by the host")
-		expect("changed by the host", "read", "/mnt/work/hello")
-		if err := os.Remove(filepath.Join(root, "hello")); err != nil {
-			t.Fatal(err)
-		}
-		expect("no such file", "read", "/mnt/work/hello")
-	})
-	t.Run("owner", func(t *testing.T) {
-		write(filepath.Join(root, "own"), "x")
-		p := "/mnt/work/own"
-		expect("0:0", "stat", p)
-		expect("1000:1000", "as", 1000, "stat", p)
-		expect("0:0", "stat", p)
-		vm.MustRun("as", 1000, "chmod", p, "600")
-		vm.MustRun("stat", p)
-		vm.MustRun("as", 1000, "chmod", p, "640")
-		vm.MustRun("as", 1000, "write", p, "mine")
-		vm.MustRun("chown", p, "4711")
-		expect("0:0", "stat", p)
-		var st os.FileInfo
-		st, err := os.Stat(filepath.Join(root, "own"))
-		if err != nil || st.Mode().Perm() != 0o640 {
-			t.Errorf("host: %v %v", st, err)
-		}
-	})
-	t.Run("stale owners", func(t *testing.T) { // informative
-		write(filepath.Join(root, "stale"), "x")
-		for _, m := range []string{"work", "names", "cached"} {
-			p := "/mnt/" + m + "/stale"
-			vm.MustRun("stat", p)
-			a, err1 := vm.Run("as", 1000, "stat", p)
-			vm.MustRun("stat", p)
-			b, err2 := vm.Run("as", 1000, "chmod", p, "600")
-			// fchmod after another user's stat: the guest kernel checks the
-			// owner it has seen last.
-			done := make(chan string, 1)
-			go func() {
-				v, err := vm.Run("as", 1000, "fchmodafter", p)
-				done <- string(v) + " " + errString(err)
-			}()
-			time.Sleep(500 * time.Millisecond)
-			vm.MustRun("stat", p)
-			t.Logf("%-7s: uid 1000 after root: stat %s %s; chmod: %s %s; fchmod: %s", m, a, errString(err1), b, errString(err2), <-done)
-		}
-	})
-	t.Run("remount", func(t *testing.T) {
-		vm.MustRun("umount", "/mnt/work")
-		vm.MustRun("mount", "work", "/mnt/work")
-		vm.MustRun("stat", "/mnt/work/own")
-	})
-	t.Run("big", func(t *testing.T) {
-		data := make([]byte, 8<<20)
-		_, _ = rand.Read(data)
-		if err := os.WriteFile(filepath.Join(root, "big"), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := vm.Run("fsbench", "/mnt/work", "16", "500"); err != nil {
-			t.Error(err)
-		}
-		if b, err := os.ReadFile(filepath.Join(root, "big")); err == nil && !bytes.Equal(b, data) {
-			t.Log("big was rewritten")
-		}
-	})
-	t.Run("reboot", func(t *testing.T) {
-		_, _ = vm.Run("reboot")
-		vm.MustRun("mount", "work", "/mnt/work")
-		expect("0:0", "stat", "/mnt/work/own")
-	})
-	t.Run("backend dies", func(t *testing.T) { // informative
-		vm.Servers[1].Stop()
-		<-vm.Servers[1].Done
-		done := make(chan string, 1)
-		go func() {
-			v, err := vm.Run("stat", "/mnt/work/own")
-			done <- string(v) + " " + errString(err)
-		}()
-		select {
-		case s := <-done:
-			t.Logf("stat: %s", s)
-		case <-time.After(3 * time.Second):
-			t.Log("stat hangs in the guest")
-		}
-		_, _ = vm.Run("reboot")
-		t.Logf("guest again: %s", vm.MustRun("uname"))
-		done = make(chan string, 1)
-		go func() {
-			v, err := vm.Run("mount", "work", "/mnt/work")
-			done <- string(v) + " " + errString(err)
-		}()
-		select {
-		case s := <-done:
-			t.Logf("mount: %s", s)
-		case <-time.After(5 * time.Second):
-			t.Log("mount hangs in the guest")
-		}
-		_, _ = vm.Run("reboot") // poweroff would end QEMU below
-		t.Logf("guest again: %s", vm.MustRun("uname"))
-		_, _ = vm.Run("poweroff")
-		select {
-		case <-vm.Exited():
-			t.Logf("QEMU exited: %v", vm.Cmd.ProcessState)
-		case <-time.After(20 * time.Second):
-			t.Error("QEMU did not exit after poweroff")
-		}
-		for line := range strings.Lines(vm.Console.String()) {
-			if strings.Contains(line, "qemu-system") {
-				t.Log(line)
-			}
-		}
-	})
+// fsGuest is a guest with several shares.
+type fsGuest struct {
+	*VM
+	t      *testing.T
+	shares map[string]string // folders of the host
+	many   *fs.Device
 }
 
-func errString(err error) string {
-	if err == nil {
-		return ""
+func startFS(t *testing.T) *fsGuest {
+	set := &vm.Subtrees{}
+	for _, s := range []vm.Subtree{
+		{Path: "agents/alice", UID: 1000, GID: 1000},
+		{Path: "agents/bob", UID: 1001, GID: 1001, MaxBytes: limitBytes, MaxFiles: limitFiles},
+	} {
+		if err := set.Set(s); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return "(" + err.Error() + ")"
+	g := &fsGuest{t: t, shares: map[string]string{}}
+	var devices []Device
+	for _, s := range []struct {
+		share vm.Share
+		files int
+	}{
+		{vm.Share{Tag: "work", Subtrees: set}, 0},
+		{vm.Share{Tag: "asker", Ownership: vm.OwnershipAsker}, 0},
+		{vm.Share{Tag: "tools", ReadOnly: true}, 0},
+		{vm.Share{Tag: "many"}, fewFiles},
+	} {
+		s.share.Path = t.TempDir()
+		if err := os.Chmod(s.share.Path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d, err := fs.New(s.share, fs.Options{Files: s.files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		g.shares[s.share.Tag], g.many = s.share.Path, d
+		devices = append(devices, Device{Backend: d, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=" + s.share.Tag})
+	}
+	for _, home := range []string{"agents/alice", "agents/bob"} {
+		if err := os.MkdirAll(filepath.Join(g.shares["work"], home), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "test", "-c", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+Arch())
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	g.VM = Start(t, Options{Devices: devices})
+	g.mount()
+	return g
+}
+
+func (g *fsGuest) mount() {
+	g.t.Helper()
+	for tag := range g.shares {
+		g.MustRun("mount", tag, "/mnt/"+tag)
+	}
+}
+
+// expect runs a command whose answer or error must contain want.
+func (g *fsGuest) expect(t *testing.T, want string, words ...any) {
+	t.Helper()
+	v, err := g.Run(words...)
+	got := strings.Trim(string(v), `"`)
+	if err != nil {
+		got += err.Error()
+	}
+	if !strings.Contains(got, want) {
+		t.Errorf("%v: %q, want %q", words, got, want)
+	}
+}
+
+// onShare runs the test binary in the guest.
+func (g *fsGuest) onShare(t *testing.T, args ...any) {
+	t.Helper()
+	v, err := g.Run(append([]any{"exec", "/mnt/tools/onshare", "-test.timeout=5m"}, args...)...)
+	if err != nil {
+		var out string
+		_ = json.Unmarshal(v, &out)
+		t.Errorf("in the guest: %v\n%s", err, out)
+	}
+}
+
+func (g *fsGuest) host(t *testing.T, tag, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.shares[tag], name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFS shows a real guest kernel at work on shares.
+func TestFS(t *testing.T) {
+	g := startFS(t)
+	for _, tag := range []string{"work", "asker"} {
+		t.Run("onshare "+tag, func(t *testing.T) { g.onShare(t, "-share=/mnt/"+tag) })
+	}
+	for _, part := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"files", g.testFiles},
+		{"confined", g.testConfined},
+		{"host edits", g.testHostEdits},
+		{"owners", g.testOwners},
+		{"limits", g.testLimits},
+		{"read only", g.testReadOnly},
+		{"many files", g.testManyFiles},
+		{"remount and reboot", g.testReboot},
+	} {
+		t.Run(part.name, part.test)
+	}
+}
+
+func (g *fsGuest) testFiles(t *testing.T) {
+	g.host(t, "work", "hello", "from the host")
+	g.expect(t, "from the host", "read", "/mnt/work/hello")
+	g.MustRun("write", "/mnt/work/new", "from", "the", "guest")
+	if b, err := os.ReadFile(filepath.Join(g.shares["work"], "new")); string(b) != "from the guest" {
+		t.Errorf("the host reads %q, %v", b, err)
+	}
+	g.MustRun("ln", "new", "/mnt/work/sym")
+	g.MustRun("link", "/mnt/work/sym", "/mnt/work/hardsym") // a second name of the link itself
+	g.expect(t, "from the guest", "read", "/mnt/work/hardsym")
+	g.MustRun("openunlinked", "/mnt/work/unlinked")
+}
+
+func (g *fsGuest) testConfined(t *testing.T) {
+	out := t.TempDir()
+	if err := os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(out, filepath.Join(g.shares["work"], "escape")); err != nil {
+		t.Fatal(err)
+	}
+	g.expect(t, "no such file", "read", "/mnt/work/escape/secret") // the guest's own path
+	g.expect(t, "no such file", "read", "/mnt/work/../../.."+out+"/secret")
+}
+
+// testHostEdits holds the rule: within a second under the subtree policy, at
+// the next look under the asker policy.
+func (g *fsGuest) testHostEdits(t *testing.T) {
+	for tag, delay := range map[string]time.Duration{"work": 1100 * time.Millisecond, "asker": 10 * time.Millisecond} {
+		p := "/mnt/" + tag + "/edited"
+		g.expect(t, "no such file", "read", p) // which the guest remembers too
+		for _, text := range []string{"one", "two", "three three"} {
+			g.host(t, tag, "edited", text)
+			time.Sleep(delay)
+			g.expect(t, text, "read", p)
+		}
+		if err := os.Remove(filepath.Join(g.shares[tag], "edited")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(delay)
+		g.expect(t, "no such file", "stat", p)
+	}
+}
+
+func (g *fsGuest) testOwners(t *testing.T) {
+	g.host(t, "work", "agents/alice/f", "x")
+	const p = "/mnt/work/agents/alice/f"
+	g.expect(t, "1000:1000", "stat", p)
+	g.MustRun("as", 1000, "chmod", p, "600")
+	g.expect(t, "permission denied", "as", 1001, "read", p)
+	g.expect(t, "permission denied", "as", 1001, "write", "/mnt/work/agents/alice/g", "x")
+	g.expect(t, "operation not permitted", "as", 1001, "chmod", p, "666")
+	g.MustRun("as", 1000, "write", "/mnt/work/agents/alice/g", "mine")
+	g.MustRun("as", 1000, "fchmodafter", p) // whatever others looked at meanwhile
+	g.MustRun("chown", p, 1000)
+	g.expect(t, "operation not permitted", "chown", p, 1001)
+	g.expect(t, "0:0", "stat", "/mnt/work/agents")
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(g.shares["work"], "agents/alice/g"), &st); err != nil || int(st.Uid) != os.Getuid() {
+		t.Errorf("on the host it belongs to %d, %v", st.Uid, err)
+	}
+
+	g.host(t, "asker", "f", "x")
+	for _, uid := range []int{0, 1000, 1001, 0} {
+		g.expect(t, fmt.Sprintf("%d:%d", uid, uid), "as", uid, "stat", "/mnt/asker/f")
+		g.MustRun("as", uid, "chmod", "/mnt/asker/f", "600")
+	}
+}
+
+func (g *fsGuest) testLimits(t *testing.T) {
+	const bob = "/mnt/work/agents/bob/"
+	g.MustRun("write", bob+"f", "x")
+	g.expect(t, "invalid cross-device link", "mv", bob+"f", "/mnt/work/f")
+	g.expect(t, "device or resource busy", "mv", "/mnt/work/agents/bob", "/mnt/work/free")
+	for i := range limitFiles - 1 {
+		g.MustRun("mkdir", fmt.Sprint(bob, "d", i))
+	}
+	g.expect(t, "disk quota exceeded", "mkdir", bob+"one-more")
+	g.MustRun("rm", bob+"d0")
+	g.MustRun("mkdir", bob+"one-more")
+	g.expect(t, "disk quota exceeded", "write", bob+"f2", "x")
+	g.MustRun("patch", bob+"f", limitBytes-8192, "fits") // sparse: one block
+	g.MustRun("patch", bob+"f", 1<<30, "fits")
+	if _, err := g.Run("exec", "/mnt/tools/onshare", "-test.run=TestHoles", "-share="+bob); err == nil {
+		t.Error("a test that writes twice the limit passed")
+	}
+}
+
+func (g *fsGuest) testReadOnly(t *testing.T) {
+	g.expect(t, "read-only file system", "write", "/mnt/tools/f", "x")
+	g.expect(t, "read-only file system", "rm", "/mnt/tools/onshare")
+	g.expect(t, "read-only file system", "chmod", "/mnt/tools/onshare", "600")
+}
+
+// testManyFiles walks more files than there are descriptors, twice.
+func (g *fsGuest) testManyFiles(t *testing.T) {
+	for i := range walkedFiles {
+		dir := filepath.Join(g.shares["many"], "tree", fmt.Sprint(i%400/20), fmt.Sprint(i%400))
+		if i < 400 {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unix.Mknod(filepath.Join(dir, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.onShare(t, "-test.run=TestWalk", "-walk=/mnt/many/tree", fmt.Sprint("-files=", walkedFiles))
+	s := g.many.Stats()
+	t.Logf("after the walk: %+v", s)
+	if s.Nodes < walkedFiles || s.Folders > fewFiles {
+		t.Errorf("%+v: the guest does not know the files, or they cost descriptors", s)
+	}
+	big := filepath.Join(g.shares["many"], "big")
+	if err := os.Mkdir(big, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range bigFolder {
+		if err := unix.Mknod(filepath.Join(big, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(g.MustRun("ls", "/mnt/many/big"), "\n"); n != bigFolder {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func (g *fsGuest) testReboot(t *testing.T) {
+	g.MustRun("umount", "/mnt/work")
+	g.MustRun("mount", "work", "/mnt/work")
+	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
+	_, _ = g.Run("reboot")
+	g.mount()
+	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
+	if s := g.many.Stats(); s.Nodes != 1 || s.Folders != 0 || s.Open != 0 {
+		t.Errorf("after a reboot: %+v", s)
+	}
 }

@@ -38,6 +38,7 @@ func TestVsockBench(t *testing.T) {
 		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", h, g)
 	}
 	vm := Start(t, Options{Args: []string{"-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile="}})
+	t.Logf("guest: %s", vm.MustRun("uname")) // it listens everywhere now
 	dial := [2]func(uint32) net.Conn{vm.Dial, func(p uint32) net.Conn {
 		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", ports[p]))
 		if err != nil {

@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// QueueSize is the ring that the front end should give the device: QEMU's
-	// largest. A smaller one makes the guest's requests smaller.
-	QueueSize = 1024
 	// defaultFiles is the default of Options.Files: several shares of several
 	// machines fit into a common limit of 20,000 descriptors.
 	defaultFiles = 4096
@@ -217,16 +214,15 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 		h := readHeader(c.Out)
 		size := c.OutLen + c.InLen
 		d.memory.take(size)
-		serve := func() {
-			n := d.handle(h, c)
-			d.memory.give(size)
-			q.Push(c, n)
-			q.Notify()
+		serve := func(c *vhostuser.Chain) int {
+			defer d.memory.give(size)
+			return d.handle(h, c)
 		}
 		if o, _ := operationOf(h.op); o.slow {
-			go serve()
+			q.Go(c, serve)
 		} else {
-			serve()
+			q.Push(c, serve(c))
+			q.Notify()
 		}
 	}
 }
@@ -248,6 +244,9 @@ func (d *Device) panicked(r any) {
 
 // serve is handle on bare buffers.
 func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
+	if o, ok := operationOf(h.op); ok && !o.silent && space < outHeaderSize {
+		return 0 // no room to say anything
+	}
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}

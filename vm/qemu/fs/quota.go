@@ -136,14 +136,15 @@ func (u *usage) untrack(t *tracked) {
 	}
 }
 
-// reserve makes room for n bytes more, or refuses them. settle follows.
+// reserve makes room for n bytes more, or refuses them; none are never
+// refused. settle follows, with the same n.
 func (u *usage) reserve(n int64) error {
 	if u == nil {
 		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.maxBytes > 0 && n > u.maxBytes-u.bytes-u.reserved {
+	if u.maxBytes > 0 && n > 0 && n > u.maxBytes-u.bytes-u.reserved {
 		u.countLocked()
 		return unix.EDQUOT
 	}

@@ -52,8 +52,8 @@ const (
 )
 
 const (
-	// maxData is the largest READ and WRITE. A guest's request needs a
-	// descriptor for each page of it, so its ring must have more (QueueSize).
+	// maxData is the largest READ and WRITE. It is Linux's largest, and fits
+	// into a ring of 1024 descriptors, one for each page.
 	maxData = 1 << 20
 	// maxMessage bounds each direction of a request. Without it a guest could
 	// name the same page over and over and have gigabytes allocated for it.

@@ -135,6 +135,10 @@ func (s *session) folder(n *node) (*descriptor, error) {
 	}
 	now := time.Now()
 	s.mu.Lock()
+	if n.depth > maxDepth {
+		s.mu.Unlock()
+		return nil, unix.ENAMETOOLONG
+	}
 	var missing []*node // n and the folders above it that must be checked
 	for at := n; ; at = at.parent {
 		if at.isRoot() || at.path != nil && now.Sub(at.checked) < fresh {
@@ -227,8 +231,11 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 		return nil, err
 	}
 	defer dir.release()
-	// The host's user could put a pipe there: do not wait for its other end.
-	d, err := s.dev.host.openAt(dir, name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if flags&unix.O_PATH == 0 {
+		// The host's user could put a pipe there: do not wait for its other end.
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
+	}
+	d, err := s.dev.host.openAt(dir, name, flags, 0)
 	if err != nil {
 		return nil, stale(err)
 	}

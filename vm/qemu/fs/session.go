@@ -72,6 +72,7 @@ type node struct {
 	// Where it was last seen: a name in a folder. The root has no parent.
 	parent *node
 	name   string
+	depth  int // below the root, when it was last seen
 
 	lookups  uint64 // by the guest, less what it forgot
 	children int    // nodes that have this one as their parent
@@ -171,7 +172,8 @@ func (s *session) placeLocked(n, parent *node, name string) {
 	}
 	old := n.parent
 	parent.children++
-	n.parent, n.name, n.checked, n.rules = parent, name, time.Time{}, nil
+	n.parent, n.name, n.depth = parent, name, parent.depth+1
+	n.checked, n.rules = time.Time{}, nil
 	if old != nil {
 		old.children--
 		s.dropLocked(old)

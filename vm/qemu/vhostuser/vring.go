@@ -37,9 +37,10 @@ func (s *server) start() {
 }
 
 // isFresh reports whether the driver starts anew: no ring runs and none has a
-// history. A front end that only pauses the machine resumes the rings where
-// they stopped, and there is no other sign of a reset. (A machine paused just
-// when the counters of all its rings wrapped to 0 loses its connections.)
+// history (QEMU tells all about the rings before it enables any). A front end
+// that only pauses the machine resumes the rings where they stopped, and there
+// is no other sign of a reset. (A machine paused just when the counters of all
+// its rings wrapped to 0 loses its connections.)
 func (s *server) isFresh() bool {
 	for _, q := range s.queues {
 		q.mu.Lock()

@@ -53,6 +53,9 @@ func command(w []string) (any, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
+	case "exec": // program arguments...: what it says
+		out, err := exec.Command(w[1], w[2:]...).CombinedOutput()
+		return string(out), err
 	case "fsbench": // dir MiB files
 		return fsbench(w[1], w[2], w[3])
 	case "dial": // count: connections to the host at once

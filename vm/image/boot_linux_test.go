@@ -99,17 +99,8 @@ func probe(t testing.TB) func(vm.Arch) ([]byte, error) {
 // debianPack is a real kernel with its modules and a root of hard cases.
 func debianPack(t testing.TB, arch vm.Arch) pack.Pack {
 	t.Helper()
-	k := lab.DebianKernel(t, string(arch))
-	kernel, err := os.ReadFile(k.Image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var modules bytes.Buffer
-	w := tar.NewWriter(&modules)
-	if err := errors.Join(w.AddFS(os.DirFS(filepath.Join(k.Modules, "../../.."))), w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return newPack(t, arch, kernel, modules.Bytes(), hardRoot(t))
+	p := lab.BusyboxPack(t, string(arch))
+	return newPack(t, arch, read(t, p.Path(p.Manifest.Kernel)), read(t, p.Path(p.Manifest.Modules)), hardRoot(t))
 }
 
 func hardRoot(t testing.TB) []byte {

@@ -1,0 +1,2 @@
+// Package bench measures what a guest costs, each thing beside what it is compared with, in one run.
+package bench

@@ -1,0 +1,76 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"testing"
+
+	"osaurus-sandbox/fault"
+)
+
+func TestErrorSaysWhatToWhatAndWhy(t *testing.T) {
+	cause := errors.New("it is full")
+	for _, c := range []struct {
+		err  *fault.Error
+		want string
+	}{
+		{fault.New(fault.Unavailable, "write file", "/a", cause), "write file /a: it is full"},
+		{fault.New(fault.Unavailable, "write file", "", cause), "write file: it is full"},
+		{fault.New(fault.NotFound, "", "/a", nil), "/a"},
+		{fault.New(fault.Rejected, "", "", cause), "it is full"},
+		{fault.New(fault.Rejected, "", "", nil), "rejected"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%+v says %q, want %q", *c.err, got, c.want)
+		}
+	}
+}
+
+func TestKindOfIsTheOutermost(t *testing.T) {
+	inner := fault.New(fault.NotFound, "open", "/a", nil)
+	for _, c := range []struct {
+		err  error
+		want fault.Kind
+	}{
+		{inner, fault.NotFound},
+		{fmt.Errorf("while starting: %w", inner), fault.NotFound},
+		{fault.New(fault.Rejected, "start", "", inner), fault.Rejected},
+		{errors.Join(errors.New("plain"), inner), fault.NotFound},
+		{fmt.Errorf("ask: %w", context.DeadlineExceeded), fault.Timeout},
+		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), fault.Timeout},
+		{&fs.PathError{Op: "open", Path: "/a", Err: fs.ErrNotExist}, fault.NotFound},
+		{errors.New("plain"), fault.Execution},
+	} {
+		if got := fault.KindOf(c.err); got != c.want {
+			t.Errorf("KindOf(%v) = %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+func TestAdviceOfIsTheFirst(t *testing.T) {
+	inner := fault.New(fault.NotFound, "open", "/a", nil).Advise("Make it.")
+	outer := fault.New(fault.Rejected, "start", "", fmt.Errorf("while: %w", inner))
+	if got := fault.AdviceOf(outer); got != "Make it." {
+		t.Errorf("advice %q of the cause is lost", got)
+	}
+	if got := fault.AdviceOf(outer.Advise("Stop it first.")); got != "Stop it first." {
+		t.Errorf("advice is %q", got)
+	}
+	if outer.Advice != "" {
+		t.Error("Advise changed the error it was called on")
+	}
+	if got := fault.AdviceOf(errors.New("plain")) + fault.AdviceOf(nil); got != "" {
+		t.Errorf("advice %q out of nowhere", got)
+	}
+}
+
+func TestKindsAreAClosedList(t *testing.T) {
+	// They are on the wire: none may change its name.
+	want := []fault.Kind{"invalid_args", "rejected", "user_denied", "timeout", "execution_error", "unavailable", "not_found", "tool_not_found"}
+	if got := fault.Kinds(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the kinds are %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+// daemonHome, when set, has the test program be a daemon of that home.
+const daemonHome = "OSAURUS_E2E_DAEMON"
+
+func TestMain(m *testing.M) {
+	if home := os.Getenv(daemonHome); home != "" {
+		serve(config.Home(home))
+	}
+	os.Exit(m.Run())
+}
+
+// serve does what it reads, a word a line, and says how each went.
+func serve(home config.Home) {
+	events := &journal{}
+	s, err := supervisor.New(context.Background(), options(home, events))
+	if err != nil {
+		fmt.Println("new", fault.KindOf(err), err)
+		os.Exit(1)
+	}
+	fmt.Println("new ok")
+	do := map[string]func() error{
+		"start": func() error { return s.Start(context.Background(), by) },
+		"stop":  func() error { return s.Stop(context.Background(), by) },
+		"reset": func() error { return s.Reset(context.Background(), by) },
+		"exec": func() error {
+			p, err := s.Exec(context.Background(), guest.Command{Args: []string{"sleep", "2"}})
+			if err == nil {
+				_, err = p.Wait()
+			}
+			return err
+		},
+		"stopping": func() error { return reached(s, supervisor.Stopping) },
+		"true": func() error {
+			if state := s.Status().State; state != supervisor.Running {
+				return fmt.Errorf("the sandbox is %s", state)
+			}
+			return nil
+		},
+		"inherited": func() error {
+			if !events.has(supervisor.OwnerGone) {
+				return fmt.Errorf("it does not know of the one before it")
+			}
+			return nil
+		},
+	}
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		word := in.Text()
+		go func() {
+			if err := do[word](); err != nil {
+				fmt.Println(word, fault.KindOf(err), err)
+				return
+			}
+			fmt.Println(word, "ok")
+		}()
+	}
+	if err := s.Close(context.Background()); err != nil {
+		fmt.Println("close", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// reached waits for a state.
+func reached(s *supervisor.Supervisor, want supervisor.State) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for status := s.Status(); status.State != want && err == nil; {
+		status, err = s.Next(ctx, status.Revision)
+	}
+	return err
+}
+
+// daemon is a process that has a home.
+type daemon struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+}
+
+func newDaemon(t *testing.T, home config.Home) *daemon {
+	t.Helper()
+	d := &daemon{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100)}
+	d.cmd.Env = append(os.Environ(), daemonHome+"="+string(home))
+	d.cmd.Stderr = os.Stderr
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.in, err = d.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(d.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			d.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Kill() // if it has not ended
+		_ = d.cmd.Wait()
+	})
+	return d
+}
+
+func (d *daemon) pid() int { return d.cmd.Process.Pid }
+
+// ask has the daemon do something; its answer comes later.
+func (d *daemon) ask(word string) {
+	d.t.Helper()
+	if _, err := fmt.Fprintln(d.in, word); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// answer waits for an answer, which must be of this kind: "start ok".
+func (d *daemon) answer(want string) {
+	d.t.Helper()
+	select {
+	case line, ok := <-d.lines:
+		if !ok || !strings.HasPrefix(line, want) {
+			d.t.Fatalf("the daemon says %q, want %q", line, want)
+		}
+	case <-time.After(patience):
+		d.t.Fatalf("the daemon does not say %q", want)
+	}
+}
+
+func (d *daemon) do(word string) {
+	d.t.Helper()
+	d.ask(word)
+	d.answer(word + " ok")
+}
+
+// close ends the daemon the orderly way.
+func (d *daemon) close() {
+	d.t.Helper()
+	if err := d.in.Close(); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Errorf("the daemon's end: %v", err)
+	}
+}
+
+// begin has the daemon do something and returns when it is under way.
+func (d *daemon) begin(moment string) {
+	d.t.Helper()
+	switch moment {
+	case "start":
+		d.do("stop")
+		d.ask("start")
+		for len(machines(d.t, d.pid())) == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+	case "stop", "reset":
+		d.ask(moment)
+		d.do("stopping")
+	case "exec":
+		d.ask("exec")
+		time.Sleep(pause / 4)
+	}
+}
+
+// TestDaemonIsKilled kills a daemon at all sorts of moments. Its machine goes
+// with it, and the next daemon has a sandbox that works.
+func TestDaemonIsKilled(t *testing.T) {
+	home := newHome(t)
+	d := newDaemon(t, home)
+	d.answer("new ok")
+	d.do("start")
+	life := t // of the daemons, which outlive the moment they began in
+	moments := []string{"exec", "reset"}
+	if everything() {
+		moments = []string{"idle", "exec", "start", "stop", "reset"}
+	}
+	for _, moment := range moments {
+		t.Run(moment, func(t *testing.T) {
+			d.t = t
+			d.begin(moment)
+			found := machines(t, d.pid())
+			send(t, d.pid(), syscall.SIGKILL)
+			_ = d.cmd.Wait() // it was killed
+			for _, pid := range found {
+				gone(t, pid)
+			}
+			d = newDaemon(life, home)
+			d.t = t
+			d.answer("new ok")
+			d.do("inherited")
+			d.do("start")
+			d.do("exec")
+		})
+	}
+	d.t = t
+	d.close()
+}
+
+// gone waits until a process that was a machine is no more.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || !strings.HasPrefix(string(name), "qemu-system") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the machine %d lives on", pid)
+		}
+	}
+}
+
+// TestDaemonIsStopped stops a daemon at all sorts of moments. While it is
+// stopped nobody can take its home; let go, it does what it was about to do.
+func TestDaemonIsStopped(t *testing.T) {
+	home := newHome(t)
+	d := newDaemon(t, home)
+	d.answer("new ok")
+	d.do("start")
+	moments := []string{"idle", "stop"}
+	if everything() {
+		moments = []string{"idle", "exec", "start", "stop", "reset"}
+	}
+	for _, moment := range moments {
+		t.Run(moment, func(t *testing.T) {
+			d.t = t
+			d.begin(moment)
+			send(t, d.pid(), syscall.SIGSTOP)
+			other := newDaemon(t, home)
+			other.answer(fmt.Sprintf("new rejected take %s: e2e.test, process %d,", home, d.pid()))
+			time.Sleep(6 * time.Second) // longer than a guest may be silent
+			send(t, d.pid(), syscall.SIGCONT)
+			switch moment {
+			case "idle":
+				time.Sleep(pause)
+			default:
+				d.answer(moment + " ok")
+			}
+			if moment == "stop" {
+				d.do("start")
+			}
+			d.do("true")
+			d.do("exec")
+		})
+	}
+	d.t = t
+	d.close()
+	if found := machines(t, d.pid()); len(found) > 0 {
+		t.Errorf("left behind: %v", found)
+	}
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/vm/qemu"
+)
+
+const (
+	// arch is what boots fastest under emulation.
+	arch = "arm64"
+	by   = supervisor.Cause("test")
+
+	// patience is more than anything takes on a host that is busy with other
+	// tests too, but for what has a limit of its own.
+	patience = 2 * time.Minute
+)
+
+// newHome makes a home whose sandbox boots the smallest guest there is.
+func newHome(t *testing.T) config.Home {
+	t.Helper()
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	settings := fmt.Sprintf(`{"pack": %q, "toolbox": [], "network": "none", "cpus": 2, "memoryGB": 1, "diskGB": 1}`, lab.BusyboxPack(t, arch).Dir)
+	if err := config.WriteFile(home.SettingsFile(), []byte(settings)); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// options are a supervisor's for a home.
+func options(home config.Home, record supervisor.Recorder) supervisor.Options {
+	return supervisor.Options{
+		Home: home, Driver: &qemu.Driver{}, Arch: arch, Record: record,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+}
+
+// sandbox is a supervisor with what tests ask of it.
+type sandbox struct {
+	*supervisor.Supervisor
+	t *testing.T
+}
+
+func newSandbox(t *testing.T, home config.Home) *sandbox {
+	t.Helper()
+	s, err := supervisor.New(t.Context(), options(home, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return &sandbox{s, t}
+}
+
+func (s *sandbox) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%v\nadvice: %s", err, fault.AdviceOf(err))
+	}
+}
+
+// run runs a shell command in the guest and returns what it says.
+func (s *sandbox) run(script string) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	var out bytes.Buffer
+	p, err := s.Exec(ctx, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out})
+	s.must(err)
+	exit, err := p.Wait()
+	s.must(err)
+	if exit.Status() != 0 {
+		s.t.Fatalf("%s: status %d: %s", script, exit.Status(), out.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// becomes waits for a state and returns how long that took.
+func (s *sandbox) becomes(want supervisor.State) time.Duration {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	status := s.Status()
+	for status.State != want {
+		var err error
+		if status, err = s.Next(ctx, status.Revision); err != nil {
+			s.t.Fatalf("the sandbox is %s (%s), want %s: %v", status.State, status.Reason, want, err)
+		}
+	}
+	return time.Since(began)
+}
+
+// machines are the QEMU processes that a process has started.
+func machines(t *testing.T, parent int) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name) state ppid …
+		end := bytes.LastIndexByte(stat, ')')
+		fields := strings.Fields(string(stat[end+1:]))
+		if fields[1] != strconv.Itoa(parent) || !bytes.Contains(stat[:end], []byte("(qemu-system")) || fields[0] == "Z" {
+			continue
+		}
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err != nil || !bytes.Contains(args, []byte("\x00-kernel\x00")) {
+			continue // it is only asked what it can do
+		}
+		pid, err := strconv.Atoi(strings.Fields(string(stat))[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, pid)
+	}
+	return found
+}
+
+// machine is the one QEMU process of a process.
+func machine(t *testing.T, parent int) int {
+	t.Helper()
+	found := machines(t, parent)
+	if len(found) != 1 {
+		t.Fatalf("process %d has the machines %v, want one", parent, found)
+	}
+	return found[0]
+}
+
+// send sends a signal to a process that this test has started.
+func send(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatalf("kill -%d %d: %v", s, pid, err)
+	}
+}
+
+// journal keeps events.
+type journal struct {
+	mu     sync.Mutex
+	events []supervisor.Event
+}
+
+func (j *journal) Record(_ context.Context, e supervisor.Event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, e)
+	return nil
+}
+
+func (j *journal) has(kind supervisor.EventKind) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.events, func(e supervisor.Event) bool { return e.Kind == kind })
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+// TestLife goes through the life of one sandbox.
+func TestLife(t *testing.T) {
+	home := newHome(t)
+	s := newSandbox(t, home)
+	if state := s.Status().State; state != supervisor.NotProvisioned {
+		t.Fatalf("a new home is %s", state)
+	}
+	if _, err := s.Exec(t.Context(), guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Unavailable {
+		t.Fatalf("Exec before anything is provisioned: %v", err)
+	}
+	began := time.Now()
+	s.must(s.Start(t.Context(), by))
+	t.Logf("provisioned and started in %v", time.Since(began))
+	for _, leg := range s.Status().Journey.Legs {
+		t.Logf("%s %s %v %s", leg.Step, leg.Status, leg.Took, leg.Detail)
+	}
+	for _, link := range []string{home.Kernel(), home.BaseImage()} {
+		if _, err := os.Stat(link); err != nil {
+			t.Errorf("%s leads to no image: %v", link, err)
+		}
+	}
+
+	t.Run("a second supervisor is refused", func(t *testing.T) {
+		_, err := supervisor.New(t.Context(), options(home, nil))
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "e2e.test, process") {
+			t.Errorf("New: %v", err)
+		}
+	})
+
+	s.run("echo from the guest > /workspace/shared/note; echo kept > /root/kept; sync")
+	note := filepath.Join(home.SharedFolder(), "note")
+	if text, err := os.ReadFile(note); err != nil || string(text) != "from the guest\n" {
+		t.Errorf("the workspace on the host: %q, %v", text, err)
+	}
+
+	began = time.Now()
+	s.must(s.Restart(t.Context(), by))
+	t.Logf("restarted in %v", time.Since(began))
+	if text := s.run("cat /root/kept"); text != "kept" {
+		t.Errorf("after a restart the data disk says %q", text)
+	}
+
+	t.Run("a machine that is killed", func(t *testing.T) {
+		p, err := s.Exec(t.Context(), guest.Command{Args: []string{"sleep", "1000"}})
+		s.must(err)
+		before := s.Status().StartedAt
+		send(t, machine(t, os.Getpid()), syscall.SIGKILL)
+		began := time.Now()
+		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("the command's end: %v (%s)", err, fault.KindOf(err))
+		}
+		t.Logf("the command ended after %v", time.Since(began))
+		if took := s.becomes(supervisor.Starting); took > 5*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+		s.becomes(supervisor.Running)
+		if !s.Status().StartedAt.After(before) {
+			t.Error("the status has the old start")
+		}
+		if text := s.run("cat /root/kept"); text != "kept" {
+			t.Errorf("after a crash the data disk says %q", text)
+		}
+	})
+
+	s.must(s.Reset(t.Context(), by))
+	if text := s.run("cat /root/kept || echo gone; cat /workspace/shared/note"); !strings.HasSuffix(text, "gone\nfrom the guest") {
+		t.Errorf("after a reset: %q", text)
+	}
+
+	began = time.Now()
+	s.must(s.Stop(t.Context(), by))
+	t.Logf("stopped in %v", time.Since(began))
+	if found := machines(t, os.Getpid()); len(found) > 0 {
+		t.Errorf("machines after Stop: %v", found)
+	}
+	if text := s.run("echo $((6*7))"); text != "42" { // started on demand
+		t.Errorf("6*7 = %q", text)
+	}
+
+	s.must(s.Remove(t.Context(), by))
+	if state := s.Status().State; state != supervisor.NotProvisioned {
+		t.Errorf("after Remove it is %s", state)
+	}
+	for _, path := range []string{home.DataDisk(), home.Kernel(), home.BaseImage()} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is there after Remove", path)
+		}
+	}
+	if _, err := os.Stat(note); err != nil {
+		t.Errorf("the workspace after Remove: %v", err)
+	}
+}

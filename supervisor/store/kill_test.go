@@ -1,0 +1,161 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	victim = "OSAURUS_STORE_VICTIM" // names the database that a child is to write
+	kills  = 50
+)
+
+// TestMain makes this test program one that appends until it is killed, where
+// asked to.
+func TestMain(m *testing.M) {
+	if path := os.Getenv(victim); path != "" {
+		write(path)
+	}
+	os.Exit(m.Run())
+}
+
+// write says on standard output what it was told is on the disk.
+func write(path string) {
+	ctx := context.Background()
+	db, err := store.Open(ctx, path)
+	must(err)
+	journal, err := events.Open(ctx, db)
+	must(err)
+	log := audit.New(db)
+	var said sync.Mutex
+	say := func(what string, number int64) {
+		said.Lock()
+		defer said.Unlock()
+		fmt.Println(what, number)
+	}
+	for range 2 {
+		go func() {
+			for {
+				e, err := journal.Append(ctx, events.Event{Kind: "e", Cause: "test"})
+				must(err)
+				say("event", int64(e.Seq))
+			}
+		}()
+	}
+	for {
+		e, err := log.Record(ctx, audit.Entry{Client: "test", Action: "a", Outcome: audit.OK})
+		must(err)
+		say("entry", int64(e.Seq))
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// What a program was told is written is there, at whatever moment it is
+// killed, and the audit proves itself.
+func TestKilledAtAnyMoment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	acknowledged := map[string]map[int64]bool{"event": {}, "entry": {}}
+	deadly := 0
+	for round := range kills {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), victim+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		after := rand.N(60 * time.Millisecond) // of the first word: also a slow program writes something
+		if round%5 == 0 {
+			cmd.Process.Kill() // or while it opens
+		}
+		said := bufio.NewReader(out)
+		before := deadly
+		for {
+			line, err := said.ReadString('\n')
+			if err == io.EOF { // half a line says nothing
+				break
+			}
+			var what string
+			var number int64
+			if _, err := fmt.Sscanln(strings.TrimSpace(line), &what, &number); err != nil || acknowledged[what] == nil {
+				t.Fatalf("the program says %q", line)
+			}
+			if acknowledged[what][number] {
+				t.Errorf("%s %d is given twice", what, number)
+			}
+			acknowledged[what][number] = true
+			if deadly == before {
+				deadly++
+				time.AfterFunc(after, func() { cmd.Process.Kill() })
+			}
+		}
+		cmd.Wait()
+		if round%10 == 9 {
+			check(t, path, acknowledged)
+		}
+	}
+	t.Logf("%d of %d were killed while they wrote; %d events, %d entries", deadly, kills, len(acknowledged["event"]), len(acknowledged["entry"]))
+	if deadly < kills/2 {
+		t.Error("too few were killed while they wrote")
+	}
+}
+
+func check(t *testing.T, path string, acknowledged map[string]map[int64]bool) {
+	t.Helper()
+	ctx := t.Context()
+	db, err := store.Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	proof, err := audit.New(db).Verify(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range acknowledged["entry"] {
+		if n > proof.Entries {
+			t.Errorf("entry %d is lost", n)
+		}
+	}
+	journal, err := events.Open(ctx, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[int64]bool{}
+	for e, err := range journal.List(ctx, 0) {
+		if err != nil || e.Kind == events.Gap {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		there[int64(e.Seq)] = true
+	}
+	for n := range acknowledged["event"] {
+		if !there[n] {
+			t.Errorf("event %d is lost", n)
+		}
+	}
+	if err := journal.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+)
+
+func openAt(t testing.TB, path string, schema []migration) *DB {
+	t.Helper()
+	db, err := open(t.Context(), path, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (db *DB) exec(ctx context.Context, query string, args ...any) error {
+	return db.Write(ctx, "test", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+func (db *DB) number(t testing.TB, query string) (n int) {
+	t.Helper()
+	err := db.Read(t.Context(), "test", func(tx *sql.Tx) error {
+		return tx.QueryRowContext(t.Context(), query).Scan(&n)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wantFault checks an error's kind and that it says what to do.
+func wantFault(t testing.TB, err error, kind fault.Kind, advice string) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != kind || !strings.Contains(fault.AdviceOf(err), advice) {
+		t.Errorf("%v (%s; advice %q), want %s with %q", err, fault.KindOf(err), fault.AdviceOf(err), kind, advice)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	// Whatever is in a path, it is only a path.
+	dir := filepath.Join(t.TempDir(), "Ω und #50% ?mode=memory&x=;")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "sandbox.db")
+	db := openAt(t, path, schema())
+	if err := db.exec(t.Context(), "CREATE TABLE t (a INTEGER PRIMARY KEY, b REFERENCES t)"); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"PRAGMA journal_mode": "wal", "PRAGMA synchronous": "2", "PRAGMA foreign_keys": "1", "PRAGMA busy_timeout": "5000",
+	} {
+		var got string
+		if err := db.writer.QueryRow(query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", query, got, err, want)
+		}
+	}
+	for _, name := range []string{"sandbox.db", "sandbox.db-wal", "sandbox.db-shm"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	wantFault(t, db.exec(t.Context(), "INSERT INTO t VALUES (1, 7)"), fault.Rejected, "")
+	if err := db.exec(t.Context(), "INSERT INTO t VALUES (1, NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := openAt(t, path, schema()).number(t, "SELECT count(*) FROM t"); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestWriteIsWholeOrNothing(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "db"), []migration{{"1", "CREATE TABLE t (a INTEGER)"}})
+	mistake := fault.New(fault.UserDenied, "x", "", nil)
+	err := db.Write(t.Context(), "test", func(tx *sql.Tx) error {
+		if _, err := tx.Exec("INSERT INTO t VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+		return mistake
+	})
+	if err != mistake {
+		t.Errorf("%v, want the caller's own", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = db.Write(ctx, "test", func(tx *sql.Tx) error {
+		_, err := tx.Exec("INSERT INTO t VALUES (1)")
+		cancel()
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if n := db.number(t, "SELECT count(*) FROM t"); n != 0 {
+		t.Errorf("%d rows are there", n)
+	}
+}
+
+// A writer that takes its time delays neither readers nor, beyond their
+// deadline, other writers.
+func TestSlowWriter(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "db"), []migration{{"1", "CREATE TABLE t (a INTEGER)"}})
+	err := db.Write(t.Context(), "test", func(tx *sql.Tx) error {
+		if _, err := tx.Exec("INSERT INTO t VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.number(t, "SELECT count(*) FROM t"); n != 0 {
+			t.Errorf("a reader sees %d rows that are not written yet", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		wantFault(t, db.exec(ctx, "INSERT INTO t VALUES (2)"), fault.Timeout, "")
+		return nil
+	})
+	if n := db.number(t, "SELECT count(*) FROM t"); err != nil || n != 1 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}
+
+func TestMigrations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	one := migration{"one", "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)"}
+	two := migration{"two", "ALTER TABLE t ADD COLUMN b INTEGER; UPDATE t SET b = a + 1"}
+	bad := migration{"bad", "DELETE FROM t; CREATE TABLE t (a INTEGER)"}
+	openAt(t, path, []migration{one}).Close()
+
+	if _, err := open(t.Context(), path, []migration{one, bad}); err == nil || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("a migration that cannot be done: %v", err)
+	}
+	db := openAt(t, path, []migration{one, two})
+	if n := db.number(t, "SELECT b FROM t"); n != 2 {
+		t.Errorf("after the second migration: %d", n)
+	}
+	db.Close()
+	openAt(t, path, []migration{one, two}).Close() // nothing is done twice
+
+	_, err := open(t.Context(), path, []migration{one})
+	wantFault(t, err, fault.Rejected, "newer osaurus-sandbox")
+	if n := openAt(t, path, []migration{one, two}).number(t, "PRAGMA user_version"); n != 2 {
+		t.Errorf("after it was refused: version %d", n)
+	}
+}
+
+func TestView(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	_, err := View(t.Context(), path)
+	wantFault(t, err, fault.NotFound, "")
+	db := openAt(t, path, schema())
+
+	look := func(when string) {
+		t.Helper()
+		v, err := View(t.Context(), path)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		defer v.Close()
+		if n := v.number(t, "SELECT count(*) FROM events"); n != 1 {
+			t.Errorf("%s: %d events", when, n)
+		}
+		wantFault(t, v.exec(t.Context(), "DELETE FROM events"), fault.Rejected, "")
+	}
+	if err := db.exec(t.Context(), "INSERT INTO events VALUES (1, 0, '', '', '{}')"); err != nil {
+		t.Fatal(err)
+	}
+	look("beside the writer")
+	db.Close()
+	look("alone")
+
+	older := filepath.Join(t.TempDir(), "db")
+	openAt(t, older, schema()[:1]).Close()
+	_, err = View(t.Context(), older)
+	wantFault(t, err, fault.Unavailable, "osaurus-sandbox up")
+}
+
+func TestBrokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	text := []byte(strings.Repeat("this is no database\n", 1000))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), path)
+	wantFault(t, err, fault.Execution, "Keep a copy")
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(text) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}

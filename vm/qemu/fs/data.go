@@ -1,0 +1,138 @@
+package fs
+
+import (
+	"math"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// readResult reads a file straight into guest memory. go-fuse recognises Readv
+// by the method set, outside of its protection against panics.
+type readResult struct {
+	h    *handle
+	off  int64
+	size int
+	done func()
+}
+
+func (r *readResult) Size() int { return r.size }
+func (r *readResult) Done()     { r.done() }
+
+func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
+	n, st := r.Readv([][]byte{buf[:min(len(buf), r.size)]})
+	return buf[:n], st
+}
+
+func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
+	n, err := vectored(dst, r.off, func(v [][]byte, off int64) (int, error) { return unix.Preadv(r.h.file.fd, v, off) })
+	return n, partly(n, err)
+}
+
+// maxVectors is Linux's limit for one system call (UIO_MAXIOV).
+const maxVectors = 1024
+
+// vectored moves as much of v as possible, a system call's worth at a time.
+func vectored(v [][]byte, off int64, f func([][]byte, int64) (int, error)) (total int, err error) {
+	for len(v) > 0 {
+		part := v[:min(len(v), maxVectors)]
+		want := 0
+		for _, b := range part {
+			want += len(b)
+		}
+		n, err := f(part, off)
+		if err == unix.EINTR {
+			continue
+		}
+		if n > 0 {
+			total, off = total+n, off+int64(n)
+		}
+		if err != nil || n < want {
+			return total, err // short: the end, or the guest's next call tells why
+		}
+		v = v[len(part):]
+	}
+	return total, nil
+}
+
+// partly reports an error only if nothing was done before it.
+func partly(n int, err error) fuse.Status {
+	if n > 0 {
+		return fuse.OK
+	}
+	return status(err)
+}
+
+// Read implements fuse.RawFileSystem.
+func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadResult, fuse.Status) {
+	h, done, err := s.handle(in.Fh)
+	if err != nil {
+		return nil, status(err)
+	}
+	return &readResult{h, int64(in.Offset), int(in.Size), done}, fuse.OK
+}
+
+// Write implements fuse.RawFileSystem.
+func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	return s.Writev(c, in, [][]byte{data})
+}
+
+// Writev implements fuse.RawFileSystem: data is guest memory.
+func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
+	if in.Offset > atEnd {
+		return 0, fuse.Status(unix.EFBIG)
+	}
+	size := 0
+	for _, b := range data {
+		size += len(b)
+	}
+	// Pages of a mapped file have a place of their own; so has what was opened
+	// without O_APPEND or lost it since.
+	flags := 0
+	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
+		flags = unix.RWF_APPEND
+	}
+	at := int64(in.Offset)
+	if flags != 0 {
+		at = atEnd
+	}
+	var n int
+	err := s.grow(in.Fh, at, int64(size), func(h *handle) (err error) {
+		n, err = vectored(data, int64(in.Offset), func(v [][]byte, off int64) (int, error) {
+			return unix.Pwritev2(h.file.fd, v, off, flags)
+		})
+		return err
+	})
+	return uint32(n), partly(n, err)
+}
+
+// atEnd is an offset beyond all that a file holds.
+const atEnd = math.MaxInt64 - maxMessage
+
+// grow runs f, which may write size bytes at off to an open file, if the limits
+// allow that, and counts what it did.
+func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error {
+	h, done, err := s.handle(fh)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := s.dev.floor.take(s.dev.root, size); err != nil {
+		return err
+	}
+	u := s.zone(h.node).usage
+	t, err := h.charge(u)
+	if err != nil {
+		return err
+	}
+	if err := u.reserve(size); err != nil {
+		// Writing over what is there needs no room.
+		hole, serr := unix.Seek(h.file.fd, off, unix.SEEK_HOLE)
+		if serr != nil || hole < off+size {
+			return err
+		}
+		size = 0
+	}
+	defer u.settle(t, h.file, size)
+	return f(h)
+}

@@ -1,0 +1,122 @@
+package fs
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// handle is a file or folder that the guest has open.
+type handle struct {
+	node     *node
+	file     *descriptor
+	writable bool
+
+	mu      sync.Mutex
+	closed  bool
+	usage   *usage // that tracked belongs to
+	tracked *tracked
+	listing listing // of a folder
+}
+
+func (h *handle) close() {
+	h.mu.Lock()
+	h.usage.untrack(h.tracked)
+	h.usage, h.tracked, h.closed = nil, nil, true
+	h.mu.Unlock()
+	h.file.release()
+}
+
+// charge returns where the file's growth counts, which changes with the rules.
+func (h *handle) charge(u *usage) (*tracked, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, unix.EBADF
+	}
+	if h.usage != u {
+		t, err := u.track(h.file)
+		if err != nil {
+			return nil, err
+		}
+		h.usage.untrack(h.tracked)
+		h.usage, h.tracked = u, t
+	}
+	return h.tracked, nil
+}
+
+// handle returns an open file; done must be called when it is no longer used.
+func (s *session) handle(fh uint64) (h *handle, done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h = s.handles[fh]
+	if h == nil {
+		return nil, nil, unix.EBADF
+	}
+	h.file.acquire()
+	return h, h.file.release, nil
+}
+
+// mayOpen refuses one open file too many.
+func (s *session) mayOpen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.handles) >= s.maxHandles {
+		return unix.ENFILE
+	}
+	return nil
+}
+
+// addHandle gives an open file a number. It takes d over.
+func (s *session) addHandle(n *node, d *descriptor, writable bool) (*handle, uint64) {
+	h := &handle{node: n, file: d, writable: writable}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastFH++
+	s.handles[s.lastFH] = h
+	if n.open == nil {
+		n.open = map[*handle]struct{}{}
+	}
+	n.open[h] = struct{}{}
+	return h, s.lastFH
+}
+
+// removeHandle closes an open file when the requests on it are done.
+func (s *session) removeHandle(fh uint64) {
+	s.mu.Lock()
+	h := s.handles[fh]
+	delete(s.handles, fh)
+	if h != nil {
+		if delete(h.node.open, h); len(h.node.open) == 0 {
+			h.node.open = nil
+		}
+	}
+	s.mu.Unlock()
+	if h != nil {
+		h.close()
+	}
+}
+
+// stamp tells whether a file's data has changed.
+type stamp struct {
+	size                uint64
+	mtime, ctime, taken int64
+}
+
+// settled is how old a change must be for the file's times to tell it from the
+// next: longer than the coarsest clock tick that Linux stamps files with.
+const settled = int64(20 * time.Millisecond)
+
+func nanos(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
+
+// cacheHolds reports whether the guest may keep the pages of a file that it
+// still has from when it was last open.
+func (s *session) cacheHolds(n *node, info *fileInfo) bool {
+	now := stamp{info.Size, nanos(info.Mtime), nanos(info.Ctime), time.Now().UnixNano()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := n.stamp
+	n.stamp = now
+	return s.nameTTL > 0 && old.size == now.size && old.mtime == now.mtime && old.ctime == now.ctime && old.taken-old.ctime > settled
+}

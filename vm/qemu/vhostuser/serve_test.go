@@ -1,0 +1,414 @@
+//go:build linux
+
+package vhostuser_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/vm/qemu/vhostuser"
+	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
+)
+
+// Where things are in the memory of the test machines.
+const (
+	memSize  = 1 << 20
+	ring     = 0
+	ringSize = 8
+	data     = 0x8000
+	reply    = 0x9000
+)
+
+func guest(offset int) uint64 { return vhosttest.Base + uint64(offset) }
+
+// reverser is a device that answers each request with its bytes in reverse.
+type reverser struct {
+	served, resets, breaks atomic.Int64
+	spawn                  bool                   // serve each chain on its own goroutine
+	before                 func(request []byte)   // called with each request
+	keep                   func(*vhostuser.Chain) // takes chains and never pushes them
+}
+
+func (*reverser) Features() uint64 { return 0 }
+func (*reverser) Queues() int      { return 1 }
+func (*reverser) Config() []byte   { return []byte{1, 2, 3, 4} }
+func (d *reverser) Reset()         { d.resets.Add(1) }
+func (d *reverser) Break(error)    { d.breaks.Add(1) }
+
+func (d *reverser) HandleQueue(q *vhostuser.Queue) {
+	for {
+		c, ok := q.Pop()
+		switch {
+		case !ok:
+			return
+		case d.keep != nil:
+			d.keep(c)
+		case d.spawn:
+			q.Go(c, d.serve)
+		default:
+			q.Push(c, d.serve(c))
+			q.Notify()
+		}
+	}
+}
+
+func (d *reverser) serve(c *vhostuser.Chain) (n int) {
+	const most = 256 // a hostile chain may be huge
+	var in []byte
+	for _, b := range c.Out {
+		in = append(in, b[:min(len(b), most)]...)
+	}
+	if d.before != nil {
+		d.before(in)
+	}
+	for _, b := range c.In {
+		for i := range b[:min(len(b), most)] {
+			if n < len(in) {
+				b[i] = in[len(in)-1-n]
+				n++
+			}
+		}
+	}
+	d.served.Add(1)
+	return n
+}
+
+// serve starts a back end and returns a channel with its end.
+func serve(m *vhosttest.Machine, dev vhostuser.Device) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- vhostuser.Serve(context.Background(), m.Back, dev, vhostuser.Options{}) }()
+	return done
+}
+
+// run makes a machine with a running device.
+func run(t *testing.T, dev vhostuser.Device, features uint64) (*vhosttest.Machine, *vhosttest.Queue, <-chan error) {
+	t.Helper()
+	m := vhosttest.New(t, memSize)
+	done := serve(m, dev)
+	m.Negotiate(features)
+	m.Share()
+	q := m.NewQueue(0, ringSize, ring)
+	vhosttest.Start(q)
+	return m, q, done
+}
+
+// ask has one request answered.
+func ask(t *testing.T, m *vhosttest.Machine, q *vhosttest.Queue, text string) string {
+	t.Helper()
+	send(m, q, text)
+	_, n := q.MustTake()
+	return string(m.Mem[reply:][:n])
+}
+
+func send(m *vhosttest.Machine, q *vhosttest.Queue, text string) {
+	copy(m.Mem[data:], text)
+	q.Describe(0, guest(data), uint32(len(text)), vhosttest.Next, 1)
+	q.Describe(1, guest(reply), 4096, vhosttest.Write, 0)
+	q.Publish(0)
+}
+
+func TestQueue(t *testing.T) {
+	for name, features := range map[string]uint64{"plain": 0, "event index": vhosttest.EventIdx, "indirect": vhosttest.Indirect} {
+		t.Run(name, func(t *testing.T) {
+			m, q, _ := run(t, &reverser{}, features)
+			for i := range 3 * ringSize {
+				if features == vhosttest.Indirect {
+					table := m.Mem[data+0x800:]
+					vhosttest.PutDesc(table, guest(data), 5, vhosttest.Next, 1)
+					vhosttest.PutDesc(table[16:], guest(reply), 5, vhosttest.Write, 0)
+					copy(m.Mem[data:], "hello")
+					q.Describe(i%ringSize, guest(data+0x800), 32, vhosttest.IndirectDesc, 0)
+					q.Publish(uint16(i % ringSize))
+					if head, n := q.MustTake(); int(head) != i%ringSize || n != 5 || string(m.Mem[reply:][:5]) != "olleh" {
+						t.Fatalf("request %d: %d bytes in %d: %q", i, n, head, m.Mem[reply:][:5])
+					}
+				} else if got := ask(t, m, q, "hello"); got != "olleh" {
+					t.Fatalf("request %d: %q", i, got)
+				}
+			}
+			if !vhosttest.Signalled(q.Call, time.Second) {
+				t.Error("the driver was not interrupted")
+			}
+			if base := q.Stop(); base != 3*ringSize {
+				t.Errorf("the next entry is %d, not %d", base, 3*ringSize)
+			}
+		})
+	}
+}
+
+// TestRegions has requests whose buffers and indirect tables cross from one
+// memory region into the next, as those of a big guest may.
+func TestRegions(t *testing.T) {
+	const half = memSize / 2
+	m := vhosttest.New(t, memSize)
+	serve(m, &reverser{})
+	m.Negotiate(vhosttest.Indirect)
+	m.Seal()
+	// Neighbours for the guest, apart for QEMU, and swapped in the file.
+	m.Must(vhosttest.SetMemTable, vhosttest.MemTable(
+		vhosttest.Region{Guest: vhosttest.Base, Size: half, User: vhosttest.User, Offset: half},
+		vhosttest.Region{Guest: vhosttest.Base + half, Size: half, User: vhosttest.User + 2*half, Offset: 0},
+	), m.MemFD, m.MemFD)
+	at := func(offset int) []byte { return m.Mem[(offset+half)%memSize:] }
+	// The ring is where QEMU's address says: in the second half of the file.
+	q := m.NewQueue(0, ringSize, half)
+	q.Configure(0, vhosttest.User)
+	q.Enable()
+	copy(at(half-3), "hel")
+	copy(at(half), "lo")
+	q.Describe(0, guest(half-3), 5, vhosttest.Next, 1)
+	q.Describe(1, guest(reply), 5, vhosttest.Write, 0)
+	q.Publish(0)
+	if q.MustTake(); string(at(reply)[:5]) != "olleh" {
+		t.Errorf("buffer across regions: %q", at(reply)[:5])
+	}
+	// A table of two descriptors, one in each region.
+	copy(at(data), "again")
+	table := make([]byte, 32)
+	vhosttest.PutDesc(table, guest(data), 5, vhosttest.Next, 1)
+	vhosttest.PutDesc(table[16:], guest(reply), 5, vhosttest.Write, 0)
+	copy(at(half-16), table[:16])
+	copy(at(half), table[16:])
+	q.Describe(2, guest(half-16), 32, vhosttest.IndirectDesc, 0)
+	q.Publish(2)
+	if q.MustTake(); string(at(reply)[:5]) != "niaga" {
+		t.Errorf("table across regions: %q", at(reply)[:5])
+	}
+}
+
+// TestPause stops and continues the ring as QEMU does when a machine pauses:
+// the device keeps its state. A start at entry 0 is a new driver.
+func TestPause(t *testing.T) {
+	dev := &reverser{}
+	m, q, _ := run(t, dev, 0)
+	for range 3 {
+		ask(t, m, q, "before")
+		q.Resume(q.Stop())
+	}
+	if got := ask(t, m, q, "after"); got != "retfa" {
+		t.Errorf("after a pause: %q", got)
+	}
+	if n := dev.resets.Load(); n != 1 {
+		t.Errorf("%d resets, want the first start's only", n)
+	}
+	q.Stop()
+	q.Clear()
+	vhosttest.Start(q)
+	if got := ask(t, m, q, "anew"); got != "wena" || dev.resets.Load() != 2 {
+		t.Errorf("after a reset: %q, %d resets", got, dev.resets.Load())
+	}
+}
+
+// TestNewMemoryTable replaces the memory table under a running ring.
+func TestNewMemoryTable(t *testing.T) {
+	m, q, _ := run(t, &reverser{}, 0)
+	for range 3 {
+		m.Share()
+		if got := ask(t, m, q, "moved"); got != "devom" {
+			t.Errorf("after a new table: %q", got)
+		}
+	}
+}
+
+// TestPanic has a device panic, on its queue's goroutine and on a request's.
+// It breaks alone: a second device goes on, the front end is told, and a reset
+// mends it.
+func TestPanic(t *testing.T) {
+	for name, spawn := range map[string]bool{"queue": false, "request": true} {
+		t.Run(name, func(t *testing.T) {
+			otherMachine, otherQueue, _ := run(t, &reverser{}, 0)
+			dev := &reverser{spawn: spawn, before: func(b []byte) {
+				if string(b) == "panic" {
+					panic("on request")
+				}
+			}}
+			m, q, _ := run(t, dev, 0)
+			ask(t, m, q, "fine")
+			send(m, q, "panic")
+			if !vhosttest.Signalled(q.Error, 5*time.Second) {
+				t.Error("the front end was not told")
+			}
+			send(m, q, "more")
+			if got := ask(t, otherMachine, otherQueue, "other"); got != "rehto" {
+				t.Errorf("the other device: %q", got)
+			}
+			if base := q.Stop(); base != 2 {
+				t.Errorf("the broken device took %d chains, want 2", base)
+			}
+			if n := dev.breaks.Load(); n != 1 {
+				t.Errorf("the device was told %d times that it is broken", n)
+			}
+			q.Clear()
+			vhosttest.Start(q)
+			if got := ask(t, m, q, "mended"); got != "dednem" {
+				t.Errorf("after the reset: %q", got)
+			}
+		})
+	}
+}
+
+// TestLostChain stops a broken device that never pushes a chain: it must not
+// keep the front end, and a late push must not touch the ring.
+func TestLostChain(t *testing.T) {
+	kept := make(chan *vhostuser.Chain, 1)
+	var queue atomic.Pointer[vhostuser.Queue]
+	dev := &keeper{reverser: reverser{keep: func(c *vhostuser.Chain) { kept <- c }}, queue: &queue}
+	m, q, _ := run(t, dev, 0)
+	send(m, q, "lost")
+	c := <-kept
+	q.SetAvail(0x7fff) // breaks the ring
+	if !vhosttest.Signalled(q.Error, 5*time.Second) {
+		t.Fatal("a bad index did not break the ring")
+	}
+	q.Stop()
+	q.Clear()
+	dev.keep = nil
+	vhosttest.Start(q)
+	queue.Load().Push(c, 4)
+	if got := ask(t, m, q, "next"); got != "txen" {
+		t.Errorf("after the reset: %q", got)
+	}
+}
+
+// keeper remembers its queue.
+type keeper struct {
+	reverser
+	queue *atomic.Pointer[vhostuser.Queue]
+}
+
+func (k *keeper) HandleQueue(q *vhostuser.Queue) {
+	k.queue.Store(q)
+	k.reverser.HandleQueue(q)
+}
+
+// TestNotifyLater has many chains given back with few interrupts.
+func TestNotifyLater(t *testing.T) {
+	m, q, _ := run(t, &lazy{}, 0)
+	m.Mem[data] = 'x'
+	interrupts := 0
+	for i := range 64 {
+		q.Describe(i%ringSize, guest(data), 1, 0, 0)
+		q.Publish(uint16(i % ringSize))
+		q.MustTake()
+		if vhosttest.Signalled(q.Call, 0) {
+			interrupts++
+		}
+	}
+	if vhosttest.Signalled(q.Call, time.Second) {
+		interrupts++
+	}
+	if interrupts == 0 || interrupts > 48 {
+		t.Errorf("%d interrupts for 64 chains of a ring of %d", interrupts, ringSize)
+	}
+	q.Describe(0, guest(data), 1, 0, 0)
+	q.Publish(0)
+	if !vhosttest.Signalled(q.Call, 5*time.Second) {
+		t.Error("the last chain was never told")
+	}
+}
+
+// lazy gives chains back in its own time.
+type lazy struct{ reverser }
+
+func (*lazy) HandleQueue(q *vhostuser.Queue) {
+	for c, ok := q.Pop(); ok; c, ok = q.Pop() {
+		q.Push(c, 0)
+		q.NotifyLater()
+	}
+}
+
+// TestUnacceptableMemory offers memory that could pull the ground from under
+// this process.
+func TestUnacceptableMemory(t *testing.T) {
+	m := vhosttest.New(t, memSize)
+	serve(m, &reverser{})
+	m.Negotiate(0)
+	whole := vhosttest.Region{Guest: vhosttest.Base, Size: memSize, User: vhosttest.User}
+	refused := func(why string, fds []int, rs ...vhosttest.Region) {
+		t.Helper()
+		if !m.Refused(vhosttest.SetMemTable, vhosttest.MemTable(rs...), fds...) {
+			t.Errorf("%s was accepted", why)
+		}
+	}
+	one, two := []int{m.MemFD}, []int{m.MemFD, m.MemFD}
+	refused("memory that can shrink", one, whole)
+	m.Seal()
+	refused("a region past the end of its file", one, vhosttest.Region{Guest: 0, Size: 2 * memSize})
+	refused("an offset past the end", one, vhosttest.Region{Guest: 0, Size: memSize, Offset: 4096})
+	refused("a size that wraps around", one, vhosttest.Region{Guest: 4096, Size: 1<<64 - 4096})
+	refused("overlapping regions", two, whole, whole)
+	refused("a region without a descriptor", one, whole, vhosttest.Region{Guest: 1 << 40, Size: 4096})
+	refused("an empty region", one, vhosttest.Region{Guest: 4096})
+	null, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	refused("a descriptor that is no memory", []int{int(null.Fd())}, whole)
+	m.Must(vhosttest.SetMemTable, vhosttest.MemTable(whole), one...)
+}
+
+// TestHostileRing feeds running queues random rings: the process survives,
+// and so does the control plane.
+func TestHostileRing(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	addrs := []uint64{0, guest(0), guest(data), guest(memSize - 8), guest(-1), 1<<64 - 1, 1<<64 - 16, guest(ring)}
+	lens := []uint32{0, 1, 16, 32, 4096, memSize, 1<<32 - 1, 1 << 31}
+	flags := []uint16{0, 0, vhosttest.Write, vhosttest.Next}
+	dev := &reverser{}
+	for round := range 60 {
+		_, q, _ := run(t, dev, vhosttest.Indirect|uint64(round%2)*vhosttest.EventIdx)
+		for range 50 {
+			for i := range ringSize {
+				q.Describe(i, guest(data), uint32(r.IntN(100)), flags[r.IntN(len(flags))], uint16(i+1))
+				if r.IntN(30) == 0 {
+					q.Describe(i, addrs[r.IntN(len(addrs))], lens[r.IntN(len(lens))], uint16(r.IntN(8)), uint16(r.IntN(ringSize+2)))
+				}
+			}
+			q.Publish(uint16(r.IntN(ringSize)))
+			if r.IntN(4) == 0 {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		q.Stop()
+	}
+	if dev.served.Load() == 0 {
+		t.Error("no request was well-formed: the test misses its aim")
+	}
+}
+
+// TestLeavesNothing compares goroutines and descriptors before and after.
+func TestLeavesNothing(t *testing.T) {
+	count := func() (int, int) {
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.NumGoroutine(), len(files)
+	}
+	goroutines, files := count()
+	for range 20 {
+		t.Run("machine", func(t *testing.T) {
+			m, q, done := run(t, &reverser{spawn: true}, 0)
+			ask(t, m, q, "x")
+			m.Front.Close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		g, f := count()
+		if g <= goroutines && f <= files {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("goroutines: %d before, %d after; descriptors: %d before, %d after", goroutines, g, files, f)
+		}
+	}
+}
