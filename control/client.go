@@ -62,8 +62,8 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 func newClient(home config.Home, name string) *Client {
 	t := &http.Transport{
-		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
-		Protocols:              onlyHTTP2(),
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
+		Protocols:   onlyHTTP2(), HTTP2: http2(),
 		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
 	}
 	named := roundTrip(func(r *http.Request) (*http.Response, error) {

@@ -33,6 +33,23 @@ const (
 	maxStreams = 256
 )
 
+// What HTTP/2 may hold for a slow reader. Calls share a connection, so its
+// window must be larger than all of theirs, or a command that does not read its
+// input would block every other call.
+const (
+	streamWindow = 256 << 10
+	connWindow   = maxStreams * streamWindow
+)
+
+// http2 returns the settings that both ends use.
+func http2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          maxStreams,
+		MaxReceiveBufferPerStream:     streamWindow,
+		MaxReceiveBufferPerConnection: connWindow,
+	}
+}
+
 // clientHeader is where a client says what it is, for the audit.
 const clientHeader = "Osaurus-Client"
 

@@ -67,7 +67,7 @@ func NewServer(b Backing) (*Server, error) {
 
 func (s *Server) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler: h, Protocols: protocols(), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		Handler: h, Protocols: protocols(), HTTP2: http2(),
 		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout,
 		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 	}

@@ -111,7 +111,7 @@ type program struct {
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(os.Args[0], append([]string{"boot"}, args...)...)}
+	p := &program{Cmd: exec.Command(os.Args[0], args...)}
 	p.Env = append(os.Environ(), asProgram+"=1")
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -180,7 +180,7 @@ func TestBootSignals(t *testing.T) {
 		{"the second ends the VM", "trap '' INT; echo ready; while :; do sleep 0.1; done", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := start(t, "--", "sh", "-c", tc.script)
+			p := start(t, "boot", "--", "sh", "-c", tc.script)
 			p.await(t, "ready\n")
 			qemu := p.qemu(t)
 			for i, s := range tc.signals {
@@ -205,7 +205,7 @@ func TestBootSignals(t *testing.T) {
 
 func TestBootWhoseReaderGoesAway(t *testing.T) {
 	labHome(t)
-	p := start(t, "--", "yes")
+	p := start(t, "boot", "--", "yes")
 	p.await(t, "y\n")
 	p.out.(io.Closer).Close()
 	_ = p.Wait()
@@ -216,7 +216,7 @@ func TestBootWhoseReaderGoesAway(t *testing.T) {
 
 func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	home := labHome(t)
-	p := start(t, "--", "sh", "-c", "echo ready; sleep 1000")
+	p := start(t, "boot", "--", "sh", "-c", "echo ready; sleep 1000")
 	p.await(t, "ready\n")
 	qemu := p.qemu(t)
 	p.signal(t, syscall.SIGKILL)
@@ -259,7 +259,7 @@ func TestBootWhoseMachineFails(t *testing.T) {
 		{"the kernel panics", "sleep 1; echo c > /proc/sysrq-trigger", nil, 10 * time.Second, "the guest's kernel panicked"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := start(t, "--", "sh", "-c", "echo ready; "+tc.script)
+			p := start(t, "boot", "--", "sh", "-c", "echo ready; "+tc.script)
 			p.await(t, "ready\n")
 			qemu, began := p.qemu(t), time.Now()
 			if tc.fail != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,9 @@ func newHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), name))
 	if _, err := home.Make(string(home)); err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Edit(home, func(f *config.File) error { return f.Set("autoStart", "false") }); err != nil {
 		t.Fatal(err)
 	}
 	return home
@@ -107,8 +111,14 @@ func TestFaultsCross(t *testing.T) {
 	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")
 	client, _ := serve(t, daemon.Options{Backend: &hostBackend{broken: broken}})
 	_, unary := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
-	_, stream := client.Run(t.Context(), guest.Command{Args: []string{"true"}})
-	for _, err := range []error{unary, stream} {
+	stream, err := client.Provision(t.Context(), connect.NewRequest(&controlpb.ProvisionRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+	}
+	for _, err := range []error{unary, stream.Err()} {
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), "boot guest it: because") || fault.AdviceOf(err) != "Do that." {
 			t.Errorf("%v, %s, %q", err, fault.KindOf(err), fault.AdviceOf(err))
 		}
@@ -165,8 +175,9 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 }
 
+// A hundred apps that ask twice a second each.
 func TestStatusWithCrowd(t *testing.T) {
-	const callers, calls, bound = 100, 20, 100 * time.Millisecond
+	const callers, calls, every, bound = 100, 3, 500 * time.Millisecond, 100 * time.Millisecond
 	client, _ := serve(t, daemon.Options{})
 	var p99 time.Duration
 	for range 3 { // this host does other things too
@@ -175,6 +186,7 @@ func TestStatusWithCrowd(t *testing.T) {
 		for caller := range callers {
 			all.Go(func() {
 				for call := range calls {
+					time.Sleep(rand.N(every))
 					began := time.Now()
 					if _, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil {
 						t.Error(err)
@@ -239,7 +251,7 @@ func TestConfig(t *testing.T) {
 		}
 		return r.Msg.Changed, nil
 	}
-	changed, err := set(map[string]string{"cpus": "3", "autoStart": "false", "memoryGB": "2"})
+	changed, err := set(map[string]string{"cpus": "3", "autoStart": "true", "memoryGB": "2"})
 	if err != nil || len(changed) != 2 {
 		t.Fatalf("%v %v", changed, err)
 	}

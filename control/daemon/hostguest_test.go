@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -56,13 +57,32 @@ func (g *hostGuest) Done() <-chan struct{}          { return g.done }
 func (*hostGuest) Err() error                       { return nil }
 
 func (g *hostGuest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdin, c.Stdout, c.Stderr
-	cmd.WaitDelay = time.Millisecond // as in the guest: input that nobody reads holds up no end
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
+	if c.Stdin != nil { // as in the guest, input that nobody reads holds up no end
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		go func() {
+			_, _ = io.Copy(stdin, c.Stdin)
+			_ = stdin.Close()
+		}()
+	}
 	if err := cmd.Start(); err != nil {
+		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
 	p := &hostProcess{cmd: cmd, done: make(chan struct{})}
+	go func() { // a guest that ends takes all with it
+		select {
+		case <-g.done:
+		case <-p.done:
+		}
+		cancel()
+	}()
 	go func() {
 		defer close(p.done)
 		err := cmd.Wait()
@@ -71,7 +91,7 @@ func (g *hostGuest) Exec(ctx context.Context, c guest.Command) (supervisor.Proce
 		} else {
 			p.exit.Code = status.ExitStatus()
 		}
-		if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit && !errors.Is(err, exec.ErrWaitDelay) {
+		if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit {
 			p.err = err
 		}
 	}()

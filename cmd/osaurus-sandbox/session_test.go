@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/lab"
+)
+
+// sessionHome is a home with an Alpine guest, as far as this host has one, and
+// whose daemon does not outlive the test.
+func sessionHome(t *testing.T, name string) config.Home {
+	t.Helper()
+	home := config.Home(filepath.Join(t.TempDir(), name))
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv(asProgram, "1") // what a command starts is this program too
+	small, ok := lab.AlpinePack(t, "amd64")
+	if !ok {
+		small = lab.BusyboxPack(t, "amd64")
+	}
+	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1", "toolbox=", "autoStart=false"); code != 0 {
+		t.Fatal(stderr)
+	}
+	t.Cleanup(func() {
+		// The test's own context is over by now.
+		var out bytes.Buffer
+		if code := run(context.Background(), console{strings.NewReader(""), &out, &out}, []string{"down", "--daemon"}); code != 0 {
+			t.Errorf("down --daemon: %d, %s", code, out.String())
+		}
+	})
+	return home
+}
+
+// TestSession is a whole session with a real guest.
+func TestSession(t *testing.T) {
+	sessionHome(t, "a home, mit Käse")
+
+	if code, _, stderr := sandbox(t, "status"); code != exitUnavailable || !strings.Contains(stderr, "advice: ") {
+		t.Errorf("status without a daemon: %d, %s", code, stderr)
+	}
+	code, out, stderr := sandbox(t, "up")
+	if code != 0 || !strings.Contains(out, "running") || !strings.Contains(stderr, "boot: done") {
+		t.Fatalf("up: %d, %s%s", code, out, stderr)
+	}
+	t.Run("status", func(t *testing.T) {
+		code, out, _ := sandbox(t, "status", "--json")
+		var status struct{ State string }
+		if err := json.Unmarshal([]byte(out), &status); err != nil || code != 0 || status.State != "running" {
+			t.Errorf("%d, %v, %s", code, err, out)
+		}
+	})
+	t.Run("exec", func(t *testing.T) {
+		var out, errOut bytes.Buffer
+		code := run(t.Context(), console{strings.NewReader("hello"), &out, &errOut}, []string{"exec", "--root", "--env", "A=b", "--", "sh", "-c", "cat; echo $A; echo err >&2; exit 37"})
+		if code != 37 || out.String() != "hellob\n" || errOut.String() != "err\n" {
+			t.Errorf("%d, %q, %q", code, out.String(), errOut.String())
+		}
+		if code, _, stderr := sandbox(t, "exec", "--", "true"); code != exitSandbox || !strings.Contains(stderr, "--root") {
+			t.Errorf("without --root: %d, %s", code, stderr)
+		}
+		if code, _, _ := sandbox(t, "exec", "--root", "--", "no-such-command"); code != exitNoCommand {
+			t.Errorf("no such command: %d", code)
+		}
+	})
+	t.Run("Ctrl-C", func(t *testing.T) {
+		p := start(t, "exec", "--root", "--", "sh", "-c", "trap 'exit 7' INT; echo on; while :; do sleep 0.1; done")
+		p.await(t, "on\n")
+		p.signal(t, syscall.SIGINT)
+		if err := p.Wait(); p.ProcessState.ExitCode() != 7 {
+			t.Errorf("%v, %s", err, p.err.String())
+		}
+	})
+	t.Run("diagnose", func(t *testing.T) {
+		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
+		for _, check := range []string{"exec", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host"} {
+			if !strings.Contains(out, "ok      "+check+" ") {
+				t.Errorf("%s is not ok", check)
+			}
+		}
+		// The package tool needs mirrors, which the test does without.
+		if failed := strings.Count(out, "FAILED"); failed > 1 || failed == 1 && (code != exitExecution || !strings.Contains(out, "FAILED  packages")) {
+			t.Errorf("%d, %s%s", code, out, stderr)
+		}
+		code, out, _ = sandbox(t, "diagnose", "--nat-target", "http://10.0.2.2:1/")
+		if code != exitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "firewall") {
+			t.Errorf("a target that is not there: %d, %s", code, out)
+		}
+	})
+	t.Run("settings", func(t *testing.T) {
+		if code, out, stderr := sandbox(t, "config", "set", "cpus=3"); code != 0 || out != "cpus counts from the next start on\n" {
+			t.Errorf("%d, %s%s", code, out, stderr)
+		}
+		if _, out, _ := sandbox(t, "config", "get", "cpus"); out != "3\n" {
+			t.Errorf("cpus is %s", out)
+		}
+	})
+	t.Run("events, logs, audit", func(t *testing.T) {
+		for _, tc := range []struct {
+			want string
+			args []string
+		}{
+			{"to=running", []string{"events"}}, {`"running"`, []string{"events", "--json"}}, {"the daemon serves", []string{"logs", "--since", "1h"}},
+			{"Linux version", []string{"logs", "--source", "console"}}, {"exec.root", []string{"audit", "list"}}, {"are whole", []string{"audit", "verify"}},
+		} {
+			if code, out, stderr := sandbox(t, tc.args...); code != 0 || !strings.Contains(out, tc.want) {
+				t.Errorf("%v: %d, no %q in %s%s", tc.args, code, tc.want, out, stderr)
+			}
+		}
+	})
+	t.Run("reset and remove ask", func(t *testing.T) {
+		for _, what := range []string{"reset", "remove"} {
+			if code, _, stderr := sandbox(t, what); code != exitInvalidArgs || !strings.Contains(stderr, "--yes") {
+				t.Errorf("%s: %d, %s", what, code, stderr)
+			}
+		}
+	})
+	t.Run("a second daemon", func(t *testing.T) {
+		if code, _, stderr := sandbox(t, "serve"); code != exitRejected || !strings.Contains(stderr, "has it") {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	})
+	if code, out, stderr := sandbox(t, "down"); code != 0 || !strings.Contains(out, "stopped") {
+		t.Errorf("down: %d, %s%s", code, out, stderr)
+	}
+}
+
+// target is a file that a server on this host has, by the name that the guest
+// has for it.
+func target(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here\n") }), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return "http://10.0.2.2:" + port + "/"
+}
+
+// TestDocs runs docs/api.md word for word, one block after the other in one shell.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessionHome(t, "home")
+	if code, _, stderr := sandbox(t, "up"); code != 0 {
+		t.Fatal(stderr)
+	}
+	var script strings.Builder
+	script.WriteString("set -e\n")
+	blocks := 0
+	for _, part := range strings.Split(string(text), "\n```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "\n```\n")
+		blocks++
+		script.WriteString(block + "\n")
+	}
+	if blocks < 15 {
+		t.Fatalf("only %d blocks", blocks)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script.String())
+	cmd.Env = append(os.Environ(), "NAT_TARGET="+target(t))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "machine.up", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
