@@ -45,24 +45,24 @@ func (s *Supervisor) do(ctx context.Context, c Command, by Cause) error {
 			return errClosed(string(c))
 		}
 		changed, op := s.changed, s.op
-		answer, err := answerTo(c, s.status.State), error(nil)
+		reply, err := answerTo(c, s.status.State), error(nil)
 		switch {
 		case op != nil && op.command.serves(c):
-			answer = join
-		case answer == refuse:
+			reply = join
+		case reply == refuse:
 			err = s.refusal(c)
-		case answer == begin:
+		case reply == begin:
 			if err = s.mayBegin(by); err == nil {
-				op, answer = s.begin(operationFor(c), by), join
+				op, reply = s.begin(operationFor(c), by), join
 			}
-		case answer == interrupt:
+		case reply == interrupt:
 			op.cancel(interrupted{c})
 		}
 		s.mu.Unlock()
 		switch {
-		case answer == join:
+		case reply == join:
 			return s.await(ctx, c, op)
-		case answer == already || err != nil:
+		case reply == already || err != nil:
 			return err
 		}
 		select {
