@@ -86,6 +86,9 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	for _, b := range data {
 		size += len(b)
 	}
+	if size != int(in.Size) {
+		return 0, fuse.EINVAL
+	}
 	// Pages of a mapped file have a place of their own; so has what was opened
 	// without O_APPEND or lost it since.
 	flags := 0
