@@ -19,7 +19,7 @@ GUEST_TIER = $(shell $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImp
 UNIT_TIER  = $(filter-out $(GUEST_TIER),$(shell $(GO) list ./...))
 
 # What a driver for macOS will stand on: it is checked for both systems.
-PORTABLE := ./config ./fault ./guest ./supervisor/... ./vm ./vm/image/...
+PORTABLE := ./config ./control/... ./fault ./guest ./supervisor/... ./vm ./vm/image/...
 
 # A tier that runs longer is stuck: the whole of make test takes less than 20 minutes.
 UNIT_TIMEOUT  := 5m
@@ -42,12 +42,15 @@ guest-programs:
 	    -o guest/embedded/bin/osaurus-guest-$$arch ./cmd/osaurus-guest; \
 	done
 
-run: setup build ## boot a guest and look around in it
+run: setup build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \
 	$(PROGRAM) doctor; \
-	$(PROGRAM) pack build auto; \
-	$(PROGRAM) pack list; \
-	$(PROGRAM) boot --timings -- sh -c 'cat /etc/os-release; uname -a'
+	$(PROGRAM) up; \
+	$(PROGRAM) exec --root -- sh -c 'cat /etc/os-release; uname -a'; \
+	$(PROGRAM) status; \
+	echo; \
+	echo "The sandbox stays up. To stop it:"; \
+	echo "  OSAURUS_HOME='$(RUN_HOME)' $(PROGRAM) down --daemon"
 
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers

@@ -13,10 +13,6 @@ import (
 // HomeVariable names the environment variable that moves the home folder.
 const HomeVariable = "OSAURUS_HOME"
 
-// maxSocketPath is the shortest limit of the systems it runs on: macOS has
-// room for 104 bytes with the closing zero, Linux for 108.
-const maxSocketPath = 103
-
 // Home is the folder that everything is kept in, an absolute path. Its methods
 // only name what is in it; Make creates.
 type Home string
@@ -101,18 +97,6 @@ func (h Home) Run() string { return h.join("run") }
 
 // Logs is for logs.
 func (h Home) Logs() string { return h.join("logs") }
-
-// SocketPath is where a Unix socket lives, under run. Systems limit such paths
-// far below file paths, so a home that is too deep is fault.InvalidArgs here,
-// before bind says something darker.
-func (h Home) SocketPath(name string) (string, error) {
-	path := h.join("run", name)
-	if len(path) > maxSocketPath {
-		return "", fault.New(fault.InvalidArgs, "name socket", path, fmt.Errorf("%d bytes are more than the %d a Unix socket's path may have", len(path), maxSocketPath)).
-			Advise(fmt.Sprintf("Set %s to a folder whose path is at least %d bytes shorter.", HomeVariable, len(path)-maxSocketPath))
-	}
-	return path, nil
-}
 
 // privateDir: nobody but the user looks into the home.
 const privateDir fs.FileMode = 0o700

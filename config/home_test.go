@@ -45,12 +45,3 @@ func TestMakeIsPrivate(t *testing.T) {
 	}
 }
 
-func TestSocketPathSaysWhenAHomeIsTooDeep(t *testing.T) {
-	if path, err := Home("/home/me/.osaurus").SocketPath("sandbox.sock"); err != nil || path != "/home/me/.osaurus/run/sandbox.sock" {
-		t.Errorf("SocketPath = %q, %v", path, err)
-	}
-	deep := Home("/" + strings.Repeat("d", maxSocketPath))
-	if _, err := deep.SocketPath("sandbox.sock"); fault.KindOf(err) != fault.InvalidArgs || !strings.Contains(fault.AdviceOf(err), "18 bytes shorter") {
-		t.Errorf("a deep home: %v; %s", err, fault.AdviceOf(err))
-	}
-}

@@ -29,12 +29,21 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 	if start == nil || len(start.Args) == 0 {
 		return fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
 	}
-	return s.audited(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, func() error {
-		return s.exec(ctx, start, stream)
+	var exit guest.Exit
+	err = s.audited(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, func() (err error) {
+		exit, err = s.exec(ctx, start, stream)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{
+		Exit: &controlpb.ExecExit{Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut},
+	}})
 }
 
-func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *execStream) error {
+// exec carries a command's streams until it has ended.
+func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *execStream) (guest.Exit, error) {
 	out := &outputs{stream: stream}
 	cmd := guest.Command{
 		Args: start.Args, Env: start.Env, Dir: start.Dir, Timeout: start.Timeout.AsDuration(),
@@ -54,7 +63,7 @@ func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *e
 	process, err := s.Sandbox.Exec(ctx, cmd)
 	if err != nil {
 		out.mu.Unlock()
-		return err
+		return guest.Exit{}, err
 	}
 	id, forget := s.running.add(process)
 	defer forget()
@@ -63,15 +72,9 @@ func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *e
 	}})
 	out.mu.Unlock()
 	if err != nil {
-		return err // and the end of the call ends the command
+		return guest.Exit{}, err // and the end of the call ends the command
 	}
-	exit, err := process.Wait()
-	if err != nil {
-		return err
-	}
-	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{
-		Exit: &controlpb.ExecExit{Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut},
-	}})
+	return process.Wait()
 }
 
 // Signal signals a command that Exec runs.

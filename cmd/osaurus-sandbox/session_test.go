@@ -169,16 +169,19 @@ func TestDocs(t *testing.T) {
 		blocks++
 		script.WriteString(block + "\n")
 	}
-	if blocks < 15 {
+	if blocks < 14 {
 		t.Fatalf("only %d blocks", blocks)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", script.String())
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
+	cmd.WaitDelay = time.Second // for what the shell leaves
 	cmd.Env = append(os.Environ(), "NAT_TARGET="+target(t))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "machine.up", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
+	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "config.set ok", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q", want)
 		}

@@ -23,8 +23,6 @@ const (
 	// needRoom is what one pack and its images take with the largest known
 	// root file system: two copies of 400 MB, a kernel, and the work between.
 	needRoom = 2 << 30
-	// ownerSocket is the longest name of the sockets in the home.
-	ownerSocket = "sandbox.sock"
 )
 
 // Report is all that was found.
@@ -77,9 +75,6 @@ func home(h config.Home) vm.Finding {
 		f.Mend = "chmod go-w " + string(h)
 	default:
 		f.Status = vm.FindingOK
-	}
-	if _, err := h.SocketPath(ownerSocket); f.Status == vm.FindingOK && err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
 	}
 	return f
 }

@@ -1,0 +1,78 @@
+package control
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+func TestGuard(t *testing.T) {
+	g := guard{
+		token: "secret", hosts: []string{"localhost", "127.0.0.1", "::1"}, origins: []string{"https://app.example"},
+		next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+	}
+	for _, tc := range []struct {
+		name, host, origin, authorization string
+		pass                              bool
+	}{
+		{"as it should be", "127.0.0.1:8137", "", "Bearer secret", true},
+		{"a name", "localhost:8137", "", "Bearer secret", true},
+		{"IPv6", "[::1]:8137", "", "Bearer secret", true},
+		{"a page that may", "localhost", "https://app.example", "Bearer secret", true},
+		{"no token", "localhost", "", "", false},
+		{"another token", "localhost", "", "Bearer secrets", false},
+		{"another scheme", "localhost", "", "Basic secret", false},
+		{"a name that was pointed here", "evil.example:8137", "", "Bearer secret", false},
+		{"a page that may not", "localhost", "https://evil.example", "Bearer secret", false},
+		{"a page without a name", "localhost", "null", "Bearer secret", false},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "http://x/osaurus.control.v1.Sandbox/Status", strings.NewReader("{}"))
+		r.Host = tc.host
+		r.Header.Set("Content-Type", "application/json")
+		if tc.origin != "" {
+			r.Header.Set("Origin", tc.origin)
+		}
+		if tc.authorization != "" {
+			r.Header.Set("Authorization", tc.authorization)
+		}
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, r)
+		if (w.Code == http.StatusNoContent) != tc.pass {
+			t.Errorf("%s: %d %s", tc.name, w.Code, w.Body)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	home := config.Home(t.TempDir() + "/home")
+	first, err := token(home)
+	if err != nil || len(first) < minToken {
+		t.Fatalf("%q %v", first, err)
+	}
+	if info, err := os.Stat(TokenFile(home)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	if again, err := token(home); err != nil || again != first {
+		t.Errorf("%q %v", again, err)
+	}
+	if err := os.Chmod(TokenFile(home), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := token(home); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+		t.Errorf("a token that others can read: %v", err)
+	}
+}
+
+func TestListenTCPRefusesTheWorld(t *testing.T) {
+	var s Server
+	for address, kind := range map[string]fault.Kind{"0.0.0.0:0": fault.Rejected, "[::]:0": fault.Rejected, "192.0.2.1:80": fault.Rejected, "localhost": fault.InvalidArgs, "8137": fault.InvalidArgs} {
+		if _, err := s.ListenTCP(TCP{Address: address}); fault.KindOf(err) != kind || fault.AdviceOf(err) == "" {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
