@@ -254,7 +254,7 @@ func (g *fsGuest) testManyFiles(t *testing.T) {
 	g.onShare(t, "-test.run=TestWalk", "-walk=/mnt/many/tree", fmt.Sprint("-files=", walkedFiles))
 	s := g.many.Stats()
 	t.Logf("after the walk: %+v", s)
-	if s.Nodes < walkedFiles || s.Folders > fewFiles {
+	if s.Nodes < walkedFiles || s.Paths > fewFiles {
 		t.Errorf("%+v: the guest does not know the files, or they cost descriptors", s)
 	}
 	big := filepath.Join(g.shares["many"], "big")
@@ -278,7 +278,7 @@ func (g *fsGuest) testReboot(t *testing.T) {
 	_, _ = g.Run("reboot")
 	g.mount()
 	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
-	if s := g.many.Stats(); s.Nodes != 1 || s.Folders != 0 || s.Open != 0 {
+	if s := g.many.Stats(); s.Nodes != 1 || s.Paths != 0 || s.Open != 0 {
 		t.Errorf("after a reboot: %+v", s)
 	}
 }

@@ -115,7 +115,7 @@ func (s *session) truncate(n *node, h *handle, size uint64) error {
 		return s.resize(n, h.file, int64(size))
 	}
 	var info fileInfo
-	d, err := s.openNode(n, unix.O_WRONLY, &info)
+	d, err := s.openFile(n, unix.O_WRONLY, &info)
 	if err != nil {
 		return err
 	}

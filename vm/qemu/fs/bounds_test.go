@@ -64,7 +64,7 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 	}
 	most := openFiles(t) - before
 	s := c.dev.Stats()
-	if s.Nodes != files+len(folders) || s.Folders > budget/4 || most > budget {
+	if s.Nodes != files+len(folders) || s.Paths > budget/4 || most > budget {
 		t.Errorf("%+v for %d files and %d folders, %d descriptors", s, files, len(folders), most)
 	}
 	// All of them are still what they were, though their folders' descriptors
@@ -183,6 +183,50 @@ func TestRenamedFolder(t *testing.T) {
 	want(t, "no replace", c.rename(root, "z", b.NodeId, "f", unix.RENAME_NOREPLACE), unix.EEXIST)
 	want(t, "whiteout", c.rename(root, "z", root, "y", unix.RENAME_WHITEOUT), unix.EINVAL)
 	want(t, "into itself", c.rename(root, "z", z.NodeId, "z", 0), unix.EINVAL)
+}
+
+// A file that the guest has looked up opens, even if it was replaced or removed
+// meanwhile; and it is that file, not what has its name now.
+func TestOpenWhatWasReplaced(t *testing.T) {
+	c := newClient(t, vm.Share{}, Options{})
+	c.host("f", "old")
+	c.host("g", "new")
+	c.host("d/x", "x")
+	old, dir := must(c.walk("f"))(t), must(c.walk("d"))(t)
+	want(t, "replace", c.rename(root, "g", root, "f", 0), nil)
+	read := func(node uint64) string {
+		t.Helper()
+		o := must(c.open(node, unix.O_RDWR))(t)
+		defer c.release(o.Fh)
+		return string(must(c.read(o.Fh, 0, 10))(t))
+	}
+	if text := read(old.NodeId); text != "old" {
+		t.Errorf("opened %q", text)
+	}
+	if a := must(c.getattr(old.NodeId))(t); a.Nlink != 0 || a.Size != 3 {
+		t.Errorf("%+v", a)
+	}
+	fresh := must(c.walk("f"))(t)
+	if text := read(fresh.NodeId); text != "new" {
+		t.Errorf("its name opens %q", text)
+	}
+	want(t, "truncate", second(c.setattr(old.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE})), nil)
+	want(t, "second name", c.link(fresh.NodeId, root, "again"), nil)
+	want(t, "unlink", c.unlink(root, "again"), nil)
+	want(t, "unlink", c.unlink(root, "f"), nil)
+	if text := read(fresh.NodeId); text != "new" {
+		t.Errorf("removed, it opens %q", text)
+	}
+	want(t, "unlink", c.unlink(dir.NodeId, "x"), nil)
+	want(t, "rmdir", c.rmdir(root, "d"), nil)
+	want(t, "attributes of a removed folder", second(c.getattr(dir.NodeId)), nil)
+	want(t, "make something in it", second(c.mkdir(dir.NodeId, "x")), unix.ENOENT)
+	c.forget(old.NodeId, 9)
+	c.forget(fresh.NodeId, 9)
+	c.forget(dir.NodeId, 9)
+	if s := c.dev.Stats(); s.Paths != 0 || s.Open != 0 {
+		t.Errorf("descriptors are held for what was forgotten: %+v", s)
+	}
 }
 
 // Entries come once each, from any position, while the folder changes.

@@ -32,8 +32,8 @@ const (
 
 // Options are the optional parameters of New.
 type Options struct {
-	// Files bounds the descriptors held for the guest: folders in use, which
-	// are recycled, and open files, of which one too many is ENFILE in the
+	// Files bounds the descriptors held for the guest: of folders in use, which
+	// are recycled, and of open files, of which one too many is ENFILE in the
 	// guest. The default is 4096, or a quarter of the process's limit if that
 	// is less.
 	Files int
@@ -43,9 +43,9 @@ type Options struct {
 
 // Stats is what a device holds at the moment.
 type Stats struct {
-	Nodes   int // files the guest's kernel knows
-	Folders int // descriptors of folders, recycled
-	Open    int // files and folders the guest has open
+	Nodes int // files the guest's kernel knows
+	Paths int // descriptors of folders, and of removed files, recycled
+	Open  int // files and folders the guest has open
 }
 
 // Device is one share. It implements [vhostuser.Device].

@@ -45,10 +45,7 @@ func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
 		return err
 	}
 	var info fileInfo
-	d, err := s.openNode(n, host, &info)
-	if err == unix.ESTALE {
-		d, err = s.reopen(n, host, &info)
-	}
+	d, err := s.openFile(n, host, &info)
 	if err != nil {
 		return err
 	}
@@ -68,22 +65,6 @@ func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return nil
-}
-
-// reopen opens a file that has no name any more but is open already: the guest
-// does that through its /proc/self/fd.
-func (s *session) reopen(n *node, flags int, info *fileInfo) (*descriptor, error) {
-	old := s.opened(n)
-	if old == nil {
-		return nil, unix.ESTALE
-	}
-	defer old.release()
-	fd, err := unix.Open(procPath(old), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	d := newDescriptor(fd)
-	return d, d.stat(info)
 }
 
 // Create implements fuse.RawFileSystem.

@@ -234,18 +234,21 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	if zone.fixed {
 		return fuse.EBUSY
 	}
-	u := zone.usage
+	defer zone.usage.lockNames()()
 	var info fileInfo
-	if u != nil {
-		defer u.lockNames()()
-		if err := statAt(dir, name, &info); err != nil {
-			return status(err)
-		}
+	d, err := s.dev.host.openAt(dir, name, unix.O_PATH, 0)
+	if err != nil {
+		return status(err)
+	}
+	defer d.release()
+	if err := d.stat(&info); err != nil {
+		return status(err)
 	}
 	if err := unix.Unlinkat(dir.fd, name, flags); err != nil {
 		return status(err)
 	}
-	u.removed(&info)
+	zone.usage.removed(&info)
+	s.removed(parent, name, d, &info)
 	return fuse.OK
 }
 
@@ -272,18 +275,24 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	defer u.lockNames()()
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
 	var moved, replaced fileInfo
-	replaces := false
-	if u != nil && !exchange {
+	var victim *descriptor
+	if !exchange {
 		if err := statAt(fromDir, oldName, &moved); err != nil {
 			return status(err)
 		}
-		replaces = statAt(toDir, newName, &replaced) == nil && replaced.identity() != moved.identity()
+		if d, err := s.dev.host.openAt(toDir, newName, unix.O_PATH, 0); err == nil {
+			defer d.release()
+			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {
+				victim = d
+			}
+		}
 	}
 	if err := unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags)); err != nil {
 		return status(err)
 	}
-	if replaces {
+	if victim != nil {
 		u.removed(&replaced)
+		s.removed(to, newName, victim, &replaced)
 	}
 	u.renamed()
 	s.relocate(to, toDir, newName)

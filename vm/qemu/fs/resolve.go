@@ -48,10 +48,10 @@ func (s *session) folder(n *node) (*descriptor, error) {
 	}
 	var missing []*node // n and the folders above it that must be checked
 	for at := n; ; at = at.parent {
-		if at.isRoot() || at.path != nil && now.Sub(at.checked) < fresh {
+		if at.isRoot() || at.path != nil && (at.removed || now.Sub(at.checked) < fresh) {
 			dir := at.path.acquire()
 			if at.elem != nil {
-				s.folders.MoveToFront(at.elem)
+				s.paths.MoveToFront(at.elem)
 			}
 			s.mu.Unlock()
 			return s.descend(dir, missing, now)
@@ -105,12 +105,7 @@ func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, e
 		path.release()
 		return nil, stale(err)
 	}
-	if n.path == nil && s.nodes[n.id] == n {
-		n.path, n.elem = path.acquire(), s.folders.PushFront(n)
-		if s.folders.Len() > s.maxFolders {
-			s.losePathLocked(s.folders.Back().Value.(*node))
-		}
-	}
+	s.holdPathLocked(n, path)
 	if n.name == name && n.parent == parent {
 		n.checked = now
 	}
@@ -156,11 +151,30 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 	return d, nil
 }
 
+// openFile is openNode for a regular file, which may have lost its name since
+// the guest looked it up.
+func (s *session) openFile(n *node, flags int, info *fileInfo) (*descriptor, error) {
+	d, err := s.openNode(n, flags, info)
+	if err != unix.ESTALE {
+		return d, err
+	}
+	held := s.held(n)
+	if held == nil {
+		return nil, err
+	}
+	defer held.release()
+	fd, err := unix.Open(procPath(held), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	d = newDescriptor(fd)
+	return d, d.stat(info)
+}
+
 // path returns a descriptor, to be released, that names the node's file for
-// procPath and for AT_EMPTY_PATH: an open one, if the guest has it open (it may
-// have no name any more), or one made for this.
+// procPath and for AT_EMPTY_PATH.
 func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
-	if d := s.opened(n); d != nil {
+	if d := s.held(n); d != nil {
 		return d, d.stat(info)
 	}
 	if n.kind == unix.S_IFDIR {
@@ -173,19 +187,40 @@ func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
 	return s.openNode(n, unix.O_PATH, info)
 }
 
-// opened returns a descriptor of a node that the guest has open, or nil.
-func (s *session) opened(n *node) *descriptor {
+// held returns a descriptor of a node's file that needs no name: of one that
+// the guest has open, or has removed. It may be nil.
+func (s *session) held(n *node) *descriptor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for h := range n.open {
 		return h.file.acquire()
 	}
+	if n.removed && n.path != nil {
+		return n.path.acquire()
+	}
 	return nil
+}
+
+// removed notes that a file, of which d is a descriptor and before what that
+// told, has lost the name by which it was known. Programs of the guest may be about to open it: Linux
+// tries that again once if it fails, and a file that is replaced time and again
+// would fail it twice.
+func (s *session) removed(parent *node, name string, d *descriptor, before *fileInfo) {
+	var after fileInfo
+	if d.stat(&after) != nil || after.Nlink >= before.Nlink {
+		return // the host's user has put another file there just then
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.byID[after.identity()]; n != nil && n.parent == parent && n.name == name {
+		n.removed = true
+		s.holdPathLocked(n, d)
+	}
 }
 
 // stat tells of a node's file.
 func (s *session) stat(n *node, info *fileInfo) error {
-	if d := s.opened(n); d != nil {
+	if d := s.held(n); d != nil {
 		defer d.release()
 		return d.stat(info)
 	}

@@ -51,9 +51,9 @@ type session struct {
 	handles  map[uint64]*handle
 	lastNode uint64
 	lastFH   uint64
-	folders  list.List // of *node that hold a descriptor, latest used first
+	paths    list.List // of *node that hold a descriptor, latest used first
 
-	maxFolders, maxHandles int
+	maxPaths, maxHandles int
 }
 
 // identity tells files apart, also from those that had the same inode number
@@ -78,11 +78,13 @@ type node struct {
 	lookups  uint64 // by the guest, less what it forgot
 	children int    // nodes that have this one as their parent
 
-	// A folder's descriptor, if it has one (then elem is its place in
-	// session.folders), and when its place was last checked.
+	// A folder's descriptor, or that of a file that the guest removed, if it
+	// has one (then elem is its place in session.paths), and when its place was
+	// last checked. What was removed has no place.
 	path    *descriptor
 	elem    *list.Element
 	checked time.Time
+	removed bool
 
 	open  map[*handle]struct{}
 	stamp stamp // of the data that the guest may have in its page cache
@@ -106,7 +108,7 @@ func newSession(d *Device) *session {
 		lastNode:      root.id,
 		nameTTL:       fresh,
 		attrTTL:       fresh,
-		maxFolders:    d.files / 4,
+		maxPaths:      d.files / 4,
 		maxHandles:    d.files - d.files/4,
 	}
 	if s.policy == vm.OwnershipAsker {
@@ -135,7 +137,7 @@ func (s *session) close() {
 func (s *session) stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Nodes: len(s.nodes), Folders: s.folders.Len(), Open: len(s.handles)}
+	return Stats{Nodes: len(s.nodes), Paths: s.paths.Len(), Open: len(s.handles)}
 }
 
 // node returns the node that a request names.
@@ -168,6 +170,10 @@ func (s *session) enter(parent *node, name string, id identity, kind uint32) (*n
 
 // placeLocked notes where a node is.
 func (s *session) placeLocked(n, parent *node, name string) {
+	if n.removed { // and has another name, or a new one
+		n.removed = false
+		s.losePathLocked(n)
+	}
 	if n.isRoot() || n.parent == parent && n.name == name {
 		return
 	}
@@ -206,10 +212,21 @@ func (s *session) dropLocked(n *node) {
 	}
 }
 
-// losePathLocked gives up a folder's descriptor.
+// holdPathLocked keeps a descriptor of a node, for as long as there is room.
+func (s *session) holdPathLocked(n *node, d *descriptor) {
+	if n.path != nil || s.nodes[n.id] != n {
+		return
+	}
+	n.path, n.elem = d.acquire(), s.paths.PushFront(n)
+	if s.paths.Len() > s.maxPaths {
+		s.losePathLocked(s.paths.Back().Value.(*node))
+	}
+}
+
+// losePathLocked gives up a node's descriptor.
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
-		s.folders.Remove(n.elem)
+		s.paths.Remove(n.elem)
 		n.path.release()
 		n.elem, n.path = nil, nil
 	}
