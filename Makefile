@@ -74,6 +74,8 @@ unit: ## tests that boot nothing, with the race detector
 	$(GO) test -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
 
 guest-tier: ## tests on real kernels, with the race detector
+	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
+	  echo "*** NO ALPINE ROOT FILE SYSTEMS in ../shared/alpine: busybox stands in for Alpine where it can, the bake is not tested"
 	$(GO) test -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -83,8 +85,8 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
 	done
 
-bench: setup guest-programs ## every benchmark, one package at a time
-	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./...
+bench: setup guest-programs ## every benchmark, one package at a time; kept in bench/results.txt
+	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./... | grep -v 'no test files' | tee bench/results.txt
 
 generate: ## what is generated and committed
 	$(GO) generate ./...

@@ -86,6 +86,9 @@ func (h Home) Database() string { return h.join("sandbox.db") }
 // Downloads is for what is fetched; all in it can be fetched again.
 func (h Home) Downloads() string { return h.join("cache", "downloads") }
 
+// Bake is for the disk of an unfinished bake, which the next one goes on with.
+func (h Home) Bake() string { return h.join("cache", "bake") }
+
 // Locks is for the files that keep two programs apart.
 func (h Home) Locks() string { return h.join("run", "locks") }
 

@@ -57,7 +57,8 @@ func Defaults() Settings {
 		Network:     NetworkOutbound,
 		Pack:        PackAuto,
 		DiskGB:      8,
-		Mirrors:     []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine"},
+		// Alpine's own, and one that others keep for the time when that is down.
+		Mirrors: []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine", "https://mirrors.edge.kernel.org/alpine"},
 		Toolbox: []PackageName{
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",

@@ -146,7 +146,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 	} else {
 		_ = p.stream.CloseRequest()
 	}
-	go p.follow()
+	go p.follow(ctx)
 	return p, nil
 }
 
@@ -216,14 +216,18 @@ func (p *Process) feed() {
 }
 
 // follow carries output until the command ends.
-func (p *Process) follow() {
+func (p *Process) follow(ctx context.Context) {
 	defer close(p.done)
 	defer p.cancel()
 	for {
 		m, err := p.stream.Receive()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
+			switch {
+			case errors.Is(err, io.EOF):
 				err = connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
+			case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
+				// That is what the transport says of a connection that broke.
+				err = connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
 			}
 			p.err = wire.Decode("run command", p.name, err)
 			return

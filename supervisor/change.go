@@ -25,7 +25,6 @@ func (s *Supervisor) set(to State, by Cause, reason error) {
 	}
 	s.touch()
 	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
-	s.log.Info("sandbox", "from", from, "to", to, "cause", by, "reason", s.status.Reason)
 }
 
 // touch tells everybody that the status is not what it was. The mutex is held.

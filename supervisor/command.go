@@ -26,12 +26,13 @@ const (
 	refuse    answer = iota // it cannot be done; the reason says why
 	already                 // it is done
 	begin                   // an operation begins
+	join                    // wait for the operation that is under way and share its result
 	wait                    // look again when the state has changed
 	interrupt               // end the operation that is under way, then look again
 )
 
-// answerTo is what each command is answered in each state. An operation that
-// is under way and does what is asked anyway is joined before this is read.
+// answerTo is what each command is answered in each state. It comes second: an
+// operation that is under way and does what is asked anyway is joined.
 func answerTo(c Command, s State) answer {
 	return map[State]map[Command]answer{
 		SetupRequired:  {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse},

@@ -15,7 +15,7 @@ const (
 	recordLimit = 10 * time.Second
 )
 
-// diary hands events to a recorder, in order, while nobody waits.
+// diary hands events to a recorder and to the log, in order, while nobody waits.
 type diary struct {
 	recorder Recorder
 	log      *slog.Logger
@@ -73,6 +73,7 @@ func (d *diary) record() {
 }
 
 func (d *diary) keep(e Event) {
+	d.log.Info("sandbox", "event", e.Kind, "from", e.From, "to", e.To, "cause", e.Cause, "detail", e.Detail)
 	if d.recorder == nil {
 		return
 	}

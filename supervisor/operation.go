@@ -45,33 +45,26 @@ func (s *Supervisor) do(ctx context.Context, c Command, by Cause) error {
 			return errClosed(string(c))
 		}
 		changed, op := s.changed, s.op
-		switch state := s.status.State; {
+		reply, err := answerTo(c, s.status.State), error(nil)
+		switch {
 		case op != nil && op.command.serves(c):
-			s.mu.Unlock()
-			return s.await(ctx, c, op)
-		default:
-			switch answerTo(c, state) {
-			case already:
-				s.mu.Unlock()
-				return nil
-			case refuse:
-				err := s.refusal(c)
-				s.mu.Unlock()
-				return err
-			case begin:
-				if err := s.mayBegin(by); err != nil {
-					s.mu.Unlock()
-					return err
-				}
-				op := s.begin(operationFor(c), by)
-				s.mu.Unlock()
-				return s.await(ctx, c, op)
-			case interrupt:
-				op.cancel(interrupted{c})
-			case wait:
+			reply = join
+		case reply == refuse:
+			err = s.refusal(c)
+		case reply == begin:
+			if err = s.mayBegin(by); err == nil {
+				op, reply = s.begin(operationFor(c), by), join
 			}
+		case reply == interrupt:
+			op.cancel(interrupted{c})
 		}
 		s.mu.Unlock()
+		switch {
+		case reply == join:
+			return s.await(ctx, c, op)
+		case reply == already || err != nil:
+			return err
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -138,7 +131,7 @@ func (s *Supervisor) firstState(c Command) State {
 	switch state := s.status.State; {
 	case c == Stop, c == Remove, s.guest != nil:
 		return Stopping
-	case c == Reset, c == Provision, state == SetupRequired, state == NotProvisioned, !s.backend.Ready(s.settings):
+	case c == Reset, c == Provision, state == SetupRequired, state == NotProvisioned:
 		return Provisioning
 	}
 	return Starting
@@ -225,15 +218,6 @@ func (s *Supervisor) enter(op *operation, state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status.State != state {
-		s.set(state, op.cause, nil)
-	}
-}
-
-// enterFrom is enter, if the present state is from.
-func (s *Supervisor) enterFrom(op *operation, from, state State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.status.State == from {
 		s.set(state, op.cause, nil)
 	}
 }

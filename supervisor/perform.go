@@ -27,9 +27,7 @@ func (s *Supervisor) stopGuest(op *operation) error {
 	if op.silent {
 		err = g.Close() // it would not hear anything gentler
 	} else {
-		ctx, cancel := context.WithTimeout(op.context, stopLimit)
-		err = g.Shutdown(ctx)
-		cancel()
+		err = s.shutDown(op.context, g)
 	}
 	select {
 	case <-g.Done():
@@ -44,6 +42,23 @@ func (s *Supervisor) stopGuest(op *operation) error {
 	defer s.mu.Unlock()
 	s.guest = nil
 	return nil
+}
+
+// shutDown stops a guest the gentle way, as long as it can be heard: one that
+// fell silent a moment ago is not waited for.
+func (s *Supervisor) shutDown(ctx context.Context, g Guest) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	s.work.Go(func() {
+		began := time.Now()
+		answer, done := context.WithTimeout(ctx, silence)
+		defer done()
+		err := g.Ping(answer)
+		if err != nil && errors.Is(answer.Err(), context.DeadlineExceeded) && time.Since(began) <= silence+stall {
+			cancel()
+		}
+	})
+	return g.Shutdown(ctx)
 }
 
 // makeReady makes what a boot needs, and does not boot.
@@ -65,7 +80,7 @@ func (s *Supervisor) startGuest(op *operation) error {
 	walk := s.travel()
 	fresh := op.command == Provision || op.command == Reset
 	if fresh || !s.backend.Ready(settings) {
-		s.enterFrom(op, Stopping, Provisioning)
+		s.enter(op, Provisioning)
 	}
 	if err := s.prepare(op, settings, fresh, walk); err != nil {
 		return err

@@ -35,7 +35,7 @@ func follows(s State) []State {
 		NotProvisioned: {Provisioning, Stopping},
 		Provisioning:   {Starting, Stopped, NotProvisioned, SetupRequired, Failed},
 		Stopped:        {Starting, Provisioning, Stopping},
-		Starting:       {Running, Stopped, NotProvisioned, SetupRequired, Failed},
+		Starting:       {Running, Provisioning, Stopped, NotProvisioned, SetupRequired, Failed},
 		Running:        {Unresponsive, Stopping, Stopped, Failed},
 		Unresponsive:   {Running, Stopping, Stopped, Failed},
 		Stopping:       {Stopped, Starting, Provisioning, NotProvisioned, Failed},

@@ -121,6 +121,26 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
+func TestStopOfAGuestThatFellSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		began := time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a guest that answers had %v to stop", took)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.running().freeze()
+		began = time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("a guest that does not was waited for for %v", took)
+		}
+	})
+}
+
 func TestDeadMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -289,6 +309,38 @@ func TestCommandInSilentGuestEnds(t *testing.T) {
 		if took := time.Since(began); took > 71*time.Second {
 			t.Errorf("it ended after %v", took)
 		}
+	})
+}
+
+func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		began := time.Now()
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the guest freezes among them
+				if i == 100 {
+					w.running().freeze()
+				}
+				p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}})
+				if err == nil {
+					_, err = p.Wait()
+				}
+				if kind := fault.KindOf(err); err != nil && kind != fault.Timeout && kind != fault.Unavailable {
+					t.Errorf("call %d: %v (%s)", i, err, kind)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the last call came back after %v", took)
+		}
+		time.Sleep(30 * time.Second)
+		w.wantState(supervisor.Running) // it was started again
 	})
 }
 

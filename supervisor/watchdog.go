@@ -157,8 +157,11 @@ func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
 		return
 	}
 	if s.status.State == Running {
-		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).
-			Advise("It is started again unless it recovers; or do it now: `osaurus-sandbox restart`."))
+		advice := "Start it again: `osaurus-sandbox restart`."
+		if s.settings.AutoRestart && s.failures.allow() {
+			advice = fmt.Sprintf("Unless it recovers, it is started again after %v.", recovery)
+		}
+		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).Advise(advice))
 	}
 	if silent >= recovery && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)

@@ -79,7 +79,8 @@ type Share struct {
 	// OwnershipSubtree ignores the owners, one without SubtreeQuotas the limits.
 	Subtrees *Subtrees
 	// MinFree is how many bytes must stay free on the host's file system:
-	// a write that would go below fails with ENOSPC in the guest.
+	// a write that would go below fails with ENOSPC in the guest. A driver
+	// without SubtreeQuotas cannot keep it.
 	MinFree int64
 }
 

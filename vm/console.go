@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,12 +35,15 @@ type Console struct {
 	file *os.File // nil if nothing is kept, or after a failure
 	size int64
 	tail []byte
+
+	panicked chan struct{}
+	once     sync.Once
 }
 
 // OpenConsole begins the log of a new run at path; that of the run before is
 // kept as path.1. With an empty path only the end is kept, in memory.
 func OpenConsole(path string) (*Console, error) {
-	c := &Console{path: path}
+	c := &Console{path: path, panicked: make(chan struct{})}
 	if path == "" {
 		return c, nil
 	}
@@ -74,6 +78,9 @@ func (c *Console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := len(p)
+	if before := c.tail[max(0, len(c.tail)-len(panicMark)):]; bytes.Contains(slices.Concat(before, p), []byte(panicMark)) {
+		c.once.Do(func() { close(c.panicked) })
+	}
 	c.tail = append(c.tail, p[max(0, len(p)-consoleTail):]...)
 	if extra := len(c.tail) - consoleTail; extra > 0 {
 		c.tail = append(c.tail[:0], c.tail[extra:]...)
@@ -112,6 +119,10 @@ func (c *Console) Panic() string {
 	}
 	return strings.Join(lines[i:min(len(lines), i+consoleLines)], "\n")
 }
+
+// Panicked is closed when a panic report begins. A driver whose machines
+// outlive their kernel ends them then; the report is complete a moment later.
+func (c *Console) Panicked() <-chan struct{} { return c.panicked }
 
 func (c *Console) lines() []string {
 	c.mu.Lock()

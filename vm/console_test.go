@@ -119,3 +119,28 @@ func FuzzConsoleTail(f *testing.F) {
 		}
 	})
 }
+
+// A guest prints a few bytes at a time; the mark is heard all the same.
+func TestConsoleHearsAPanic(t *testing.T) {
+	c, err := vm.OpenConsole("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := func() bool {
+		select {
+		case <-c.Panicked():
+			return true
+		default:
+			return false
+		}
+	}
+	for i, b := range []byte("no panic: Kernel panic - not synced. Kernel panic - not syncing") {
+		if heard() {
+			t.Fatalf("a panic is heard after %d bytes", i)
+		}
+		c.Write([]byte{b})
+	}
+	if !heard() {
+		t.Error("the panic is not heard")
+	}
+}

@@ -66,7 +66,12 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	if spec.Image, err = flags.image(ctx, home, settings.Pack, showProgress(c.err)); err != nil {
+	report := showProgress(c.err)
+	p, err := choosePack(ctx, home, settings, flags.pack, flags.arch, report)
+	if err != nil {
+		return err
+	}
+	if spec.Image, err = findImage(ctx, baker(home, settings), p, report); err != nil {
 		return err
 	}
 	watch.lap("image")
@@ -85,6 +90,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	watch.lap("boot")
 	watch.part("verify", g.Timings.Verify)
 	watch.part("start", g.Timings.Start)
+	watch.part("verify base", g.Timings.Base)
 	watch.part("answer", g.Timings.Answer)
 	if flags.timings {
 		if err := guestSteps(ctx, watch, g); err != nil {
@@ -95,7 +101,15 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	var once sync.Once
 	first := func() { watch.sinceStart("until first output") }
 	c.out, c.err = onFirst{c.out, &once, first}, onFirst{c.err, &once, first}
+	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
+	hung := endIfSilent(watched, g)
 	patient, err := runCommand(ctx, c, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	stop()
+	if reason := <-hung; reason != nil {
+		err = reason
+	} else if patient {
+		err = explain(g.Machine, err)
+	}
 	watch.lap("command")
 
 	off := g.Close

@@ -26,7 +26,7 @@ func labHome(t *testing.T) config.Home {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	t.Setenv(config.HomeVariable, string(home))
 	small := lab.BusyboxPack(t, "amd64")
-	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1"); code != 0 {
+	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1", "toolbox="); code != 0 {
 		t.Fatal(stderr)
 	}
 	return home
@@ -238,16 +238,43 @@ func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	}
 }
 
-func TestBootWhoseQEMUIsKilled(t *testing.T) {
+// What ends a VM, or stops it, ends boot with an error that says so.
+func TestBootWhoseMachineFails(t *testing.T) {
 	labHome(t)
-	p := start(t, "boot", "--", "sh", "-c", "echo ready; sleep 1000")
-	p.await(t, "ready\n")
-	began := time.Now()
-	if err := syscall.Kill(p.qemu(t), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	toQEMU := func(s syscall.Signal) func(*testing.T, *program) {
+		return func(t *testing.T, p *program) {
+			if err := syscall.Kill(p.qemu(t), s); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	_ = p.Wait()
-	if code, took := p.ProcessState.ExitCode(), time.Since(began); code != exitSandbox || took > 5*time.Second {
-		t.Errorf("exit code %d after %v\n%s", code, took, p.err.String())
+	for _, tc := range []struct {
+		name, script string
+		fail         func(*testing.T, *program)
+		within       time.Duration
+		says         string
+	}{
+		{"QEMU is killed", "sleep 1000", toQEMU(syscall.SIGKILL), 5 * time.Second, "signal: killed"},
+		{"QEMU is stopped", "sleep 1000", toQEMU(syscall.SIGSTOP), time.Minute, "the guest has not answered for 20s"},
+		{"the kernel panics", "sleep 1; echo c > /proc/sysrq-trigger", nil, 10 * time.Second, "the guest's kernel panicked"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := start(t, "boot", "--", "sh", "-c", "echo ready; "+tc.script)
+			p.await(t, "ready\n")
+			qemu, began := p.qemu(t), time.Now()
+			if tc.fail != nil {
+				tc.fail(t, p)
+			}
+			_ = p.Wait()
+			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitSandbox || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
+				t.Errorf("exit code %d, %s", code, said)
+			}
+			if took := time.Since(began); took > tc.within {
+				t.Errorf("it took %v", took)
+			}
+			if !gone(qemu, time.Second) {
+				t.Error("QEMU is still there")
+			}
+		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/sources"
 )
 
 func newPack(c console) *cobra.Command {
@@ -108,36 +107,37 @@ func openPack(text string) (pack.Pack, error) {
 func newPackBuild(c console) *cobra.Command {
 	var arch string
 	cmd := &cobra.Command{
-		Use:   "build [auto|alpine|debian]",
-		Short: "Build a pack, unless it is here already",
-		Long: `Builds a pack and prints its name.
+		Use:   "build [PACK]",
+		Short: "Build a pack and its image, as far as they are not here already",
+		Long: `Builds a pack (by default that of the setting "pack") and what is booted of it, and prints its name.
 
 alpine: of Alpine's pinned release; every download is checked against a digest in this program.
 debian: of this host's own package archives, with its package manager and the signatures it trusts.
-auto:   alpine, or debian if Alpine's host cannot be reached at all.`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{sources.Auto, sources.Alpine, sources.Debian},
+auto:   alpine, or debian if Alpine's host cannot be reached at all.
+A pack that is here, by its name or path, is built an image of.
+
+Alpine comes without tools: those of the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a
+network that is left for later. An image in which a byte has changed since it was built is built again.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			home, err := config.FindHome()
+			home, settings, err := loadSettings()
 			if err != nil {
 				return err
 			}
-			want := append(args, sources.Auto)[0]
-			choice, err := packSources(home).Get(cmd.Context(), want, vm.Arch(arch), showProgress(c.err))
+			report := showProgress(c.err)
+			p, err := choosePack(cmd.Context(), home, settings, append(args, "")[0], arch, report)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), choice.Pack.Manifest.Name)
+			if err := buildImage(cmd.Context(), baker(home, settings), p, report); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
 			return nil
 		},
 	}
 	archFlag(cmd, &arch)
 	return cmd
-}
-
-// packSources finds and makes packs.
-func packSources(home config.Home) *sources.Sources {
-	return sources.New(home.Packs(), home.Downloads())
 }
 
 func archFlag(cmd *cobra.Command, to *string) {

@@ -58,6 +58,6 @@ func TestPack(t *testing.T) {
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	expect(exitOK, name, "import", file)
 	expect(exitOK, name+" is whole", "verify", name)
-	expect(exitInvalidArgs, "", "build", "gentoo")
+	expect(exitNotFound, "", "build", "gentoo")
 	expect(exitInvalidArgs, "", "build", "--arch", "mips")
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,9 @@ func uptime() time.Duration {
 // command finds it. Where no server answers, asking goes on without the boot.
 const networkPatience = time.Second
 
+// lowest is the niceness of what everything else goes before.
+const lowest = 19
+
 // Boot does what the host asks for.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	m.step("hello")
@@ -134,8 +138,13 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	return nil
 }
 
-// afterBoot does what no command waits for.
+// afterBoot does what no command waits for, when no command needs the
+// processor: the first one would run beside it.
 func (m *machine) afterBoot() {
+	runtime.LockOSThread() // it ends here, and its niceness with it
+	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), lowest); err != nil {
+		m.warn("lower priority", err)
+	}
 	if err := m.modules.load(late, m.warn); err != nil {
 		m.warn("load late modules", err)
 	}

@@ -65,7 +65,7 @@ var moduleSuffix = regexp.MustCompile(`\.ko\b`)
 
 // packModules writes a kernel's modules as Alpine does: each a .ko.gz.
 func packModules(k Kernel, dir string) error {
-	return eachModuleFile(k, func(name string, b []byte) error {
+	return k.EachModuleFile(func(name string, b []byte) error {
 		switch {
 		case depmod.IsModule(name):
 			name, b = name+".gz", gzipped(b)

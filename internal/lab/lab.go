@@ -53,7 +53,7 @@ func AlpineRoot(t testing.TB, arch string) string {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 	p := filepath.Join(Root(t), "..", "shared", "alpine", "alpine-minirootfs-3.20.3-"+machine+".tar.gz")
 	if _, err := os.Stat(p); err != nil {
-		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** The Alpine cases of %s do not run.", arch, err, t.Name())
+		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** %s does without Alpine's own: busybox stands in where it can.", arch, err, t.Name())
 		return ""
 	}
 	return p

@@ -68,8 +68,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, b, 0o644)
 }
 
-// modulesArchive packs a kernel's modules, with the modules.dep that Debian
-// leaves to its depmod.
+// modulesArchive packs a kernel's modules.
 func modulesArchive(k Kernel, path string) error {
 	return pack.WriteZstd(path, "", nil, func(w io.Writer) error {
 		out := tar.NewWriter(w)
@@ -80,13 +79,13 @@ func modulesArchive(k Kernel, path string) error {
 			}
 			return err
 		}
-		return errors.Join(eachModuleFile(k, write), out.Close())
+		return errors.Join(k.EachModuleFile(write), out.Close())
 	})
 }
 
-// eachModuleFile calls write for every file of a kernel's modules, and then
-// for modules.dep and modules.softdep.
-func eachModuleFile(k Kernel, write func(name string, b []byte) error) error {
+// EachModuleFile calls write for every file of a kernel's modules, and then for
+// the modules.dep and modules.softdep that Debian leaves to its depmod.
+func (k Kernel) EachModuleFile(write func(name string, b []byte) error) error {
 	var index depmod.Index
 	modules := os.DirFS(k.Modules)
 	err := fs.WalkDir(modules, ".", func(name string, d fs.DirEntry, err error) error {

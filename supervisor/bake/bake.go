@@ -33,17 +33,6 @@ const (
 	format = "1"
 )
 
-// Toolbox is what an agent finds installed unless it is told otherwise.
-func Toolbox() []string {
-	return strings.Fields(`bash coreutils findutils grep sed curl wget git jq python3 py3-pip nodejs npm ripgrep
-		openssh-client lftp rsync less procps ca-certificates tzdata`)
-}
-
-// Mirrors are Alpine's own, in the order in which they are tried.
-func Mirrors() []string {
-	return []string{"https://dl-cdn.alpinelinux.org/alpine", "https://dl-2.alpinelinux.org/alpine", "https://dl-4.alpinelinux.org/alpine"}
-}
-
 // Baker bakes images. Its fields are not changed by it.
 type Baker struct {
 	Driver vm.Driver

@@ -232,11 +232,13 @@ func (k *kitchen) cleanUp(ctx context.Context) error {
 func (k *kitchen) export(ctx context.Context, dir string) error {
 	meter := k.report.Start("write base", 0, 0)
 	defer meter.Finish()
+	ctx, cancel := context.WithTimeout(ctx, exportPatience)
+	defer cancel()
 	r, w := io.Pipe()
-	defer r.Close() // ends the command, should it still run
+	defer r.Close() // ends the export, should it still run
 	ended := make(chan error, 1)
 	go func() {
-		_, err := k.runTo(ctx, exportPatience, nil, io.MultiWriter(w, meter), "tar", "-c", "-C", root, ".")
+		err := k.guest.ExportTar(ctx, root, io.MultiWriter(w, meter))
 		w.CloseWithError(err)
 		ended <- err
 	}()
@@ -248,28 +250,20 @@ func (k *kitchen) export(ctx context.Context, dir string) error {
 
 // run runs a command and returns its output.
 func (k *kitchen) run(ctx context.Context, patience time.Duration, stdin io.Reader, args ...string) (string, error) {
-	var out limited
-	_, err := k.runTo(ctx, patience, stdin, &out, args...)
-	return out.String(), err
-}
-
-func (k *kitchen) runTo(ctx context.Context, patience time.Duration, stdin io.Reader, stdout io.Writer, args ...string) (guest.Exit, error) {
-	var stderr limited
+	const op = "run in builder"
+	var out, errs limited
 	what := strings.Join(args, " ")
-	exit, err := k.guest.Run(ctx, guest.Command{Args: args, Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: patience})
+	exit, err := k.guest.Run(ctx, guest.Command{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, Timeout: patience})
 	switch {
 	case err != nil:
-		return exit, err
+		return "", err
 	case exit.TimedOut:
-		return exit, fault.New(fault.Timeout, "run in builder", what, fmt.Errorf("it took more than %v", patience))
+		return "", fault.New(fault.Timeout, op, what, fmt.Errorf("it took more than %v", patience))
 	case exit.Status() != 0:
-		said := stderr.String()
-		if out, ok := stdout.(*limited); ok {
-			said += out.String() // apk says some of what is wrong there
-		}
-		return exit, fault.New(fault.Execution, "run in builder", what, fmt.Errorf("exit %d: %s", exit.Status(), tail(said)))
+		said := errs.String() + out.String() // apk says some of what is wrong there
+		return "", fault.New(fault.Execution, op, what, fmt.Errorf("exit %d: %s", exit.Status(), tail(said)))
 	}
-	return exit, nil
+	return out.String(), nil
 }
 
 func tail(s string) string {

@@ -62,20 +62,23 @@ type Guest struct {
 
 // Timings say where a boot's time went.
 type Timings struct {
-	Verify time.Duration // until the image was known to be unchanged
+	Verify time.Duration // until kernel and initramfs were known to be unchanged
 	Start  time.Duration // from then until the processors ran
+	Base   time.Duration // from then until the base was known to be unchanged
 	Answer time.Duration // from then until the guest was ready for commands
 }
 
 // Boot starts a machine and returns when its guest is ready for commands.
 // Nothing is left behind if it fails. A guest that does not answer fails with
-// fault.Timeout, a machine that ends before with its own error.
+// fault.Timeout, a machine that ends before with its own error, and an image
+// with a changed byte with that of image.Verify. The base is verified while the
+// kernel boots: nothing of it runs before the guest is greeted.
 func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	g := &Guest{}
 	began := time.Now()
 	lap := func(d *time.Duration) { *d, began = time.Since(began), time.Now() }
 
-	if err := spec.Image.Verify(ctx); err != nil {
+	if err := spec.Image.VerifyBoot(ctx); err != nil {
 		return nil, err
 	}
 	lap(&g.Timings.Verify)
@@ -93,6 +96,10 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 		return nil, err
 	}
 	lap(&g.Timings.Start)
+	if err := spec.Image.VerifyBase(ctx); err != nil {
+		return nil, err
+	}
+	lap(&g.Timings.Base)
 
 	if g.Client, err = greet(ctx, g.Machine, spec.boot()); err != nil {
 		return nil, err

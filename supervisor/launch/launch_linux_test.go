@@ -23,30 +23,36 @@ import (
 // distribution and architecture; what another kernel image or archive changes
 // shows in the part of it that is about booting.
 func TestGuests(t *testing.T) {
-	alpinePack := func(arch string) func(*testing.T) (pack.Pack, bool) {
-		return func(t *testing.T) (pack.Pack, bool) { return lab.AlpinePack(t, arch) }
+	debianPack := func(t *testing.T) pack.Pack { return lab.DebianPack(t) }
+	alpinePack := func(arch vm.Arch) func(*testing.T) pack.Pack {
+		return func(t *testing.T) pack.Pack {
+			if p, ok := lab.AlpinePack(t, string(arch)); ok {
+				return p
+			}
+			return lab.BusyboxPack(t, string(arch)) // the lab has said so, loudly
+		}
 	}
-	isoPack := func(arch vm.Arch) func(*testing.T) (pack.Pack, bool) {
-		return func(t *testing.T) (pack.Pack, bool) { return releasePack(t, arch), true }
+	isoPack := func(arch vm.Arch) func(*testing.T) pack.Pack {
+		return func(t *testing.T) pack.Pack { return releasePack(t, arch) }
 	}
 	for _, c := range []struct {
 		name  string
-		pack  func(*testing.T) (pack.Pack, bool)
+		pack  func(*testing.T) pack.Pack
 		suite func(*testing.T, guesttest.Connector)
+		more  func(*testing.T, *launch.Guest)
 	}{
-		{"Debian", func(t *testing.T) (pack.Pack, bool) { return lab.DebianPack(t), true }, guesttest.Run},
-		{"Alpine amd64", alpinePack("amd64"), guesttest.RunBoot},
-		{"Alpine arm64", alpinePack("arm64"), guesttest.Run},
-		{"Alpine release amd64", isoPack(vm.AMD64), guesttest.RunBoot},
-		{"Alpine release arm64", isoPack(vm.ARM64), guesttest.RunBoot},
+		{"Debian", debianPack, guesttest.Run, testSocat},
+		{"Alpine amd64", alpinePack(vm.AMD64), guesttest.RunBoot, nil},
+		{"Alpine arm64", alpinePack(vm.ARM64), guesttest.Run, nil},
+		{"Alpine release amd64", isoPack(vm.AMD64), guesttest.RunBoot, nil},
+		{"Alpine release arm64", isoPack(vm.ARM64), guesttest.RunBoot, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, ok := c.pack(t)
-			if !ok {
-				return // the lab has said so, loudly
-			}
-			g := boot(t, p)
+			g := boot(t, c.pack(t))
 			c.suite(t, func(*testing.T) *guest.Client { return g.Client })
+			if c.more != nil {
+				c.more(t, g)
+			}
 			began := time.Now()
 			if err := g.Shutdown(t.Context()); err != nil {
 				t.Errorf("shut down: %v", err)

@@ -77,7 +77,7 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, wal
 	if err != nil {
 		return err
 	}
-	baker := bake.Baker{Driver: s.driver, Images: s.images, Dir: s.bakeDir(), Mirrors: texts(set.Mirrors), Packages: texts(set.Toolbox)}
+	baker := bake.Baker{Driver: s.driver, Images: s.images, Dir: s.home.Bake(), Mirrors: texts(set.Mirrors), Packages: texts(set.Toolbox)}
 	err = walk.Do(journey.Image, func(report progress.Func) (err error) {
 		if p.image, p.missing, err = baker.Find(ctx, p.choice.Pack, report); err != nil || !fresh {
 			return err
@@ -133,8 +133,6 @@ func (s *Site) bake(ctx context.Context, baker bake.Baker, p *prepared, walk *jo
 	}
 	return err
 }
-
-func (s *Site) bakeDir() string { return filepath.Join(filepath.Dir(s.home.Downloads()), "bake") }
 
 // makeDisk makes the data disk, or grows it. A smaller size in the settings
 // counts from the next reset.

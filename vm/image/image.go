@@ -31,13 +31,18 @@ type Image struct {
 // both digests, when a byte of it is not what was built. All processors help:
 // it takes about a quarter of a second for 400 MB on two of them.
 func (i Image) Verify(ctx context.Context) error {
-	for _, p := range []part{i.boot, i.base} {
-		if err := p.verify(ctx); err != nil {
-			return err
-		}
+	if err := i.VerifyBoot(ctx); err != nil {
+		return err
 	}
-	return nil
+	return i.VerifyBase(ctx)
 }
+
+// VerifyBoot is Verify for what a machine starts with: kernel and initramfs.
+func (i Image) VerifyBoot(ctx context.Context) error { return i.boot.verify(ctx) }
+
+// VerifyBase is Verify for the base, of which nothing is run before the guest
+// has been greeted.
+func (i Image) VerifyBase(ctx context.Context) error { return i.base.verify(ctx) }
 
 // Store is a folder of built images. Any number of programs may use it at once.
 type Store struct {

@@ -115,7 +115,7 @@ func (p part) verify(ctx context.Context) error {
 	return nil
 }
 
-const rebuild = "The file has changed since it was built: build the image again with `osaurus-sandbox pack build`, and have the disk checked if that comes again."
+const rebuild = "The file has changed since it was built: build the image again with `osaurus-sandbox pack build PACK`, and have the disk checked if that comes again."
 
 // hashFile returns the digest over the digests of a file's chunks.
 func hashFile(ctx context.Context, path string) (digest.SHA256, int64, error) {

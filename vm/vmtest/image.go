@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +35,7 @@ type Image struct {
 func BuildImage(t testing.TB, arch vm.Arch) Image {
 	t.Helper()
 	kernel := lab.DebianKernel(t, string(arch))
-	tree, err := modules.Read(t.Context(), walk(kernel.Modules), drivers...)
+	tree, err := modules.Read(t.Context(), walk(kernel), drivers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,19 +74,11 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 	return Image{arch, kernel.Image, initrd}
 }
 
-// walk visits a folder of modules as if it were an archive.
-func walk(dir string) modules.Walk {
+// walk visits a kernel's modules as if they were an archive.
+func walk(k lab.Kernel) modules.Walk {
 	return func(visit func(*tar.Header, io.Reader) error) error {
-		return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			f, err := os.Open(path)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: path}, f)
+		return k.EachModuleFile(func(name string, b []byte) error {
+			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
 		})
 	}
 }

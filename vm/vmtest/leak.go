@@ -3,6 +3,7 @@ package vmtest
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,21 +13,43 @@ import (
 const settle = 5 * time.Second
 
 // leaks remembers how many goroutines and descriptors there were.
-type leaks struct{ goroutines, files int }
+type leaks struct {
+	goroutines, files int
+	lasting           []string // as in Suite
+}
 
-func watchLeaks(t *testing.T) leaks { return leaks{runtime.NumGoroutine(), openFiles(t)} }
+func (r *run) watchLeaks(t *testing.T) leaks {
+	return leaks{goroutines(r.Lasting), openFiles(t), r.Lasting}
+}
+
+// goroutines counts those that are not in one of some functions.
+func goroutines(but []string) int {
+	if len(but) == 0 {
+		return runtime.NumGoroutine()
+	}
+	n := 0
+	for g := range strings.SplitSeq(stacks(), "\n\n") {
+		if !slices.ContainsFunc(but, func(name string) bool { return strings.Contains(g, name+"(") }) {
+			n++
+		}
+	}
+	return n
+}
+
+func stacks() string {
+	b := make([]byte, 4<<20)
+	return string(b[:runtime.Stack(b, true)])
+}
 
 func (l leaks) check(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(settle); ; time.Sleep(20 * time.Millisecond) {
-		now := watchLeaks(t)
+		now := leaks{goroutines(l.lasting), openFiles(t), nil}
 		if now.goroutines <= l.goroutines && now.files <= l.files {
 			return
 		}
 		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			t.Errorf("goroutines: %d before, %d after; files: %d before, %d after %v\n%s", l.goroutines, now.goroutines, l.files, now.files, fileNames(), stacks)
+			t.Errorf("goroutines: %d before, %d after; files: %d before, %d after %v\n%s", l.goroutines, now.goroutines, l.files, now.files, fileNames(), stacks())
 			return
 		}
 	}

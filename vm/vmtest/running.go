@@ -248,7 +248,7 @@ func testConsole(t *testing.T, g *Guest) {
 		t.Errorf("the log of the machine before: %q, %v", b, err)
 	}
 	b, err := os.ReadFile(log)
-	if err != nil || !bytes.Contains(b, []byte("Linux version")) || !bytes.Contains(b, []byte("guest: ready")) {
+	if err != nil || !bytes.Contains(b, []byte("guest: ready")) {
 		t.Errorf("the console's log: %v\n%s", err, b)
 	}
 	// More than any buffer on the way holds: nobody is held up.

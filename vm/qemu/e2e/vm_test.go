@@ -1,3 +1,5 @@
+//go:build linux
+
 package e2e
 
 import (
@@ -7,14 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,17 +22,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/qemu/qmp"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vsock"
+	"osaurus-sandbox/vm/vmtest"
 )
-
-// modules of the guest, in load order.
-var modules = []string{
-	"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci",
-	"failover", "net_failover", "virtio_net",
-	"fuse", "virtiofs",
-	"vsock", "vmw_vsock_virtio_transport_common", "vmw_vsock_virtio_transport",
-}
 
 // VM is a running machine.
 type VM struct {
@@ -41,6 +36,7 @@ type VM struct {
 	Cmd     *exec.Cmd
 	Console *Console
 	Servers []*Server
+	QMP     *qmp.Client
 	t       testing.TB
 	dir     string
 	exited  chan struct{}
@@ -82,27 +78,33 @@ type Device struct {
 type Options struct {
 	Devices []Device
 	Args    []string
-	Trace   bool // log the vhost-user messages
-	Paths   bool // use socket paths rather than inherited socket pairs
+	Trace   bool   // log the vhost-user messages
+	Paths   bool   // use socket paths rather than inherited socket pairs
+	Memory  string // default "1G"
+	Init    string // the package of the guest's only program; default: the test guest
 }
 
 // Arch is the guest's architecture.
 func Arch() string {
-	if a := os.Getenv("VHOST_TEST_ARCH"); a != "" {
+	if a := os.Getenv("OSAURUS_TEST_ARCH"); a != "" {
 		return a
 	}
 	return "amd64"
 }
 
-// Start boots a machine, or skips the test if there is no kernel.
+// Start boots a machine, which ends with the test.
 func Start(t testing.TB, o Options) *VM {
 	t.Helper()
-	k := lab.DebianKernel(t, Arch())
-	kernel, mods := k.Image, k.Modules
-	vm := &VM{t: t, dir: t.TempDir(), Vsock: vsock.New(3), Console: &Console{}, exited: make(chan struct{})}
-	initrd, err := buildInitrd(vm.dir, mods)
-	if err != nil {
-		t.Fatal(err)
+	m := &VM{t: t, dir: t.TempDir(), Vsock: vsock.New(3), Console: &Console{}, exited: make(chan struct{})}
+	var kernel, initramfs string
+	if o.Init == "" {
+		image := vmtest.BuildImage(t, vm.Arch(Arch()))
+		kernel, initramfs = image.Kernel, image.Initrd
+	} else {
+		kernel, initramfs = lab.DebianKernel(t, Arch()).Image, initrd(t, o.Init)
+	}
+	if o.Memory == "" {
+		o.Memory = "1G"
 	}
 	var cmd *exec.Cmd
 	if Arch() == "arm64" {
@@ -110,10 +112,10 @@ func Start(t testing.TB, o Options) *VM {
 	} else {
 		cmd = exec.Command("qemu-system-x86_64", "-append", "console=ttyS0 panic=-1")
 	}
-	cmd.Args = append(cmd.Args, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "1G",
-		"-object", "memory-backend-memfd,id=mem,size=1G,share=on", "-numa", "node,memdev=mem",
-		"-nodefaults", "-display", "none", "-serial", "stdio", "-kernel", kernel, "-initrd", initrd)
-	devices := append([]Device{{Backend: vm.Vsock, QEMU: "vhost-user-vsock-pci"}}, o.Devices...)
+	cmd.Args = append(cmd.Args, "-accel", "tcg,thread=multi", "-smp", "2", "-m", o.Memory,
+		"-object", "memory-backend-memfd,id=mem,share=on,size="+o.Memory, "-numa", "node,memdev=mem",
+		"-nodefaults", "-display", "none", "-serial", "stdio", "-kernel", kernel, "-initrd", initramfs)
+	devices := append([]Device{{Backend: m.Vsock, QEMU: "vhost-user-vsock-pci"}}, o.Devices...)
 	var handles []*os.File
 	for i, d := range devices {
 		chardev := fmt.Sprintf("socket,id=vu%d,", i)
@@ -121,12 +123,12 @@ func Start(t testing.TB, o Options) *VM {
 		case d.Backend == nil:
 			chardev += "path=" + d.Socket
 		case o.Paths:
-			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(vm.dir, fmt.Sprintf("vu%d", i)), Net: "unix"})
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(m.dir, fmt.Sprintf("vu%d", i)), Net: "unix"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			chardev += "path=" + l.Addr().String()
-			vm.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { defer l.Close(); return l.AcceptUnix() })
+			m.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { defer l.Close(); return l.AcceptUnix() })
 		default:
 			// No name in the file system, and no one else can connect.
 			conn, peer, err := socketPair()
@@ -136,12 +138,19 @@ func Start(t testing.TB, o Options) *VM {
 			handles = append(handles, peer)
 			cmd.ExtraFiles = append(cmd.ExtraFiles, peer)
 			chardev += fmt.Sprintf("fd=%d", 2+len(cmd.ExtraFiles))
-			vm.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { return conn, nil })
+			m.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { return conn, nil })
 		}
 		cmd.Args = append(cmd.Args, "-chardev", chardev, "-device", fmt.Sprintf("%s,chardev=vu%d", d.QEMU, i))
 	}
+	monitor, peer, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handles = append(handles, peer)
+	cmd.ExtraFiles = append(cmd.ExtraFiles, peer)
+	cmd.Args = append(cmd.Args, "-chardev", fmt.Sprintf("socket,id=qmp,fd=%d", 2+len(cmd.ExtraFiles)), "-mon", "chardev=qmp,mode=control")
 	cmd.Args = append(cmd.Args, o.Args...)
-	cmd.Stdout, cmd.Stderr = vm.Console, vm.Console
+	cmd.Stdout, cmd.Stderr = m.Console, m.Console
 	// Not to outlive a test that is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -150,22 +159,31 @@ func Start(t testing.TB, o Options) *VM {
 	for _, f := range handles {
 		f.Close()
 	}
-	vm.Cmd = cmd
-	go func() { _ = cmd.Wait(); close(vm.exited) }()
+	m.Cmd = cmd
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if m.QMP, err = qmp.Connect(ctx, monitor, func(qmp.Event) {}); err != nil {
+		t.Errorf("QMP: %v", err)
+	}
+	go func() { _ = cmd.Wait(); close(m.exited) }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-vm.exited
-		for _, s := range vm.Servers {
+		<-m.exited
+		if m.QMP != nil {
+			m.QMP.Close()
+		}
+		m.Vsock.Close()
+		for _, s := range m.Servers {
 			<-s.Done
 			if s.Err != nil {
 				t.Errorf("vhost-user server: %v", s.Err)
 			}
 		}
 		if t.Failed() {
-			t.Logf("console:\n%s", vm.Console)
+			t.Logf("console:\n%s", m.Console)
 		}
 	})
-	return vm
+	return m
 }
 
 func socketPair() (*net.UnixConn, *os.File, error) {
@@ -184,10 +202,10 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return c.(*net.UnixConn), peer, nil
 }
 
-func (vm *VM) serve(dev vhostuser.Device, trace bool, accept func() (*net.UnixConn, error)) {
+func (m *VM) serve(dev vhostuser.Device, trace bool, accept func() (*net.UnixConn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{Stop: cancel, Done: make(chan struct{})}
-	vm.Servers = append(vm.Servers, s)
+	m.Servers = append(m.Servers, s)
 	go func() {
 		defer close(s.Done)
 		conn, err := accept()
@@ -195,38 +213,38 @@ func (vm *VM) serve(dev vhostuser.Device, trace bool, accept func() (*net.UnixCo
 			s.Err = err
 			return
 		}
-		s.Err = vhostuser.Serve(ctx, conn, dev, vhostuser.Options{Log: slog.New(slog.NewTextHandler(vm.Console, nil)), Trace: trace})
+		s.Err = vhostuser.Serve(ctx, conn, dev, vhostuser.Options{Log: slog.New(slog.NewTextHandler(m.Console, nil)), Trace: trace})
 	}()
 }
 
 // Exited is closed when QEMU has ended.
-func (vm *VM) Exited() <-chan struct{} { return vm.exited }
+func (m *VM) Exited() <-chan struct{} { return m.exited }
 
 // Dial connects to a port of the guest, waiting until something listens.
-func (vm *VM) Dial(port uint32) net.Conn {
-	vm.t.Helper()
+func (m *VM) Dial(port uint32) net.Conn {
+	m.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
-		c, err := vm.Vsock.Dial(ctx, port)
+		c, err := m.Vsock.Dial(ctx, port)
 		cancel()
 		if err == nil {
 			return c
 		}
 		select {
-		case <-vm.exited:
-			vm.t.Fatalf("QEMU exited: %v\n%s", vm.Cmd.ProcessState, vm.Console)
+		case <-m.exited:
+			m.t.Fatalf("QEMU exited: %v\n%s", m.Cmd.ProcessState, m.Console)
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			vm.t.Fatalf("dial: %v\n%s", err, vm.Console)
+			m.t.Fatalf("dial: %v\n%s", err, m.Console)
 		}
 	}
 }
 
 // Run runs a command of the guest program.
-func (vm *VM) Run(words ...any) (json.RawMessage, error) {
-	c := vm.Dial(1024)
+func (m *VM) Run(words ...any) (json.RawMessage, error) {
+	c := m.Dial(1024)
 	defer c.Close()
 	if _, err := fmt.Fprintln(c, words...); err != nil {
 		return nil, err
@@ -249,78 +267,50 @@ func (vm *VM) Run(words ...any) (json.RawMessage, error) {
 }
 
 // MustRun is Run for commands that answer with a string.
-func (vm *VM) MustRun(words ...any) string {
-	vm.t.Helper()
-	v, err := vm.Run(words...)
+func (m *VM) MustRun(words ...any) string {
+	m.t.Helper()
+	v, err := m.Run(words...)
 	if err != nil {
-		vm.t.Fatalf("%v: %v %s", words, err, v)
+		m.t.Fatalf("%v: %v %s", words, err, v)
 	}
 	var s string
 	_ = json.Unmarshal(v, &s)
 	return s
 }
 
-// buildInitrd makes an initramfs of the guest program and its modules.
-func buildInitrd(dir, mods string) (string, error) {
-	bin := filepath.Join(dir, "guest")
-	cmd := exec.Command("go", "build", "-o", bin, "osaurus-sandbox/vm/vmtest/testguest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+Arch())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build guest: %w\n%s", err, out)
+// initrd makes an initramfs of one program, by the path of its package.
+func initrd(t testing.TB, program string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "init")
+	build := exec.Command("go", "build", "-trimpath", "-o", bin, program)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+Arch())
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", program, err, out)
 	}
-	found := map[string]string{}
-	err := filepath.WalkDir(mods, func(p string, _ fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(p), ".ko"); ok {
-			found[strings.ReplaceAll(name, "-", "_")] = p
-		}
-		return err
-	})
+	b, err := os.ReadFile(bin)
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	var w cpio
-	for _, d := range []string{"dev", "proc", "sys", "tmp", "mod", "mnt"} {
-		w.add(d, 0o40755, 0, 0, nil)
-	}
-	w.add("dev/console", 0o20600, 5, 1, nil)
-	w.add("dev/null", 0o20666, 1, 3, nil)
-	prog, err := os.ReadFile(bin)
+	out, err := os.Create(filepath.Join(t.TempDir(), "initrd"))
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	w.add("init", 0o100755, 0, 0, prog)
-	for _, m := range modules {
-		b, err := os.ReadFile(found[m])
-		if err != nil {
-			return "", fmt.Errorf("module %s: %w", m, err)
+	defer out.Close()
+	w := newc.NewWriter(out)
+	for _, e := range []newc.Entry{
+		{Name: "proc", Mode: newc.Dir | 0o755},
+		{Name: "sys", Mode: newc.Dir | 0o755},
+		{Name: "dev", Mode: newc.Dir | 0o755},
+		{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1},
+		{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3},
+		{Name: "init", Mode: newc.File | 0o755, Data: b},
+	} {
+		if err := w.Write(e); err != nil {
+			t.Fatal(err)
 		}
-		w.add("mod/"+m, 0o100644, 0, 0, b)
 	}
-	w.add("mod/order", 0o100644, 0, 0, []byte(strings.Join(modules, "\n")))
-	w.add("TRAILER!!!", 0, 0, 0, nil)
-	out := filepath.Join(dir, "initrd")
-	return out, os.WriteFile(out, w.b.Bytes(), 0o600)
-}
-
-// cpio writes the "newc" format, which the kernel unpacks.
-type cpio struct {
-	b   bytes.Buffer
-	ino int
-}
-
-func (w *cpio) add(name string, mode, major, minor int, data []byte) {
-	w.ino++
-	fmt.Fprintf(&w.b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", w.ino, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
-	w.b.WriteString(name + "\x00")
-	w.pad()
-	w.b.Write(data)
-	w.pad()
-}
-
-func (w *cpio) pad() {
-	for w.b.Len()%4 != 0 {
-		w.b.WriteByte(0)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
+	return out.Name()
 }
-
-var _ io.Writer = (*Console)(nil)

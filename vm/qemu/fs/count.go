@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -33,7 +35,7 @@ func (u *usage) countLocked() {
 	if u.walking || time.Now().Before(u.nextWalk) {
 		return
 	}
-	u.walking, u.added, u.addedFiles, u.moved = true, 0, 0, false
+	u.walking, u.shrunk, u.grown, u.grownFiles, u.moved = true, 0, 0, 0, false
 	share := u.rules.folder.acquire()
 	go func() {
 		defer share.release()
@@ -57,7 +59,7 @@ func (u *usage) countLocked() {
 				bytes, files = bytes+t.bytes, files+1
 			}
 		}
-		bytes, files = bytes+u.added, files+u.addedFiles
+		bytes, files = bytes+u.grown, files+u.grownFiles
 		if u.moved {
 			bytes, files = max(bytes, u.bytes), max(files, u.files)
 		}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -85,6 +87,9 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	size := 0
 	for _, b := range data {
 		size += len(b)
+	}
+	if size != int(in.Size) {
+		return 0, fuse.EINVAL
 	}
 	// Pages of a mapped file have a place of their own; so has what was opened
 	// without O_APPEND or lost it since.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -6,7 +8,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -212,6 +213,13 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			continue
 		}
 		h := readHeader(c.Out)
+		if h.op == opRead {
+			if n, ok := d.readCached(h, c); ok {
+				q.Push(c, n)
+				q.Notify()
+				continue
+			}
+		}
 		size := c.OutLen + c.InLen
 		d.memory.take(size)
 		serve := func(c *vhostuser.Chain) int {
@@ -325,28 +333,4 @@ func (b *budget) give(n int) {
 	b.left += n
 	b.mu.Unlock()
 	b.freed.Broadcast()
-}
-
-// descriptor is a file descriptor that is closed with its last reference.
-type descriptor struct {
-	fd   int
-	refs atomic.Int32
-}
-
-func newDescriptor(fd int) *descriptor {
-	d := &descriptor{fd: fd}
-	d.refs.Store(1)
-	return d
-}
-
-// acquire adds a reference; the caller knows that there is one.
-func (d *descriptor) acquire() *descriptor {
-	d.refs.Add(1)
-	return d
-}
-
-func (d *descriptor) release() {
-	if d != nil && d.refs.Add(-1) == 0 {
-		unix.Close(d.fd)
-	}
 }

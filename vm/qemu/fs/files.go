@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -100,9 +102,19 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	}
 	// Always exclusively: what is there already may be anything.
 	var d *descriptor
+	var info fileInfo
 	mode := in.Mode & modeBits
-	err = s.counted(parent, name, func() (err error) {
+	err = s.counted(parent, name, &info, func() (err error) {
 		d, err = s.dev.host.openAt(dir, name, host|unix.O_CREAT|unix.O_EXCL|unix.O_NOCTTY, mode)
+		if err != nil {
+			return err
+		}
+		if err = d.stat(&info); err == nil && uint32(info.Mode)&modeBits != mode {
+			// This process's umask is not the guest's.
+			if err = unix.Fchmod(d.fd, mode); err == nil {
+				err = d.stat(&info)
+			}
+		}
 		return err
 	})
 	if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
@@ -113,16 +125,6 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 			}
 		}
 		return status(err)
-	}
-	if err != nil {
-		return status(err)
-	}
-	var info fileInfo
-	if err = d.stat(&info); err == nil && uint32(info.Mode)&modeBits != mode {
-		// This process's umask is not the guest's.
-		if err = unix.Fchmod(d.fd, mode); err == nil {
-			err = d.stat(&info)
-		}
 	}
 	var n *node
 	if err == nil {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -79,37 +81,53 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 		return status(err)
 	}
 	defer dir.release()
-	if err := s.counted(parent, name, func() error { return f(dir) }); err != nil {
-		return status(err)
-	}
-	n, err := s.lookup(parent, dir, name, &in.Caller, out)
-	if err != nil || n.kind == unix.S_IFLNK || out.Mode&modeBits == mode {
-		return status(err)
-	}
 	var info fileInfo
-	d, err := s.path(n, &info)
-	if err != nil {
-		return fuse.OK // it is there, if perhaps gone again
+	err = s.counted(parent, name, &info, func() error {
+		if err := f(dir); err != nil {
+			return err
+		}
+		err := statAt(dir, name, &info)
+		if err != nil || info.kind() == unix.S_IFLNK || uint32(info.Mode)&modeBits == mode {
+			return err
+		}
+		return s.setMode(dir, name, mode, &info)
+	})
+	if err == nil {
+		_, err = s.entry(parent, name, &info, &in.Caller, out)
 	}
-	defer d.release()
-	if unix.Chmod(procPath(d), mode) == nil {
-		out.Mode = out.Mode&^modeBits | mode
-	}
-	return fuse.OK
+	return status(err)
 }
 
-// counted makes a file with f if the limits allow one more.
-func (s *session) counted(parent *node, name string, f func() error) error {
+// setMode sets the mode of a file that was just made.
+func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileInfo) error {
+	d, err := s.dev.host.openAt(dir, name, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer d.release()
+	if err := unix.Chmod(procPath(d), mode); err != nil {
+		return err
+	}
+	return d.stat(info)
+}
+
+// counted makes a file with f, which tells of it in info, if the limits allow
+// one more.
+func (s *session) counted(parent *node, name string, info *fileInfo, f func() error) error {
 	if err := s.dev.floor.take(s.dev.root, 0); err != nil {
 		return err
 	}
 	u := s.zone(parent).of(name).usage
-	if err := u.addFile(); err != nil {
+	if u == nil {
+		return f()
+	}
+	defer u.lockNames()()
+	if err := u.mayAdd(); err != nil {
 		return err
 	}
 	err := f()
-	if err != nil {
-		u.notAdded()
+	if info.Ino != 0 {
+		u.added(info)
 	}
 	return err
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -10,13 +12,15 @@ import (
 // usage is what a subtree with limits holds: bytes as the disk gives them to
 // its files (a sparse file counts what it has, not what it spans; folders
 // count no bytes), and files of every kind, each counted once for all its
-// links.
+// links. A nil usage has no limits; where methods allow it, they do nothing.
 //
 // It is counted by walking the subtree once, in the background, and from then
 // on kept by what the guest does. What the host does to the subtree is noticed
-// only by the next walk, which a refused request asks for. What happens during
-// a walk may be counted twice until the next, but never not at all: a walk
-// during which something was moved never lowers the count.
+// only by the next walk, which a refused request asks for, and so does much
+// that is removed: file systems add to files behind our back, and what they
+// added is given back with the rest. What happens during a walk may be counted
+// twice until the next, but never not at all: a walk during which something was
+// moved never lowers the count.
 type usage struct {
 	rules *rules
 	path  string // of the subtree
@@ -34,8 +38,9 @@ type usage struct {
 
 	walking     bool
 	nextWalk    time.Time
-	added       int64 // bytes and files since the walk began
-	addedFiles  int64
+	shrunk      int64 // bytes given back since the last walk began
+	grown       int64 // bytes and files that came since then
+	grownFiles  int64
 	moved       bool // something, since then
 	everCounted bool
 }
@@ -62,38 +67,41 @@ func (u *usage) limit(bytes, files int64) {
 	}
 }
 
+// recountShare is the part of the limit that may be given back before a walk
+// checks the count.
+const recountShare = 8
+
 // addLocked notes a change.
 func (u *usage) addLocked(bytes, files int64) {
 	u.bytes, u.files = u.bytes+bytes, u.files+files
 	if u.walking {
-		u.added, u.addedFiles = u.added+max(bytes, 0), u.addedFiles+max(files, 0)
+		u.grown, u.grownFiles = u.grown+max(bytes, 0), u.grownFiles+max(files, 0)
+	}
+	if u.shrunk += max(-bytes, 0); u.maxBytes > 0 && u.shrunk > u.maxBytes/recountShare {
+		u.countLocked()
 	}
 }
 
-// addFile counts a file that is about to be made, or refuses it. A nil usage
-// has no limits, here and below.
-func (u *usage) addFile() error {
-	if u == nil {
-		return nil
-	}
+// mayAdd refuses one file too many. The caller holds names until added.
+func (u *usage) mayAdd() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.maxFiles > 0 && u.files >= u.maxFiles {
 		u.countLocked()
 		return unix.EDQUOT
 	}
-	u.addLocked(0, 1)
 	return nil
 }
 
-// notAdded takes back an addFile.
-func (u *usage) notAdded() {
-	if u == nil {
-		return
-	}
+// added counts a file that was just made.
+func (u *usage) added(info *fileInfo) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.addLocked(0, -1)
+	if info.kind() == unix.S_IFDIR {
+		u.addLocked(0, 1)
+	} else {
+		u.addLocked(info.bytes(), 1)
+	}
 }
 
 // track begins to follow a file's size; untrack ends it.

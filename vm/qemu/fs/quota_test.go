@@ -1,10 +1,14 @@
+//go:build linux
+
 package fs
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +36,10 @@ func newLimited(t testing.TB, maxBytes, maxFiles int64) limited {
 	c := newClient(t, vm.Share{Path: dir, Subtrees: subtrees(t, vm.Subtree{Path: "home", MaxBytes: maxBytes, MaxFiles: maxFiles})}, Options{})
 	l := limited{c, must(c.walk("home"))(t).NodeId}
 	l.settled()
+	u := l.usage()
+	u.mu.Lock()
+	u.nextWalk = time.Now().Add(time.Hour) // when the test says so
+	u.mu.Unlock()
 	return l
 }
 
@@ -146,7 +154,6 @@ func TestFileLimit(t *testing.T) {
 	if s := l.statfs(l.home); s.Files != 5 || s.Ffree != 0 {
 		t.Errorf("df -i shows %d, %d free", s.Files, s.Ffree)
 	}
-	want(t, "create what is there", second(l.create(l.home, "f")), unix.EDQUOT) // as the limit comes first
 	want(t, "unlink one of many names", l.unlink(l.home, "link0"), nil)
 	want(t, "create", second(l.create(l.home, "x")), unix.EDQUOT)
 	want(t, "rename over a file", l.rename(l.home, "n", l.home, "s", 0), nil)
@@ -180,6 +187,48 @@ func TestLimitsHaveBorders(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "write more", l.write(inside.Fh, 200*kib, make([]byte, 4*kib), 0), unix.EDQUOT)
+}
+
+// What takes room without being written counts too, and is not given back more
+// than once.
+func TestRoomWithoutWrites(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
+	for i := range 10 {
+		name := fmt.Sprint("link", i)
+		want(t, "symlink", l.symlink(l.home, name, string(bytes.Repeat([]byte("t"), 3000))), nil)
+		l.exact()
+		if i%2 == 0 {
+			want(t, "unlink", l.unlink(l.home, name), nil)
+		}
+	}
+	f := must(l.create(l.home, "f"))(t)
+	in := fuse.SetXAttrIn{Size: 3000}
+	_, err := l.request(opSetXAttr, f.NodeId, slices.Concat(bytesOf(&in)[inHeaderSize:inHeaderSize+8], []byte("user.x\x00"), make([]byte, 3000)), 0)
+	want(t, "set an attribute", err, nil)
+	l.exact()
+	_, err = call[none, none](l.client, opRemoveXAttr, f.NodeId, nil, "user.x")
+	want(t, "remove it", err, nil)
+	l.exact()
+	l.release(f.Fh)
+	want(t, "unlink", l.unlink(l.home, "f"), nil)
+	l.exact()
+}
+
+// A subtree of which much is removed is counted anew: what the disk adds to
+// files after they were written must not be given back for nothing.
+func TestRemovingAsksForACount(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
+	u := l.usage()
+	u.mu.Lock()
+	u.bytes -= 500 * kib // as if too much had been given back
+	u.mu.Unlock()
+	l.due()
+	f := must(l.create(l.home, "f"))(t)
+	want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)
+	l.release(f.Fh)
+	want(t, "unlink", l.unlink(l.home, "f"), nil)
+	l.settled()
+	l.exact()
 }
 
 // What was there before counts, and so does what the host does, in time.

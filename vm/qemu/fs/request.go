@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -98,7 +100,9 @@ func operationOf(op opcode) (operation, bool) {
 		return operation{size: int(unsafe.Sizeof(fuse.MknodIn{})), writes: true}, true
 	case opMkdir:
 		return operation{size: int(unsafe.Sizeof(fuse.MkdirIn{})), writes: true}, true
-	case opRename, opRename2:
+	case opRename:
+		return operation{size: inHeaderSize + 8, writes: true}, true
+	case opRename2:
 		return operation{size: int(unsafe.Sizeof(fuse.RenameIn{})), writes: true}, true
 	case opLink:
 		return operation{size: int(unsafe.Sizeof(fuse.LinkIn{})), writes: true}, true
@@ -177,10 +181,7 @@ func refuse(h header, errno unix.Errno, reply [][]byte, space int) int {
 	binary.LittleEndian.PutUint32(b[:], uint32(outHeaderSize))
 	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
 	binary.LittleEndian.PutUint64(b[8:], h.unique)
-	rest := b[:]
-	for _, p := range reply {
-		rest = rest[copy(p, rest):]
-	}
+	scatter(reply, b[:])
 	return outHeaderSize
 }
 
@@ -188,5 +189,12 @@ func refuse(h header, errno unix.Errno, reply [][]byte, space int) int {
 func gather(dst []byte, src [][]byte) {
 	for _, b := range src {
 		dst = dst[copy(dst, b):]
+	}
+}
+
+// scatter writes src to the beginning of dst.
+func scatter(dst [][]byte, src []byte) {
+	for _, b := range dst {
+		src = src[copy(b, src):]
 	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -150,12 +152,14 @@ func (s *session) zone(n *node) *zone {
 	return zoneLocked(n, rules, maxDepth)
 }
 
-// zoneLocked is zone. Nodes that form a circle, which renames on the host can
-// make of what the guest remembers, are stale anyway.
+// zoneLocked is zone. Renames can make nodes too deep, and on the host even a
+// circle of what the guest remembers: then what held before still holds.
 func zoneLocked(n *node, rules *ruleset, depth int) *zone {
 	switch {
-	case n.isRoot() || depth == 0:
+	case n.isRoot():
 		return rules.root
+	case depth == 0 && n.zone != nil:
+		return n.zone
 	case n.rules != rules:
 		n.zone, n.rules = zoneLocked(n.parent, rules, depth-1).of(n.name), rules
 	}

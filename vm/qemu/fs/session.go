@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -50,7 +52,6 @@ type session struct {
 	lastNode uint64
 	lastFH   uint64
 	folders  list.List // of *node that hold a descriptor, latest used first
-	closed   bool
 
 	maxFolders, maxHandles int
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package fs
 
 import (
@@ -16,21 +18,44 @@ const (
 	maxXAttr, maxXAttrList = 64 << 10, 64 << 10
 )
 
-// attributed returns a path for the system calls on a file's attributes.
-func (s *session) attributed(id uint64) (path string, done func(), err error) {
+// attributed returns a node and a descriptor, to be released, for the system
+// calls on its attributes.
+func (s *session) attributed(id uint64) (*node, *descriptor, error) {
 	n, err := s.node(id)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	if n.kind == unix.S_IFLNK {
-		return "", nil, unix.EPERM // as Linux answers for user attributes
+		return nil, nil, unix.EPERM // as Linux answers for user attributes
 	}
 	var info fileInfo
 	d, err := s.path(n, &info)
+	return n, d, err
+}
+
+// changeXAttr runs f, which may add size bytes to a file's attributes, and
+// counts the block that they may take.
+func (s *session) changeXAttr(id uint64, size int64, f func(path string) error) error {
+	n, d, err := s.attributed(id)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	return procPath(d), d.release, nil
+	defer d.release()
+	u := s.zone(n).usage
+	if n.kind == unix.S_IFDIR {
+		u = nil // folders count no bytes
+	}
+	defer u.lockNames()()
+	t, err := u.track(d)
+	if err != nil {
+		return err
+	}
+	defer u.untrack(t)
+	if err := u.reserve(size); err != nil {
+		return err
+	}
+	defer u.settle(t, d, size)
+	return f(procPath(d))
 }
 
 func isUserXAttr(name string) bool {
@@ -43,27 +68,27 @@ func (s *session) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, de
 	if !isUserXAttr(name) {
 		return 0, fuse.ENODATA
 	}
-	path, done, err := s.attributed(in.NodeId)
+	_, d, err := s.attributed(in.NodeId)
 	if err != nil {
 		return 0, status(err)
 	}
-	defer done()
-	n, err := unix.Getxattr(path, name, dest)
+	defer d.release()
+	n, err := unix.Getxattr(procPath(d), name, dest)
 	return uint32(max(n, 0)), status(err)
 }
 
 // ListXAttr implements fuse.RawFileSystem.
 func (s *session) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	path, done, err := s.attributed(in.NodeId)
+	_, d, err := s.attributed(in.NodeId)
 	if err == unix.EPERM {
 		return 0, fuse.OK // a link has none
 	}
 	if err != nil {
 		return 0, status(err)
 	}
-	defer done()
+	defer d.release()
 	all := make([]byte, maxXAttrList)
-	n, err := unix.Listxattr(path, all)
+	n, err := unix.Listxattr(procPath(d), all)
 	if err != nil {
 		return 0, status(err)
 	}
@@ -88,12 +113,12 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 	if in.Size > maxXAttr || int(in.Size) > len(value) || in.Flags&^(unix.XATTR_CREATE|unix.XATTR_REPLACE) != 0 {
 		return fuse.EINVAL
 	}
-	path, done, err := s.attributed(in.NodeId)
-	if err != nil {
+	if err := s.dev.floor.take(s.dev.root, int64(in.Size)); err != nil {
 		return status(err)
 	}
-	defer done()
-	return status(unix.Setxattr(path, name, value[:in.Size], int(in.Flags)))
+	return status(s.changeXAttr(in.NodeId, int64(in.Size), func(path string) error {
+		return unix.Setxattr(path, name, value[:in.Size], int(in.Flags))
+	}))
 }
 
 // RemoveXAttr implements fuse.RawFileSystem.
@@ -101,10 +126,5 @@ func (s *session) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string)
 	if !isUserXAttr(name) {
 		return fuse.ENODATA
 	}
-	path, done, err := s.attributed(in.NodeId)
-	if err != nil {
-		return status(err)
-	}
-	defer done()
-	return status(unix.Removexattr(path, name))
+	return status(s.changeXAttr(in.NodeId, 0, func(path string) error { return unix.Removexattr(path, name) }))
 }

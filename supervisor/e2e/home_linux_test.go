@@ -1,3 +1,5 @@
+//go:build linux
+
 package e2e
 
 import (
@@ -20,7 +22,6 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor"
-	"osaurus-sandbox/vm/qemu"
 )
 
 const (
@@ -47,7 +48,7 @@ func newHome(t *testing.T) config.Home {
 // options are a supervisor's for a home.
 func options(home config.Home, record supervisor.Recorder) supervisor.Options {
 	return supervisor.Options{
-		Home: home, Driver: &qemu.Driver{}, Arch: arch, Record: record,
+		Home: home, Driver: driver(), Arch: arch, Record: record,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 }

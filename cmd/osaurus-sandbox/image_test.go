@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/internal/lab"
+)
+
+// A changed byte is refused before the command runs, whenever it is found, and
+// the advice that is given mends it.
+func TestChangedImage(t *testing.T) {
+	home := labHome(t)
+	build := func() {
+		t.Helper()
+		if code, _, said := sandbox(t, "pack", "build"); code != 0 {
+			t.Fatalf("pack build: exit code %d\n%s", code, said)
+		}
+	}
+	build()
+	// The kernel is read before the start, the base beside it.
+	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
+		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
+		if len(found) != 1 {
+			t.Fatalf("%s: %v", pattern, found)
+		}
+		flip(t, found[0])
+		code, out, said := bootAs(t, strings.NewReader(""), "--", "echo", "it runs")
+		if code != exitSandbox || out != "" || !strings.Contains(said, found[0]) || !strings.Contains(said, "pack build") {
+			t.Errorf("boot of a changed %s: exit code %d, %q\n%s", found[0], code, out, said)
+		}
+		build()
+	}
+	if code, out, said := bootAs(t, strings.NewReader(""), "--", "echo", "it runs"); code != 0 || out != "it runs\n" {
+		t.Errorf("boot of what was mended: exit code %d, %q\n%s", code, out, said)
+	}
+	if left, err := os.ReadDir(home.Run()); err != nil || len(left) != 1 {
+		t.Errorf("left in run: %v, %v", left, err)
+	}
+}
+
+func flip(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where no mirror can be reached a bare image is built, it boots, and what it
+// lacks is said.
+func TestNoMirror(t *testing.T) {
+	labHome(t)
+	p, ok := lab.AlpinePack(t, "arm64")
+	if !ok {
+		return // the lab has said so, loudly
+	}
+	// The guest's own address: nobody answers there.
+	if code, _, said := sandbox(t, "config", "set", "toolbox=jq,git", "mirrors=http://127.0.0.1:9/alpine"); code != 0 {
+		t.Fatal(said)
+	}
+	code, out, said := sandbox(t, "pack", "build", p.Dir, "--arch", "arm64")
+	if code != 0 || out != p.Manifest.Name+"\n" || !strings.Contains(said, "jq git") || !strings.Contains(said, "127.0.0.1:9") {
+		t.Errorf("pack build: exit code %d, %q\n%s", code, out, said)
+	}
+	code, out, said = bootAs(t, strings.NewReader(""), "--pack", p.Dir, "--arch", "arm64", "--", "cat", "/etc/alpine-release")
+	if code != 0 || out != "3.20.3\n" || !strings.Contains(said, "jq git") {
+		t.Errorf("boot: exit code %d, %q\n%s", code, out, said)
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/vm"
+)
+
+// A guest hangs that answers none of so many questions, each within a time that
+// even a very busy host does not make one wait.
+const (
+	askEvery     = 2 * time.Second
+	answerWithin = 5 * time.Second
+	unanswered   = 4
+)
+
+// endIfSilent ends the machine of a guest that hangs, and then sends the reason.
+// When the context ends it sends nil.
+func endIfSilent(ctx context.Context, g *launch.Guest) <-chan error {
+	reason := make(chan error, 1)
+	go func() {
+		err := awaitSilence(ctx, g.Client)
+		if err != nil {
+			err = errors.Join(err, g.Machine.Kill(context.WithoutCancel(ctx)))
+		}
+		reason <- err
+	}()
+	return reason
+}
+
+func awaitSilence(ctx context.Context, g *guest.Client) error {
+	for failed := 0; failed < unanswered; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(askEvery):
+		}
+		ask, cancel := context.WithTimeout(ctx, answerWithin)
+		err := g.Ping(ask)
+		cancel()
+		if fault.KindOf(err) == fault.Timeout {
+			failed++
+		} else { // a connection that broke ends the command by itself
+			failed = 0
+		}
+	}
+	return fault.New(fault.Timeout, "run command", "", fmt.Errorf("the guest has not answered for %v", unanswered*answerWithin)).
+		Advise("The VM was ended. If nobody has stopped QEMU, this computer may be short of memory.")
+}
+
+// lastWords is how long a machine has to end after the connection to its guest
+// broke.
+const lastWords = 2 * time.Second
+
+// explain prefers the machine's own account of why a command was lost: the
+// connection knows only that it broke.
+func explain(m vm.Machine, lost error) error {
+	if _, isExit := errors.AsType[exit](lost); isExit || lost == nil {
+		return lost
+	}
+	select {
+	case <-m.Done():
+		return cmp.Or(m.Err(), lost)
+	case <-time.After(lastWords):
+		return lost
+	}
+}

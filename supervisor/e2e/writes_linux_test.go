@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"bufio"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"osaurus-sandbox/guest"
+)
+
+// writes appends a number to a file, syncs it and says so, again and again.
+const writes = `i=$(wc -l < /root/log 2>/dev/null || echo 0); while :; do echo $i >> /root/log; sync; echo $i; i=$((i+1)); done`
+
+// TestKilledWhileWriting kills a machine while its guest writes. Whatever the
+// guest said was synced is there afterwards, and the file system is whole.
+func TestKilledWhileWriting(t *testing.T) {
+	rounds := 2
+	if everything() {
+		rounds = 50
+	}
+	home := newHome(t)
+	s := newSandbox(t, home)
+	synced := -1
+	for range rounds {
+		s.must(s.Start(t.Context(), by))
+		s.wantSynced(synced)
+		out, in := io.Pipe()
+		p, err := s.Exec(t.Context(), guest.Command{Args: []string{"sh", "-c", writes}, Stdout: in})
+		s.must(err)
+		lines := bufio.NewScanner(out)
+		for range 20 + rand.IntN(40) {
+			if !lines.Scan() {
+				t.Fatal("the guest stopped writing")
+			}
+			if synced, err = strconv.Atoi(lines.Text()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(t, machine(t, os.Getpid()), syscall.SIGKILL)
+		go func() {
+			for lines.Scan() { // what it said before it was killed, it did
+			}
+		}()
+		if _, err := p.Wait(); err == nil {
+			t.Error("the command ended well")
+		}
+		in.Close()
+		s.until("its end is noticed", func() bool { return s.Status().StartedAt.IsZero() || len(machines(t, os.Getpid())) == 1 })
+	}
+	s.must(s.Start(t.Context(), by))
+	s.wantSynced(synced)
+	s.must(s.Stop(t.Context(), by))
+	if out, err := exec.Command("e2fsck", "-fn", home.DataDisk()).CombinedOutput(); err != nil {
+		t.Errorf("e2fsck: %v\n%s", err, out)
+	}
+}
+
+// wantSynced fails the test unless every number up to the last one that was
+// synced is in the file, in its order.
+func (s *sandbox) wantSynced(last int) {
+	s.t.Helper()
+	if last < 0 {
+		return
+	}
+	numbers := strings.Fields(s.run("cat /root/log"))
+	if len(numbers) <= last {
+		s.t.Fatalf("%d writes are there, %d were synced", len(numbers), last+1)
+	}
+	for i, n := range numbers[:last+1] {
+		if n != strconv.Itoa(i) {
+			s.t.Fatalf("write %d is %q", i, n)
+		}
+	}
+}

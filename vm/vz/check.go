@@ -1,0 +1,85 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/Code-Hex/vz/v3"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// wantFiles is how many descriptors this process should be allowed: the
+// framework holds one for every file that a guest has open in a share. macOS
+// gives programs 256 until they ask for more, which Go does by itself.
+const wantFiles = 8192
+
+// Check says what this Mac has and lacks for machines of an architecture, each
+// with what mends it.
+func Check(_ context.Context, arch vm.Arch) []vm.Finding {
+	return []vm.Finding{checkHost(arch), checkEntitlement(), checkFiles()}
+}
+
+func checkHost(arch vm.Arch) vm.Finding {
+	f := vm.Finding{What: "macOS", Status: vm.FindingOK}
+	h, err := findHost(arch)
+	if err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+		return f
+	}
+	f.Detail = "version " + h.release.String()
+	if !h.capabilities().SaveRestore {
+		f.Detail += fmt.Sprintf(" (machines cannot be saved: that takes %s and Apple silicon)", saveRestoreSince)
+	}
+	return f
+}
+
+// checkEntitlement has the framework look at a machine, which it does not do
+// for a program that was not signed for it.
+func checkEntitlement() vm.Finding {
+	f := vm.Finding{What: "entitlement", Status: vm.FindingOK, Detail: entitlement}
+	if err := tryMachine(); err != nil {
+		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+	}
+	return f
+}
+
+// tryMachine makes the smallest configuration and no machine of it.
+func tryMachine() error {
+	const op = "try a machine"
+	self, err := os.Executable()
+	if err != nil {
+		return fault.New(fault.Execution, op, "", err)
+	}
+	loader, err := vz.NewLinuxBootLoader(self) // any file will do
+	if err != nil {
+		return explain(op, self, err)
+	}
+	hardware, err := vz.NewVirtualMachineConfiguration(loader, 1, vz.VirtualMachineConfigurationMinimumAllowedMemorySize())
+	if err != nil {
+		return explain(op, "", err)
+	}
+	if _, err := hardware.Validate(); err != nil {
+		return explain(op, "", err)
+	}
+	return nil
+}
+
+func checkFiles() vm.Finding {
+	f := vm.Finding{What: "open files", Status: vm.FindingOK}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		f.Status, f.Detail = vm.FindingLimited, err.Error()
+		return f
+	}
+	f.Detail = fmt.Sprintf("%d may be open", limit.Cur)
+	if limit.Cur < wantFiles {
+		f.Status, f.Mend = vm.FindingLimited, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles)
+	}
+	return f
+}

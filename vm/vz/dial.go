@@ -1,0 +1,198 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/Code-Hex/vz/v3"
+	"github.com/mdlayher/vsock"
+)
+
+const (
+	// guestCID is the vsock address that the framework gives every guest.
+	guestCID = 3
+	// redial is how soon a guest that has never answered is tried again.
+	redial = 20 * time.Millisecond
+)
+
+// switchboard is the host's side of a machine's vsock device.
+type switchboard struct {
+	device *vz.VirtioSocketDevice
+	closed chan struct{}
+
+	mu        sync.Mutex
+	over      bool
+	answered  bool // the guest was connected to, or has connected
+	listeners map[uint32]*listener
+	conns     map[*conn]struct{}
+}
+
+func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
+	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*listener{}, conns: map[*conn]struct{}{}}
+}
+
+// dial connects to a port of the guest. The framework does not say whether a
+// guest refuses or is not there yet. So, until it has been heard of once, it is
+// taken to be not there.
+func (s *switchboard) dial(ctx context.Context, port uint32) (net.Conn, error) {
+	for {
+		c, err := s.connect(ctx, port)
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil:
+			return nil, err
+		case s.heard():
+			if isRefusal(err) {
+				return nil, fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
+			}
+			return nil, err
+		}
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-s.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// connect makes one attempt. The framework may take for ever to answer it.
+func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error) {
+	type answer struct {
+		c   *conn
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		c, err := s.device.Connect(port)
+		if err != nil {
+			answers <- answer{err: err} // with no connection, not a nil one
+			return
+		}
+		adopted, err := s.adopt(c, c.SourcePort(), c.DestinationPort())
+		answers <- answer{adopted, err}
+	}()
+	var err error
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.c, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-s.closed:
+		err = net.ErrClosed
+	}
+	go func() { // it is too late
+		if a := <-answers; a.err == nil {
+			a.c.Close()
+		}
+	}()
+	return nil, err
+}
+
+// isRefusal reports whether an attempt met no listener. The framework calls
+// it a reset.
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[*vz.NSError](err)
+	if !ok || e.Domain != domainPOSIX {
+		return false
+	}
+	code := syscall.Errno(e.Code)
+	return code == syscall.ECONNRESET || code == syscall.ECONNREFUSED
+}
+
+func (s *switchboard) heard() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}
+
+// adopt makes the framework's connection one of ours.
+func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32) (*conn, error) {
+	c := &conn{VirtioSocketConnection: inner, board: s, host: host, guest: guest}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		inner.Close()
+		return nil, net.ErrClosed
+	}
+	s.answered = true
+	s.conns[c] = struct{}{}
+	return c, nil
+}
+
+// listen accepts the guest's connections to a port of the host.
+func (s *switchboard) listen(port uint32) (net.Listener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil, net.ErrClosed
+	}
+	if s.listeners[port] != nil {
+		return nil, os.NewSyscallError("bind", syscall.EADDRINUSE) // the framework would replace it
+	}
+	inner, err := s.device.Listen(port)
+	if err != nil {
+		return nil, err
+	}
+	l := newListener(s, inner, port)
+	s.listeners[port] = l
+	return l, nil
+}
+
+// close closes all connections and listeners: the framework may leave the ends
+// of a machine's connections open.
+func (s *switchboard) close() {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return
+	}
+	s.over = true
+	close(s.closed)
+	listeners, conns := s.listeners, s.conns
+	s.listeners, s.conns = nil, nil
+	s.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+	for c := range conns {
+		c.VirtioSocketConnection.Close()
+	}
+}
+
+// conn is a connection with the addresses that it has in the guest's eyes; the
+// framework's own are those of a nameless socket.
+type conn struct {
+	*vz.VirtioSocketConnection
+	board       *switchboard
+	host, guest uint32 // ports
+}
+
+var _ net.Conn = (*conn)(nil)
+
+// LocalAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
+func (c *conn) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, Port: c.host} }
+
+// RemoteAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
+func (c *conn) RemoteAddr() net.Addr { return &vsock.Addr{ContextID: guestCID, Port: c.guest} }
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.board.mu.Lock()
+	delete(c.board.conns, c)
+	c.board.mu.Unlock()
+	return c.VirtioSocketConnection.Close()
+}

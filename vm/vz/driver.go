@@ -1,0 +1,122 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Code-Hex/vz/v3"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// RosettaTag is the tag of the share that Driver.Rosetta adds.
+const RosettaTag = "rosetta"
+
+// Driver implements vm.Driver. The zero value is ready to use.
+type Driver struct {
+	// Rosetta gives every machine a read-only share, RosettaTag, with Apple's
+	// translator of amd64 programs. It needs Apple silicon, and Rosetta to be
+	// installed: otherwise New fails with fault.Unavailable.
+	Rosetta bool
+}
+
+var _ vm.Driver = (*Driver)(nil)
+
+// Name implements vm.Driver.
+func (d *Driver) Name() string { return "vz" }
+
+// Capabilities implements vm.Driver.
+func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities, error) {
+	h, err := findHost(arch)
+	if err != nil {
+		return vm.Capabilities{}, err
+	}
+	return h.capabilities(), nil
+}
+
+// capabilities are the same on every host but for what came with a release.
+func (h host) capabilities() vm.Capabilities {
+	return vm.Capabilities{
+		Accelerator: "apple",
+		Native:      true,
+		PowerButton: true,
+		PauseResume: true,
+		SaveRestore: h.arch == vm.ARM64 && h.release.atLeast(saveRestoreSince),
+		Ownership:   []vm.Ownership{vm.OwnershipAsker},
+		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
+	}
+}
+
+// New implements vm.Driver.
+func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
+	if err := cfg.Validate(host{arch: cfg.Arch}.capabilities()); err != nil {
+		return nil, err
+	}
+	if _, err := findHost(cfg.Arch); err != nil {
+		return nil, err
+	}
+	if err := checkLimits(&cfg); err != nil {
+		return nil, err
+	}
+	id, err := keptIdentity(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	line, err := newSerial(cfg.ConsoleLog)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMachine(&cfg, id, line, d.Rosetta)
+	if err != nil {
+		line.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// checkLimits asks the framework how large a machine may be on this Mac.
+func checkLimits(cfg *vm.Config) error {
+	tooLarge := func(field string, got, most any) error {
+		return fault.New(fault.InvalidArgs, "check machine", field, fmt.Errorf("%v", got)).
+			Advise(fmt.Sprintf("On this Mac a machine may have at most %v.", most))
+	}
+	if most := vz.VirtualMachineConfigurationMaximumAllowedCPUCount(); uint(cfg.CPUs) > most {
+		return tooLarge("CPUs", cfg.CPUs, most)
+	}
+	if most := vz.VirtualMachineConfigurationMaximumAllowedMemorySize(); uint64(cfg.Memory) > most {
+		return tooLarge("Memory", cfg.Memory, most)
+	}
+	return nil
+}
+
+// newMachine makes the framework's machine. Its configuration is validated
+// first: the framework answers a bad one with an exception that ends the process.
+func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, rosetta bool) (*machine, error) {
+	const op = "make machine"
+	hardware, err := assemble(cfg, id, line, rosetta)
+	if err != nil {
+		return nil, err
+	}
+	if ok, err := hardware.Validate(); err != nil {
+		return nil, explain(op, cfg.Name, err)
+	} else if !ok {
+		return nil, explain(op, cfg.Name, errors.New("the framework refuses the configuration and gives no reason"))
+	}
+	apple, err := vz.NewVirtualMachine(hardware)
+	if err != nil {
+		return nil, explain(op, cfg.Name, err)
+	}
+	sockets := apple.SocketDevices()
+	if len(sockets) != 1 {
+		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
+	}
+	return &machine{
+		Life: vm.NewLife(), name: cfg.Name,
+		apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]),
+		cable: make(chan struct{}),
+	}, nil
+}

@@ -1,0 +1,8 @@
+//go:build darwin || vzstandin
+
+package vz
+
+var (
+	NativeArch = nativeArch
+	Explain    = explain
+)

@@ -1,0 +1,183 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/Code-Hex/vz/v3"
+
+	"osaurus-sandbox/vm"
+)
+
+// kernelArgs are the driver's own. There is no other console than hvc0: a
+// kernel that has its driver as a module is not heard before it is loaded. After
+// a panic the kernel waits, which is when the machine is ended: see panicGrace.
+// No reset is known to end a machine of the framework.
+var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
+
+// assemble puts a machine's hardware together.
+func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, rosetta bool) (*vz.VirtualMachineConfiguration, error) {
+	const op = "assemble machine"
+	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(append(kernelArgs[:len(kernelArgs):len(kernelArgs)], cfg.KernelArgs...), " "))}
+	if cfg.Initrd != "" {
+		options = append(options, vz.WithInitrd(cfg.Initrd))
+	}
+	loader, err := vz.NewLinuxBootLoader(cfg.Kernel, options...)
+	if err != nil {
+		return nil, explain(op, "kernel", err)
+	}
+	hardware, err := vz.NewVirtualMachineConfiguration(loader, uint(cfg.CPUs), uint64(cfg.Memory))
+	if err != nil {
+		return nil, explain(op, cfg.Name, err)
+	}
+	platform, err := vz.NewGenericPlatformConfiguration(vz.WithGenericMachineIdentifier(id))
+	if err != nil {
+		return nil, explain(op, "platform", err)
+	}
+	hardware.SetPlatformVirtualMachineConfiguration(platform)
+
+	for _, add := range []struct {
+		device string
+		to     func(*vz.VirtualMachineConfiguration) error
+	}{
+		{"disk", func(h *vz.VirtualMachineConfiguration) error { return addDisks(h, cfg.Disks) }},
+		{"share", func(h *vz.VirtualMachineConfiguration) error { return addShares(h, cfg.Shares, rosetta) }},
+		{"network", func(h *vz.VirtualMachineConfiguration) error { return addNetwork(h, cfg.Network, id) }},
+		{"console", func(h *vz.VirtualMachineConfiguration) error { return addConsole(h, line) }},
+		{"vsock", addSocket},
+		{"entropy", addEntropy},
+		{"balloon", addBalloon},
+	} {
+		if err := add.to(hardware); err != nil {
+			return nil, explain(op, add.device, err)
+		}
+	}
+	return hardware, nil
+}
+
+// addDisks adds raw disks. Cached and Fsync are what a Linux guest's file
+// system survives: with automatic caching ext4 has been seen to break.
+func addDisks(h *vz.VirtualMachineConfiguration, disks []vm.Disk) error {
+	var all []vz.StorageDeviceConfiguration
+	for i, d := range disks {
+		image, err := vz.NewDiskImageStorageDeviceAttachmentWithCacheAndSync(d.Path, d.ReadOnly,
+			vz.DiskImageCachingModeCached, vz.DiskImageSynchronizationModeFsync)
+		if err != nil {
+			return fmt.Errorf("disk %d: %w", i, err)
+		}
+		disk, err := vz.NewVirtioBlockDeviceConfiguration(image)
+		if err != nil {
+			return fmt.Errorf("disk %d: %w", i, err)
+		}
+		all = append(all, disk)
+	}
+	h.SetStorageDevicesVirtualMachineConfiguration(all)
+	return nil
+}
+
+func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share, rosetta bool) error {
+	var all []vz.DirectorySharingDeviceConfiguration
+	add := func(tag string, share vz.DirectoryShare) error {
+		device, err := vz.NewVirtioFileSystemDeviceConfiguration(tag)
+		if err != nil {
+			return fmt.Errorf("share %s: %w", tag, err)
+		}
+		device.SetDirectoryShare(share)
+		all = append(all, device)
+		return nil
+	}
+	for _, s := range shares {
+		folder, err := vz.NewSharedDirectory(s.Path, s.ReadOnly)
+		if err != nil {
+			return fmt.Errorf("share %s: %w", s.Tag, err)
+		}
+		share, err := vz.NewSingleDirectoryShare(folder)
+		if err != nil {
+			return fmt.Errorf("share %s: %w", s.Tag, err)
+		}
+		if err := add(s.Tag, share); err != nil {
+			return err
+		}
+	}
+	if rosetta {
+		share, err := rosettaShare()
+		if err != nil {
+			return err
+		}
+		if err := add(RosettaTag, share); err != nil {
+			return err
+		}
+	}
+	h.SetDirectorySharingDevicesVirtualMachineConfiguration(all)
+	return nil
+}
+
+func addNetwork(h *vz.VirtualMachineConfiguration, n vm.Network, id *vz.GenericMachineIdentifier) error {
+	if n.Kind != vm.NetworkNAT {
+		return nil
+	}
+	nat, err := vz.NewNATNetworkDeviceAttachment()
+	if err != nil {
+		return err
+	}
+	device, err := vz.NewVirtioNetworkDeviceConfiguration(nat)
+	if err != nil {
+		return err
+	}
+	address := n.MAC // of six bytes, as Validate has seen: of others vz makes nil
+	if address == nil {
+		address = fixedMAC(id)
+	}
+	mac, err := vz.NewMACAddress(address)
+	if err != nil {
+		return err
+	}
+	device.SetMACAddress(mac)
+	h.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{device})
+	return nil
+}
+
+func addConsole(h *vz.VirtualMachineConfiguration, line *serial) error {
+	attachment, err := line.attachment()
+	if err != nil {
+		return err
+	}
+	port, err := vz.NewVirtioConsoleDeviceSerialPortConfiguration(attachment)
+	if err != nil {
+		return err
+	}
+	h.SetSerialPortsVirtualMachineConfiguration([]*vz.VirtioConsoleDeviceSerialPortConfiguration{port})
+	return nil
+}
+
+func addSocket(h *vz.VirtualMachineConfiguration) error {
+	device, err := vz.NewVirtioSocketDeviceConfiguration()
+	if err != nil {
+		return err
+	}
+	h.SetSocketDevicesVirtualMachineConfiguration([]vz.SocketDeviceConfiguration{device})
+	return nil
+}
+
+func addEntropy(h *vz.VirtualMachineConfiguration) error {
+	device, err := vz.NewVirtioEntropyDeviceConfiguration()
+	if err != nil {
+		return err
+	}
+	h.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{device})
+	return nil
+}
+
+// addBalloon adds the device and nobody inflates it: the framework gives
+// nothing back to macOS, and vz's way to reach the running device releases it
+// once too often.
+func addBalloon(h *vz.VirtualMachineConfiguration) error {
+	device, err := vz.NewVirtioTraditionalMemoryBalloonDeviceConfiguration()
+	if err != nil {
+		return err
+	}
+	h.SetMemoryBalloonDevicesVirtualMachineConfiguration([]vz.MemoryBalloonDeviceConfiguration{device})
+	return nil
+}

@@ -1,0 +1,78 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// What came with which release of macOS.
+var (
+	oldest           = release{13, 0} // machine identifiers, Rosetta
+	saveRestoreSince = release{14, 0}
+)
+
+// release is a release of macOS.
+type release struct{ major, minor int }
+
+func (r release) atLeast(o release) bool {
+	return r.major > o.major || r.major == o.major && r.minor >= o.minor
+}
+
+func (r release) String() string { return fmt.Sprintf("%d.%d", r.major, r.minor) }
+
+// parseRelease reads "14.5.1" or "26".
+func parseRelease(text string) (release, error) {
+	major, rest, _ := strings.Cut(text, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	var r release
+	var err error
+	if r.major, err = strconv.Atoi(major); err == nil && minor != "" {
+		r.minor, err = strconv.Atoi(minor)
+	}
+	if err != nil || r.major < 0 || r.minor < 0 {
+		return release{}, fmt.Errorf("macOS calls its version %q", text)
+	}
+	return r, nil
+}
+
+// host is what matters of this Mac.
+type host struct {
+	arch    vm.Arch
+	release release
+}
+
+// findHost looks at this Mac and fails with advice where it can run no guests
+// of an architecture.
+func findHost(arch vm.Arch) (host, error) {
+	const op = "look for a driver"
+	if arch != nativeArch() {
+		return host{}, fault.New(fault.Unavailable, op, string(arch), errors.New("macOS runs guests of its own architecture only")).
+			Advise(fmt.Sprintf("Use a pack for %s.", nativeArch()))
+	}
+	text, err := productVersion()
+	if err != nil {
+		return host{}, fault.New(fault.Unavailable, op, "macOS", err)
+	}
+	r, err := parseRelease(text)
+	if err != nil {
+		return host{}, fault.New(fault.Unavailable, op, "macOS", err)
+	}
+	if !r.atLeast(oldest) {
+		return host{}, fault.New(fault.Unavailable, op, "macOS "+r.String(), errors.New("too old")).
+			Advise(fmt.Sprintf("Update to macOS %s or later.", oldest))
+	}
+	if !virtualizes() {
+		return host{}, fault.New(fault.Unavailable, op, "processor", errors.New("it does not virtualize (kern.hv_support is 0)")).
+			Advise(otherMac)
+	}
+	return host{arch, r}, nil
+}
+
+const otherMac = "Use a Mac of 2012 or later that is no virtual machine itself."

@@ -1,0 +1,256 @@
+//go:build darwin || vzstandin
+
+package vz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/Code-Hex/vz/v3"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// machine implements vm.Machine.
+type machine struct {
+	*vm.Life
+	name     string
+	apple    *vz.VirtualMachine
+	hardware *vz.VirtualMachineConfiguration
+	serial   *serial
+	sockets  *switchboard
+
+	cable chan struct{} // closed by pull
+	once  sync.Once
+
+	mu      sync.Mutex
+	started bool  // there is a goroutine that follows it
+	asked   bool  // the end was asked for, by Kill or Close
+	failure error // why the start was given up
+	stuck   error // why the framework's machine may still be there
+}
+
+// Start implements vm.Machine.
+func (m *machine) Start(ctx context.Context) error {
+	return m.powerOn(ctx, "start machine", func() error { return m.apple.Start() }, vm.Running)
+}
+
+// powerOn starts or restores the machine and waits until it has the state that
+// it is to have then.
+func (m *machine) powerOn(ctx context.Context, op string, power func() error, want vm.State) error {
+	watching, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	states := m.Watch(watching)
+	if err := m.begin(ctx, op, power); err != nil {
+		return err
+	}
+	err := m.reach(ctx, op, states, want)
+	if err == nil {
+		return nil
+	}
+	m.mu.Lock()
+	m.failure = err // unless it has ended: then it has its verdict
+	m.mu.Unlock()
+	m.pull()
+	<-m.Done()
+	if err := m.Err(); err != nil {
+		return err
+	}
+	return fault.New(fault.Rejected, op, m.name, errors.New("it was killed"))
+}
+
+// begin powers the machine on, and follows it from then.
+func (m *machine) begin(ctx context.Context, op string, power func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.Move(vm.Starting, vm.Stopped) {
+		return m.misfit(op)
+	}
+	err := m.serial.open()
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = fault.New(fault.KindOf(err), op, m.name, err).Advise(fault.AdviceOf(err))
+		m.release()
+		m.End(err)
+		return err
+	}
+	m.started = true
+	powered := make(chan error, 1)
+	go func() { powered <- power() }()
+	go m.follow(op, powered)
+	return nil
+}
+
+// release lets go of all that the machine held, once it has ended.
+func (m *machine) release() {
+	m.sockets.close()
+	m.serial.close()
+}
+
+// RequestStop implements vm.Machine.
+func (m *machine) RequestStop(ctx context.Context) error {
+	const op = "press power button"
+	if m.State() != vm.Running {
+		return m.misfit(op)
+	}
+	return m.call(ctx, op, func() error {
+		pressed, err := m.apple.RequestStop()
+		if err == nil && !pressed {
+			err = errors.New("the framework does not press it and gives no reason")
+		}
+		return err
+	})
+}
+
+// Pause implements vm.Machine.
+func (m *machine) Pause(ctx context.Context) error {
+	return m.change(ctx, "pause machine", m.apple.Pause, vm.Running, vm.Paused)
+}
+
+// Resume implements vm.Machine.
+func (m *machine) Resume(ctx context.Context) error {
+	return m.change(ctx, "resume machine", m.apple.Resume, vm.Paused, vm.Running)
+}
+
+// change takes the machine from one state to another. If the framework does
+// not answer in time the machine changes its state when it does.
+func (m *machine) change(ctx context.Context, op string, do func() error, from, to vm.State) error {
+	watching, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	states := m.Watch(watching)
+	if m.State() != from {
+		return m.misfit(op)
+	}
+	if err := m.call(ctx, op, do); err != nil {
+		return err
+	}
+	return m.reach(ctx, op, states, to)
+}
+
+// call makes a call of the framework, which has no deadline of its own.
+func (m *machine) call(ctx context.Context, op string, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return explain(op, m.name, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return m.impatient(ctx, op)
+	}
+}
+
+// reach waits until a watcher sees a state.
+func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, want vm.State) error {
+	for {
+		select {
+		case s, open := <-states:
+			if !open {
+				return m.misfit(op)
+			}
+			if s == want {
+				return nil
+			}
+		case <-ctx.Done():
+			return m.impatient(ctx, op)
+		}
+	}
+}
+
+func (m *machine) impatient(ctx context.Context, op string) error {
+	return fault.New(fault.KindOf(ctx.Err()), op, m.name, ctx.Err()).
+		Advise("The framework does not answer: try again, or kill the machine.")
+}
+
+// misfit is the error of a method that does not fit the state.
+func (m *machine) misfit(op string) error {
+	e := fault.New(fault.Rejected, op, m.name, fmt.Errorf("it is %s", m.State()))
+	if m.ended() {
+		return e.Advise("A machine runs once: make a new one.")
+	}
+	return e
+}
+
+func (m *machine) ended() bool {
+	select {
+	case <-m.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// pull pulls the cable. Whoever follows the machine sees to its end.
+func (m *machine) pull() { m.once.Do(func() { close(m.cable) }) }
+
+// Kill implements vm.Machine.
+func (m *machine) Kill(ctx context.Context) error {
+	const op = "kill machine"
+	m.mu.Lock()
+	started := m.started
+	if started && !m.ended() {
+		m.asked = true
+	}
+	m.mu.Unlock()
+	if !started {
+		return nil
+	}
+	m.pull()
+	select {
+	case <-m.Done():
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.stuck
+	case <-ctx.Done():
+		return m.impatient(ctx, op)
+	}
+}
+
+// Close implements vm.Machine.
+func (m *machine) Close() error {
+	m.mu.Lock()
+	if !m.started && !m.ended() {
+		m.release()
+		m.End(nil)
+	}
+	m.mu.Unlock()
+	return m.Kill(context.Background())
+}
+
+// Dial implements vm.Machine.
+func (m *machine) Dial(ctx context.Context, port uint32) (net.Conn, error) {
+	const op = "dial guest port"
+	if m.ended() {
+		return nil, m.misfit(op)
+	}
+	c, err := m.sockets.dial(ctx, port)
+	if err != nil {
+		kind := fault.Unavailable
+		if errors.Is(err, context.DeadlineExceeded) {
+			kind = fault.Timeout
+		}
+		return nil, fault.New(kind, op, fmt.Sprint(port), err)
+	}
+	return c, nil
+}
+
+// Listen implements vm.Machine.
+func (m *machine) Listen(port uint32) (net.Listener, error) {
+	const op = "listen on host port"
+	if m.ended() {
+		return nil, m.misfit(op)
+	}
+	l, err := m.sockets.listen(port)
+	if err != nil {
+		return nil, fault.New(fault.Rejected, op, fmt.Sprint(port), err).Advise("Close the port's other listener first.")
+	}
+	return l, nil
+}

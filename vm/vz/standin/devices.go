@@ -1,0 +1,289 @@
+package vz
+
+import (
+	"fmt"
+	"net"
+	"os"
+)
+
+// Disks.
+
+type StorageDeviceAttachment interface {
+	nsObject
+	storageDeviceAttachment()
+}
+
+type baseStorageDeviceAttachment struct{}
+
+func (*baseStorageDeviceAttachment) storageDeviceAttachment() {}
+
+type DiskImageCachingMode int
+
+const (
+	DiskImageCachingModeAutomatic DiskImageCachingMode = iota
+	DiskImageCachingModeUncached
+	DiskImageCachingModeCached
+)
+
+type DiskImageSynchronizationMode int
+
+const (
+	DiskImageSynchronizationModeFull DiskImageSynchronizationMode = 1 + iota
+	DiskImageSynchronizationModeFsync
+	DiskImageSynchronizationModeNone
+)
+
+type DiskImageStorageDeviceAttachment struct {
+	*pointer
+	*baseStorageDeviceAttachment
+	path     string
+	readOnly bool
+}
+
+// NewDiskImageStorageDeviceAttachmentWithCacheAndSync takes no other modes
+// than those under which Linux file systems are known to survive.
+func NewDiskImageStorageDeviceAttachmentWithCacheAndSync(diskPath string, readOnly bool, cachingMode DiskImageCachingMode, syncMode DiskImageSynchronizationMode) (*DiskImageStorageDeviceAttachment, error) {
+	if cachingMode != DiskImageCachingModeCached || syncMode != DiskImageSynchronizationModeFsync {
+		return nil, fmt.Errorf("the stand-in knows no caching mode %d with synchronization mode %d", cachingMode, syncMode)
+	}
+	info, err := os.Stat(diskPath)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size()%512 != 0 {
+		return nil, failure(ErrorInvalidDiskImage, "Invalid disk image. The disk image size is not a multiple of 512 bytes.")
+	}
+	return &DiskImageStorageDeviceAttachment{path: diskPath, readOnly: readOnly}, nil
+}
+
+type StorageDeviceConfiguration interface {
+	nsObject
+	storageDeviceConfiguration()
+	Attachment() StorageDeviceAttachment
+}
+
+type baseStorageDeviceConfiguration struct{ attachment StorageDeviceAttachment }
+
+func (*baseStorageDeviceConfiguration) storageDeviceConfiguration()           {}
+func (b *baseStorageDeviceConfiguration) Attachment() StorageDeviceAttachment { return b.attachment }
+
+type VirtioBlockDeviceConfiguration struct {
+	*pointer
+	*baseStorageDeviceConfiguration
+}
+
+func NewVirtioBlockDeviceConfiguration(attachment StorageDeviceAttachment) (*VirtioBlockDeviceConfiguration, error) {
+	return &VirtioBlockDeviceConfiguration{baseStorageDeviceConfiguration: &baseStorageDeviceConfiguration{attachment}}, nil
+}
+
+// Shares.
+
+type DirectoryShare interface {
+	nsObject
+	directoryShare()
+}
+
+type baseDirectoryShare struct{}
+
+func (*baseDirectoryShare) directoryShare() {}
+
+type SharedDirectory struct {
+	*pointer
+	path     string
+	readOnly bool
+}
+
+func NewSharedDirectory(dirPath string, readOnly bool) (*SharedDirectory, error) {
+	if _, err := os.Stat(dirPath); err != nil {
+		return nil, err
+	}
+	return &SharedDirectory{path: dirPath, readOnly: readOnly}, nil
+}
+
+type SingleDirectoryShare struct {
+	*pointer
+	*baseDirectoryShare
+	directory *SharedDirectory
+}
+
+func NewSingleDirectoryShare(share *SharedDirectory) (*SingleDirectoryShare, error) {
+	return &SingleDirectoryShare{directory: share}, nil
+}
+
+type LinuxRosettaAvailability int
+
+const (
+	LinuxRosettaAvailabilityNotSupported LinuxRosettaAvailability = iota
+	LinuxRosettaAvailabilityNotInstalled
+	LinuxRosettaAvailabilityInstalled
+)
+
+func LinuxRosettaDirectoryShareAvailability() LinuxRosettaAvailability {
+	return LinuxRosettaAvailabilityInstalled
+}
+
+// LinuxRosettaDirectoryShare is a folder with a file "rosetta" that translates
+// nothing.
+type LinuxRosettaDirectoryShare struct {
+	*pointer
+	*baseDirectoryShare
+}
+
+func NewLinuxRosettaDirectoryShare() (*LinuxRosettaDirectoryShare, error) {
+	return &LinuxRosettaDirectoryShare{}, nil
+}
+
+type DirectorySharingDeviceConfiguration interface {
+	nsObject
+	directorySharingDeviceConfiguration()
+}
+
+type baseDirectorySharingDeviceConfiguration struct{}
+
+func (*baseDirectorySharingDeviceConfiguration) directorySharingDeviceConfiguration() {}
+
+type VirtioFileSystemDeviceConfiguration struct {
+	*pointer
+	*baseDirectorySharingDeviceConfiguration
+	tag   string
+	share DirectoryShare
+}
+
+func NewVirtioFileSystemDeviceConfiguration(tag string) (*VirtioFileSystemDeviceConfiguration, error) {
+	if tag == "" || len(tag) > 36 {
+		return nil, failure(ErrorInvalidVirtualMachineConfiguration, "Invalid virtual machine configuration. The tag is invalid.")
+	}
+	return &VirtioFileSystemDeviceConfiguration{tag: tag}, nil
+}
+
+func (c *VirtioFileSystemDeviceConfiguration) SetDirectoryShare(share DirectoryShare) {
+	c.share = share
+}
+
+// Network.
+
+type NetworkDeviceAttachment interface {
+	nsObject
+	fmt.Stringer
+	networkDeviceAttachment()
+}
+
+type baseNetworkDeviceAttachment struct{}
+
+func (*baseNetworkDeviceAttachment) networkDeviceAttachment() {}
+
+type NATNetworkDeviceAttachment struct {
+	*pointer
+	*baseNetworkDeviceAttachment
+}
+
+func NewNATNetworkDeviceAttachment() (*NATNetworkDeviceAttachment, error) {
+	return &NATNetworkDeviceAttachment{}, nil
+}
+
+func (*NATNetworkDeviceAttachment) String() string { return "NATNetworkDeviceAttachment" }
+
+type MACAddress struct {
+	*pointer
+	address net.HardwareAddr // nil if it was no address
+}
+
+func NewMACAddress(macAddr net.HardwareAddr) (*MACAddress, error) {
+	if len(macAddr) != 6 {
+		return &MACAddress{}, nil
+	}
+	return &MACAddress{address: macAddr}, nil
+}
+
+type VirtioNetworkDeviceConfiguration struct {
+	*pointer
+	attachment NetworkDeviceAttachment
+	mac        *MACAddress
+}
+
+func NewVirtioNetworkDeviceConfiguration(attachment NetworkDeviceAttachment) (*VirtioNetworkDeviceConfiguration, error) {
+	return &VirtioNetworkDeviceConfiguration{attachment: attachment}, nil
+}
+
+func (v *VirtioNetworkDeviceConfiguration) SetMACAddress(macAddress *MACAddress) {
+	if macAddress.address == nil {
+		raise("the MAC address is nil")
+	}
+	v.mac = macAddress
+}
+
+// Console.
+
+type SerialPortAttachment interface {
+	nsObject
+	serialPortAttachment()
+}
+
+type baseSerialPortAttachment struct{}
+
+func (*baseSerialPortAttachment) serialPortAttachment() {}
+
+// FileHandleSerialPortAttachment has the descriptors' numbers and not the
+// files, as the real one has: the program must keep them open.
+type FileHandleSerialPortAttachment struct {
+	*pointer
+	*baseSerialPortAttachment
+	read, write int
+}
+
+func NewFileHandleSerialPortAttachment(read, write *os.File) (*FileHandleSerialPortAttachment, error) {
+	return &FileHandleSerialPortAttachment{read: int(read.Fd()), write: int(write.Fd())}, nil
+}
+
+type VirtioConsoleDeviceSerialPortConfiguration struct {
+	*pointer
+	attachment SerialPortAttachment
+}
+
+func NewVirtioConsoleDeviceSerialPortConfiguration(attachment SerialPortAttachment) (*VirtioConsoleDeviceSerialPortConfiguration, error) {
+	return &VirtioConsoleDeviceSerialPortConfiguration{attachment: attachment}, nil
+}
+
+// The rest.
+
+type VirtioEntropyDeviceConfiguration struct{ *pointer }
+
+func NewVirtioEntropyDeviceConfiguration() (*VirtioEntropyDeviceConfiguration, error) {
+	return &VirtioEntropyDeviceConfiguration{}, nil
+}
+
+type MemoryBalloonDeviceConfiguration interface {
+	nsObject
+	memoryBalloonDeviceConfiguration()
+}
+
+type baseMemoryBalloonDeviceConfiguration struct{}
+
+func (*baseMemoryBalloonDeviceConfiguration) memoryBalloonDeviceConfiguration() {}
+
+type VirtioTraditionalMemoryBalloonDeviceConfiguration struct {
+	*pointer
+	*baseMemoryBalloonDeviceConfiguration
+}
+
+func NewVirtioTraditionalMemoryBalloonDeviceConfiguration() (*VirtioTraditionalMemoryBalloonDeviceConfiguration, error) {
+	return &VirtioTraditionalMemoryBalloonDeviceConfiguration{}, nil
+}
+
+type SocketDeviceConfiguration interface {
+	nsObject
+	socketDeviceConfiguration()
+}
+
+type baseSocketDeviceConfiguration struct{}
+
+func (*baseSocketDeviceConfiguration) socketDeviceConfiguration() {}
+
+type VirtioSocketDeviceConfiguration struct {
+	*pointer
+	*baseSocketDeviceConfiguration
+}
+
+func NewVirtioSocketDeviceConfiguration() (*VirtioSocketDeviceConfiguration, error) {
+	return &VirtioSocketDeviceConfiguration{}, nil
+}

@@ -1,0 +1,166 @@
+package vz
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	infinity "github.com/Code-Hex/go-infinity-channel"
+)
+
+type VirtualMachineState int
+
+const (
+	VirtualMachineStateStopped VirtualMachineState = iota
+	VirtualMachineStateRunning
+	VirtualMachineStatePaused
+	VirtualMachineStateError
+	VirtualMachineStateStarting
+	VirtualMachineStatePausing
+	VirtualMachineStateResuming
+	VirtualMachineStateStopping
+	VirtualMachineStateSaving
+	VirtualMachineStateRestoring
+)
+
+type VirtualMachine struct {
+	*pointer
+	configuration *VirtualMachineConfiguration
+	socket        *VirtioSocketDevice // nil if there is none
+	// As in the real one, each of these has a goroutine for ever.
+	notify *infinity.Channel[VirtualMachineState]
+	_, _   *infinity.Channel[error] // what disconnections are told by
+
+	mu    sync.Mutex
+	state VirtualMachineState
+	qemu  *hypervisor
+}
+
+// NewVirtualMachine ends the process if the configuration is not valid.
+func NewVirtualMachine(config *VirtualMachineConfiguration) (*VirtualMachine, error) {
+	if ok, err := config.Validate(); !ok {
+		raise("%v", err)
+	}
+	v := &VirtualMachine{configuration: config, notify: infinity.NewChannel[VirtualMachineState]()}
+	infinity.NewChannel[error]()
+	infinity.NewChannel[error]()
+	if len(config.sockets) > 0 {
+		v.socket = newSocketDevice()
+	}
+	return v, nil
+}
+
+type virtualMachineStartOptions struct{}
+
+type VirtualMachineStartOption func(*virtualMachineStartOptions) error
+
+// change changes the state from one of some, and tells the one reader.
+func (v *VirtualMachine) change(to VirtualMachineState, from ...VirtualMachineState) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !slices.Contains(from, v.state) {
+		return failure(ErrorInvalidVirtualMachineStateTransition, "Invalid virtual machine state transition. Transition from state %d to state %d is invalid.", v.state, to)
+	}
+	v.state = to
+	v.notify.In() <- to
+	return nil
+}
+
+func (v *VirtualMachine) State() VirtualMachineState {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state
+}
+
+func (v *VirtualMachine) StateChangedNotify() <-chan VirtualMachineState { return v.notify.Out() }
+
+func (v *VirtualMachine) is(states ...VirtualMachineState) bool {
+	return slices.Contains(states, v.State())
+}
+
+func (v *VirtualMachine) CanStart() bool {
+	return v.is(VirtualMachineStateStopped, VirtualMachineStateError)
+}
+func (v *VirtualMachine) CanPause() bool       { return v.is(VirtualMachineStateRunning) }
+func (v *VirtualMachine) CanResume() bool      { return v.is(VirtualMachineStatePaused) }
+func (v *VirtualMachine) CanRequestStop() bool { return v.is(VirtualMachineStateRunning) }
+func (v *VirtualMachine) CanStop() bool {
+	return v.is(VirtualMachineStateRunning, VirtualMachineStatePaused)
+}
+
+// Start starts QEMU. Like the framework it says nothing of why it cannot.
+func (v *VirtualMachine) Start(opts ...VirtualMachineStartOption) error {
+	if err := v.change(VirtualMachineStateStarting, VirtualMachineStateStopped, VirtualMachineStateError); err != nil {
+		return err
+	}
+	q, err := power(v.configuration, v.socket)
+	if err != nil {
+		_ = v.change(VirtualMachineStateError, VirtualMachineStateStarting)
+		return err
+	}
+	v.mu.Lock()
+	v.qemu = q
+	v.mu.Unlock()
+	_ = v.change(VirtualMachineStateRunning, VirtualMachineStateStarting)
+	go func() {
+		end := VirtualMachineStateStopped
+		if !q.wait() {
+			end = VirtualMachineStateError
+		}
+		_ = v.change(end, VirtualMachineStateRunning, VirtualMachineStatePausing, VirtualMachineStatePaused, VirtualMachineStateResuming, VirtualMachineStateStopping)
+	}()
+	return nil
+}
+
+// tell carries out a command of QEMU's between two changes of state.
+func (v *VirtualMachine) tell(command string, from, during, to VirtualMachineState) error {
+	if err := v.change(during, from); err != nil {
+		return err
+	}
+	if err := v.qemu.control.Do(context.Background(), command, nil, nil); err != nil {
+		_ = v.change(from, during)
+		return failure(ErrorInternal, "Internal Virtualization error.")
+	}
+	return v.change(to, during)
+}
+
+func (v *VirtualMachine) Pause() error {
+	return v.tell("stop", VirtualMachineStateRunning, VirtualMachineStatePausing, VirtualMachineStatePaused)
+}
+
+func (v *VirtualMachine) Resume() error {
+	return v.tell("cont", VirtualMachineStatePaused, VirtualMachineStateResuming, VirtualMachineStateRunning)
+}
+
+func (v *VirtualMachine) RequestStop() (bool, error) {
+	if !v.CanRequestStop() {
+		return false, failure(ErrorInvalidVirtualMachineState, "Invalid virtual machine state. The virtual machine is not running.")
+	}
+	err := v.qemu.control.Do(context.Background(), "system_powerdown", nil, nil)
+	return err == nil, err
+}
+
+func (v *VirtualMachine) Stop() error {
+	if err := v.change(VirtualMachineStateStopping, VirtualMachineStateRunning, VirtualMachineStatePaused); err != nil {
+		return err
+	}
+	v.qemu.stop()
+	return nil
+}
+
+func (v *VirtualMachine) SaveMachineStateToPath(saveFilePath string) error {
+	_, err := v.configuration.ValidateSaveRestoreSupport()
+	return err
+}
+
+func (v *VirtualMachine) RestoreMachineStateFromURL(saveFilePath string) error {
+	_, err := v.configuration.ValidateSaveRestoreSupport()
+	return err
+}
+
+func (v *VirtualMachine) SocketDevices() []*VirtioSocketDevice {
+	if v.socket == nil {
+		return nil
+	}
+	return []*VirtioSocketDevice{v.socket}
+}

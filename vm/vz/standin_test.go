@@ -1,0 +1,127 @@
+//go:build vzstandin && linux
+
+package vz_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	real "github.com/Code-Hex/vz/v3"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/vmtest"
+	"osaurus-sandbox/vm/vz"
+)
+
+// hostFromGuest is what QEMU's network has.
+const hostFromGuest = "10.0.2.2"
+
+// What a Mac is not able or allowed to do is named, with what mends it.
+func TestRefusals(t *testing.T) {
+	image := vmtest.BuildImage(t, vm.ARM64)
+	for reason, want := range map[string]struct {
+		kind fault.Kind
+		text string
+	}{
+		"entitlement": {fault.Unavailable, "com.apple.security.virtualization"},
+		"hardware":    {fault.Unavailable, "Use a Mac"},
+		"silently":    {fault.Execution, "gives no reason"},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Setenv("VZ_STANDIN_REFUSES", reason)
+			m, err := new(vz.Driver).New(t.Context(), image.Config(t))
+			if err == nil {
+				m.Close()
+				t.Fatal("the machine is made")
+			}
+			if fault.KindOf(err) != want.kind || !strings.Contains(err.Error()+fault.AdviceOf(err), want.text) {
+				t.Errorf("New = %v (%s)", err, fault.AdviceOf(err))
+			}
+			var missing []string
+			for _, f := range vz.Check(t.Context(), vm.ARM64) {
+				if f.Status == vm.FindingMissing {
+					missing = append(missing, f.What+f.Mend)
+				}
+			}
+			if reason != "silently" && !strings.Contains(strings.Join(missing, " "), want.text) {
+				t.Errorf("Check finds missing: %q", missing)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	ns := func(code real.ErrorCode) error {
+		return &real.NSError{Domain: "VZErrorDomain", Code: int(code)}
+	}
+	for _, c := range []struct {
+		err  error
+		kind fault.Kind
+		text string
+	}{
+		{real.ErrUnsupportedOSVersion, fault.Unavailable, "Update macOS"},
+		{real.ErrBuildTargetOSVersion, fault.Unavailable, "Xcode"},
+		{ns(real.ErrorInvalidVirtualMachineStateTransition), fault.Rejected, "again"},
+		{ns(real.ErrorVirtualMachineLimitExceeded), fault.Unavailable, "another virtual machine"},
+		{ns(real.ErrorInternal), fault.Execution, "log show"},
+		{fault.New(fault.NotFound, "", "", errors.New("x")).Advise("do this"), fault.NotFound, "do this"},
+		{errors.New("x"), fault.Execution, "log show"},
+	} {
+		if err := vz.Explain("test", "", c.err); err.Kind != c.kind || !strings.Contains(err.Advice, c.text) {
+			t.Errorf("%v is explained as %s: %s", c.err, err.Kind, err.Advice)
+		}
+	}
+}
+
+// Rosetta's share is there when it is asked for.
+func TestRosetta(t *testing.T) {
+	g := vmtest.Boot(t, &vz.Driver{Rosetta: true}, vmtest.BuildImage(t, vm.ARM64).Config(t))
+	g.Must("mount", vz.RosettaTag, "/mnt/rosetta")
+	if got := g.Must("read", "/mnt/rosetta/rosetta"); got != "stand-in" {
+		t.Errorf("the share has %q", got)
+	}
+	if _, err := g.Call("write", "/mnt/rosetta/rosetta", "x"); err == nil {
+		t.Error("the guest can change the share")
+	}
+}
+
+// The stand-in is as rude as the real module: without that the tests above
+// would show nothing.
+func TestStandInHasNoManners(t *testing.T) {
+	panics := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", what)
+			}
+		}()
+		f()
+	}
+	panics("an empty identifier", func() { _, _ = real.NewGenericMachineIdentifierWithData(nil) })
+	image := vmtest.BuildImage(t, vm.ARM64)
+	loader, err := real.NewLinuxBootLoader(image.Initrd) // no Image
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := real.NewVirtualMachineConfiguration(loader, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	panics("a machine of an invalid configuration", func() { _, _ = real.NewVirtualMachine(bad) })
+	good, err := real.NewVirtualMachineConfiguration(loader, 1, 512<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := real.NewVirtualMachine(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Start(); err == nil || !strings.Contains(err.Error(), "Internal Virtualization error") {
+		t.Errorf("Start with a kernel that is no Image = %v", err)
+	}
+	if s := m.State(); s != real.VirtualMachineStateError {
+		t.Errorf("State = %d", s)
+	}
+}
