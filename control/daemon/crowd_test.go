@@ -21,7 +21,7 @@ import (
 // A hundred apps that ask twice a second each. On a host that is so busy that
 // a server of nothing takes long too, that is the measure.
 func TestStatusWithCrowd(t *testing.T) {
-	const bound, slack, tries = 100 * time.Millisecond, 2, 3
+	const bound, slack, tries = 100 * time.Millisecond, 2, 6
 	client, _ := serve(t, daemon.Options{})
 	empty := emptyServer(t)
 	var status, nothing time.Duration
