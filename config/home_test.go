@@ -44,4 +44,3 @@ func TestMakeIsPrivate(t *testing.T) {
 		t.Errorf("a home that others can write to: %v", err)
 	}
 }
-

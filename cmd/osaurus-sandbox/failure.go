@@ -21,7 +21,7 @@ const (
 	exitNotFound     = 7
 	exitToolNotFound = 8
 
-	// A command that runs another (boot) keeps all codes but these for it, as
+	// A command that runs another (boot, exec) keeps all codes but these for it, as
 	// env and timeout do.
 	exitSandbox     = 125 // the sandbox failed, not the command
 	exitCannotRun   = 126 // the command is there and cannot be run
@@ -35,7 +35,7 @@ const exitCodes = `Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n
-  boot: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
+  boot, exec: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
 `
 
 // exitCode is the exit code for an error, from its kind alone.
