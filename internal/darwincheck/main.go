@@ -3,7 +3,7 @@
 // It does three things, each of which finds what the others cannot:
 //
 //  1. types: everything is type-checked for macOS against the real cgo modules,
-//     for both architectures, tests included (types.go);
+//     for both architectures, tests included (check.go);
 //  2. tools: the compiler, go vet and staticcheck run for macOS, with the cgo
 //     modules replaced by skeletons of them (skeleton.go, tools.go);
 //  3. stand-in: the module that stands in for vz on Linux is compared with the
