@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var (
+	arm64 = target{"darwin", "arm64", true}
+	amd64 = target{"darwin", "amd64", true}
+)
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil { // as it is run: in the module's root
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// mutate returns a file's text with a part of it replaced, which must be there.
+func mutate(t *testing.T, file, old, new string) (path string, text []byte) {
+	t.Helper()
+	path = abs(file)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(b, []byte(old)) {
+		t.Fatalf("%s has no %q", file, old)
+	}
+	return path, bytes.Replace(b, []byte(old), []byte(new), 1)
+}
+
+// What is wrong with the driver is found, with file and line, and nothing else.
+func TestTypesFindMistakes(t *testing.T) {
+	universes := map[target]*universe{}
+	for _, target := range []target{arm64, amd64} {
+		pkgs, err := list(target, true, nil, "./vm/vz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := newUniverse(target, pkgs)
+		u.check()
+		if found := u.found(); len(found) > 0 {
+			t.Fatalf("%s has mistakes: %q", target.arch, found)
+		}
+		universes[target] = u
+	}
+	for _, c := range []struct {
+		name           string
+		target         target
+		file, old, new string
+		want           string // in what is found; empty if nothing may be
+	}{
+		{"two arguments swapped", arm64, "vm/vz/hardware.go", "(d.Path, d.ReadOnly,", "(d.ReadOnly, d.Path,", "hardware.go"},
+		{"two integers swapped", arm64, "vm/vz/hardware.go", "uint(cfg.CPUs), uint64(cfg.Memory)", "uint64(cfg.Memory), uint(cfg.CPUs)", "hardware.go"},
+		{"two modes swapped", arm64, "vm/vz/hardware.go", "vz.DiskImageCachingModeCached, vz.DiskImageSynchronizationModeFsync", "vz.DiskImageSynchronizationModeFsync, vz.DiskImageCachingModeCached", "hardware.go"},
+		{"a call that arm64 alone has", amd64, "vm/vz/machine.go", "m.apple.Start()", `m.apple.SaveMachineStateToPath("x")`, "SaveMachineStateToPath"},
+		{"the same call there", arm64, "vm/vz/machine.go", "m.apple.Start()", `m.apple.SaveMachineStateToPath("x")`, ""},
+		{"a call that no longer is", arm64, "vm/vz/machine.go", "m.apple.Pause", "m.apple.Suspend", "Suspend"},
+		{"an attachment in a device's place", arm64, "vm/vz/hardware.go", "all = append(all, disk)", "all = append(all, image)", "hardware.go"},
+		{"a mistake in a test", arm64, "vm/vz/vz_test.go", "vz.NativeArch()", "vz.NativeArch(1)", "vz_test.go"},
+	} {
+		t.Run(c.name+" "+c.target.arch, func(t *testing.T) {
+			u := universes[c.target]
+			path, text := mutate(t, c.file, c.old, c.new)
+			found := recheck(u, map[string][]byte{path: text})
+			recheck(u, nil) // as it was
+			all := strings.Join(found, "\n")
+			if (len(found) > 0) != (c.want != "") || !strings.Contains(all, c.want) {
+				t.Errorf("found %q, want %q", all, c.want)
+			}
+		})
+	}
+}
+
+// recheck checks those packages again that are not all from the disk, or were
+// not, and returns what is found.
+func recheck(u *universe, overlay map[string][]byte) []string {
+	before := u.overlay
+	u.overlay = overlay
+	for _, n := range u.nodes {
+		for _, f := range n.files() {
+			path := filepath.Join(n.Dir, f)
+			if before[path] != nil || overlay[path] != nil {
+				n.errs = nil
+				u.checkOne(n)
+				break
+			}
+		}
+	}
+	return u.found()
+}
+
+// A stand-in that is not what it stands in for is found out.
+func TestStandInIsCompared(t *testing.T) {
+	real, err := load(arm64, nil, standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkgs, err := list(standInTarget, false, standInEnv(), standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standIn := newUniverse(standInTarget, pkgs)
+	standIn.declare()
+	for _, c := range []struct{ name, file, old, new, want string }{
+		{"nothing", "socket.go", "port uint32", "port uint32", ""},
+		{"a parameter's type", "socket.go", "Connect(port uint32)", "Connect(port uint16)", "VirtioSocketDevice.Connect"},
+		{"a constant's value", "machine.go", "VirtualMachineStateStopped VirtualMachineState = iota", "VirtualMachineStateStopped VirtualMachineState = iota + 1", "VirtualMachineStateStopped"},
+		{"a marker", "devices.go", "func (*baseDirectoryShare) directoryShare() {}", "", "DirectoryShare"},
+		{"an interface left open", "configuration.go", "type BootLoader interface {\n\tnsObject\n\tbootLoader()\n}", "type BootLoader interface{}", "BootLoader"},
+		{"a field's type", "object.go", "Code                 int", "Code                 int64", "NSError.Code"},
+		{"one thing too many", "object.go", "type ErrorCode int", "type Extra int\n\ntype ErrorCode int", "Extra"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, text := mutate(t, "vm/vz/standin/"+c.file, c.old, c.new)
+			recheck(standIn, map[string][]byte{path: text})
+			found := compare(real, standIn.nodes[standInModule].pkg).found
+			recheck(standIn, nil)
+			all := strings.Join(found, "\n")
+			if (len(found) > 0) != (c.want != "") || !strings.Contains(all, c.want) {
+				t.Errorf("found %q, want %q", all, c.want)
+			}
+		})
+	}
+}
+
+// The tests over the stand-in meet its bad manners: without what the driver
+// has against them they fail.
+func TestStandInFindsMistakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the driver's tests several times")
+	}
+	for _, c := range []struct{ name, file, old, new, test, want string }{
+		{"vz's listener with nothing around it", "dial.go", "	l := newListener(s, inner, port)\n	s.listeners[port] = l\n	return l, nil", "	_ = newListener\n	return inner, nil", "TestListenerHasManners", "does not return after Close"},
+		{"an empty identifier", "identity.go", "len(b) > 0", "b != nil", "TestIdentity", "index out of range"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, text := mutate(t, "vm/vz/"+c.file, c.old, c.new)
+			dir := t.TempDir()
+			mutant, overlay := filepath.Join(dir, c.file), filepath.Join(dir, "overlay.json")
+			b, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string][]byte{mutant: text, overlay: b} {
+				if err := os.WriteFile(name, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command("go", "test", "-tags", "vzstandin", "-overlay", overlay, "-run", "^"+c.test+"$", "./vm/vz")
+			cmd.Env = append(os.Environ(), standInEnv()...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !bytes.Contains(out, []byte(c.want)) {
+				t.Errorf("%s = %v, want %q\n%s", c.test, err, c.want, out)
+			}
+		})
+	}
+}
+
+// A skeleton declares what the module does, and the tools find what is wrong.
+func TestSkeleton(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeSkeleton(arm64, standInModule, dir); err != nil {
+		t.Fatal(err)
+	}
+	real, err := load(arm64, nil, standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(dir, "go.work")
+	if err := os.WriteFile(work, []byte("go 1.26.0\nuse "+abs(".")+"\nreplace "+standInModule+" => "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := load(target{"darwin", "arm64", false}, []string{"GOWORK=" + work}, standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compare(real, skeleton)
+	if len(c.found) > 0 || c.compared < 500 {
+		t.Errorf("of %d things differ: %s", c.compared, strings.Join(c.found, "\n"))
+	}
+	if n := len(real.Scope().Names()); n != len(skeleton.Scope().Names()) {
+		t.Errorf("the skeleton has %d names of %d", len(skeleton.Scope().Names()), n)
+	}
+}
