@@ -19,13 +19,14 @@ const (
 	turnTrips   = 40  // per turn, after
 	settleTrips = 10  // that still feel the other transport's work
 	dials       = 100 // per round
-	streamMiB   = 64  // per round and direction
+	streams     = 4   // per round and direction
+	streamMiB   = 16  // per stream
 )
 
 // figures are what one transport took.
 type figures struct {
 	trips, dials       []time.Duration
-	toGuest, fromGuest []float64 // MiB/s, one per round
+	toGuest, fromGuest []float64 // MiB/s, one per stream
 }
 
 // BenchmarkVsock compares vsock with TCP over QEMU's user network in one guest
@@ -72,6 +73,9 @@ func BenchmarkVsock(b *testing.B) {
 		}
 		for k := range dial {
 			conns[k].Close()
+		}
+		for n := range streams * len(dial) {
+			k := n % len(dial)
 			f[k].toGuest = append(f[k].toGuest, toGuest(b, dial[k](portSink)))
 			f[k].fromGuest = append(f[k].fromGuest, fromGuest(b, dial[k](portSource)))
 		}
