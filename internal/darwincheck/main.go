@@ -28,6 +28,10 @@ const (
 	standInWork   = "vm/vz/standin/go.work"
 )
 
+// mostShown is how much a step prints of what it finds: what comes after so
+// many mistakes mostly follows from them.
+const mostShown = 40
+
 func main() {
 	arm64, amd64 := target{"darwin", "arm64", true}, target{"darwin", "amd64", true}
 	ok := true
@@ -46,7 +50,7 @@ func main() {
 		if err != nil {
 			found = append(found, err.Error())
 		}
-		for _, f := range found {
+		for _, f := range found[:min(len(found), mostShown)] {
 			fmt.Println(f)
 		}
 		ok = ok && len(found) == 0
