@@ -36,7 +36,7 @@ Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once
 128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there is no such command.`,
 		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
-  tar c . | osaurus-sandbox boot --network -- sh -c 'tar x && make'
+  tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
   osaurus-sandbox boot --pack debian --cpus 4 --memory 4G --timings -- python3 -V`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
