@@ -61,7 +61,7 @@ type sandbox struct {
 
 func newSandbox(t *testing.T, home config.Home) *sandbox {
 	t.Helper()
-	s, err := supervisor.New(t.Context(), options(home, nil))
+	s, err := supervisor.New(t.Context(), options(home, &journal{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +168,11 @@ type journal struct {
 	events []supervisor.Event
 }
 
-func (j *journal) Record(_ context.Context, e supervisor.Event) error {
+func (j *journal) Record(e supervisor.Event) {
+	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, e)
-	return nil
 }
 
 func (j *journal) has(kind supervisor.EventKind) bool {
