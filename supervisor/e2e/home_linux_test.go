@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/vm"
 )
 
 const (
@@ -59,9 +60,13 @@ type sandbox struct {
 	t *testing.T
 }
 
-func newSandbox(t *testing.T, home config.Home) *sandbox {
+func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t, home, driver()) }
+
+func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 	t.Helper()
-	s, err := supervisor.New(t.Context(), options(home, &journal{}))
+	o := options(home, &journal{})
+	o.Driver = driver
+	s, err := supervisor.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
