@@ -42,7 +42,7 @@ func newConfigShow() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), settings)
 		},
 	}
-	cmd.Flags().Bool("json", true, "print JSON, as it always does")
+	alwaysJSON(cmd)
 	return cmd
 }
 
