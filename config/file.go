@@ -156,7 +156,7 @@ func Edit(h Home, edit func(*File) error) error {
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "settings"), os.O_CREATE|os.O_RDWR, privateFile)
 	if err != nil {
-		return fault.New(fault.Unavailable, "lock settings", dir, err)
+		return fault.New(fault.Unavailable, "lock settings", dir, err).Advise("See that the folder is writable and that its disk has room.")
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
