@@ -31,15 +31,21 @@ func Services() []string { return []string{AgentService, PluginService} }
 // Check reports a key that names no one secret. The system's stores take an
 // empty name for any name: what such a key would delete is not one secret.
 func (k Key) Check() error {
-	id, err := config.ParseAgentID(string(k.Agent))
-	if err == nil && id != k.Agent {
-		err = fault.New(fault.InvalidArgs, "read agent id", string(k.Agent), errors.New("not in capitals"))
-	}
+	err := CheckAgent(k.Agent)
 	if err == nil && k.Plugin != "" {
 		_, err = config.ParsePluginID(string(k.Plugin))
 	}
 	if err == nil {
 		_, err = config.ParseSecretName(string(k.Name))
+	}
+	return err
+}
+
+// CheckAgent reports an id that was not made by config.ParseAgentID.
+func CheckAgent(agent config.AgentID) error {
+	id, err := config.ParseAgentID(string(agent))
+	if err == nil && id != agent {
+		return fault.New(fault.InvalidArgs, "read agent id", string(agent), errors.New("not in capitals"))
 	}
 	return err
 }
