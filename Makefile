@@ -28,7 +28,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 5m
 GUEST_TIMEOUT := 10m
 
-.PHONY: help setup build guest-programs run test tiers lint check-darwin unit guest-tier standin-tier app verify-macos fuzz bench generate clean
+.PHONY: help setup build guest-programs run test tiers lint check-darwin unit guest-tier standin-tier faults app verify-macos fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ check-darwin: ## types, vet and staticcheck for macOS, without a Mac
 standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernels
 	$(STANDIN) $(GO) test -race -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
 	$(STANDIN) $(GO) test -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
+
+faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; some 20 minutes
+	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app

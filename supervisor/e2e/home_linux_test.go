@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/vm"
 )
 
 const (
@@ -59,9 +60,13 @@ type sandbox struct {
 	t *testing.T
 }
 
-func newSandbox(t *testing.T, home config.Home) *sandbox {
+func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t, home, driver()) }
+
+func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 	t.Helper()
-	s, err := supervisor.New(t.Context(), options(home, nil))
+	o := options(home, &journal{})
+	o.Driver = driver
+	s, err := supervisor.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +173,11 @@ type journal struct {
 	events []supervisor.Event
 }
 
-func (j *journal) Record(_ context.Context, e supervisor.Event) error {
+func (j *journal) Record(e supervisor.Event) {
+	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, e)
-	return nil
 }
 
 func (j *journal) has(kind supervisor.EventKind) bool {

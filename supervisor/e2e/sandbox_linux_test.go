@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 	}
 
 	t.Run("a second supervisor is refused", func(t *testing.T) {
-		_, err := supervisor.New(t.Context(), options(home, nil))
+		_, err := supervisor.New(t.Context(), options(home, &journal{}))
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "e2e.test, process") {
 			t.Errorf("New: %v", err)
 		}
