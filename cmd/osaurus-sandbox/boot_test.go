@@ -19,9 +19,17 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// labHome is a home whose settings name a small pack: a real kernel and
-// busybox.
+// labHome is bareHome with the images that tests share.
 func labHome(t *testing.T) config.Home {
+	t.Helper()
+	home := bareHome(t)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// bareHome is a home whose settings name a small pack: a real kernel and
+// busybox.
+func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	t.Setenv(config.HomeVariable, string(home))
