@@ -20,8 +20,8 @@ RUN_HOME     ?= $(CURDIR)/.build/home
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
 GUEST_TIER  = $(patsubst guest:%,%,$(filter guest:%,$(TIERS)))
-KERNEL_TIER = $(patsubst kernel:%,%,$(filter kernel:%,$(TIERS)))
-UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) osaurus-sandbox/internal/darwincheck,$(shell $(GO) list ./...))
+KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
+UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck,$(shell $(GO) list ./...))
 
 # What lint has vetted is not vetted again.
 GO_TEST := $(GO) test -vet=off
@@ -36,7 +36,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 5m
 GUEST_TIMEOUT := 10m
 
-.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lint check-darwin unit kernel-tier guest-tier standin-tier app verify-macos fuzz bench generate clean
+.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier app verify-macos fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ tiers:
 	@$(MAKE) --no-print-directory --jobs=2 quick-lane guest-lane
 
 quick-lane: LANE = lint check-darwin unit kernel-tier
-guest-lane: LANE = guest-tier standin-tier
+guest-lane: LANE = lab guest-tier standin-tier
 quick-lane guest-lane:
 	@for tier in $(LANE); do \
 	  start=$$SECONDS; \
@@ -91,6 +91,9 @@ lint: ## format, vet, staticcheck, order of the house
 
 unit: ## tests that boot nothing, with the race detector
 	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
+
+lab: guest-programs ## the kernels, packs and images that tests use, made once
+	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) ./internal/lab
 
 kernel-tier: ## tests on real kernels and archives, without machines of ours
 	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(KERNEL_TIER)

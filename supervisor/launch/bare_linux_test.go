@@ -21,7 +21,7 @@ import (
 
 // TestBareBoots boots machines that are not made as a sandbox's are.
 func TestBareBoots(t *testing.T) {
-	i := build(t, lab.BusyboxPack(t, "arm64"))
+	i := lab.Image(t, lab.BusyboxPack(t, "arm64"))
 	troubledBoots(t, i)
 	t.Run("a network as it is told, and no data disk", func(t *testing.T) { testStaticNetwork(t, i) })
 }

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
@@ -116,12 +114,13 @@ func testNameAndDisk(t *testing.T, g *launch.Guest) {
 // boot boots a pack with a data disk, a network and shares of each kind.
 func boot(t *testing.T, p pack.Pack) *launch.Guest {
 	t.Helper()
+	image := lab.Image(t, p)
 	data := filepath.Join(t.TempDir(), "data.ext4")
 	if err := disk.Create(data, dataSize); err != nil {
 		t.Fatal(err)
 	}
 	g, err := launch.Boot(t.Context(), launch.Spec{
-		Driver: &qemu.Driver{}, Image: build(t, p), Name: "test", Hostname: hostname,
+		Driver: &qemu.Driver{}, Image: image, Name: "test", Hostname: hostname,
 		CPUs: 2, Memory: 1 << 30, DataDisk: data, Network: vm.NetworkNAT,
 		Shares: []launch.Share{
 			{Share: vm.Share{Tag: "workspace", Path: t.TempDir(), Ownership: vm.OwnershipSubtree}, MountPoint: "/workspace"},
@@ -140,14 +139,4 @@ func boot(t *testing.T, p pack.Pack) *launch.Guest {
 	}
 	t.Logf("%+v %v", g.Timings, info.Steps)
 	return g
-}
-
-func build(t *testing.T, p pack.Pack) image.Image {
-	t.Helper()
-	store := image.Store{Dir: lab.Images(t), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }}
-	i, err := store.Ensure(t.Context(), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
 }
