@@ -165,7 +165,7 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 	})
 	if err == nil && p.Digest() != m.Digest() {
 		return Pack{}, fault.New(fault.Rejected, "import pack", path, fmt.Errorf("another pack named %s is there", m.Name)).
-			Advise("Change the name in its " + ManifestName + ", or remove the folder " + p.Dir + " first.")
+			Advise("Change the name in its " + ManifestName + ", or delete the other first: `pack remove " + m.Name + "`.")
 	}
 	return p, err
 }
