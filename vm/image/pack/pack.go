@@ -113,7 +113,7 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 	}
 	if got != f.SHA256 || n != f.Size {
 		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
-			Advise("Remove the pack and build or import it again: its files have changed since it was made.")
+			Advise("Its files have changed since it was made: remove it with `pack remove`, and build or import it again.")
 	}
 	return nil
 }
