@@ -12,7 +12,7 @@ import (
 func TestPacks(t *testing.T) {
 	packs := []pack.Pack{DebianPack(t)}
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		packs = append(packs, BusyboxPack(t, string(arch)))
+		packs = append(packs, BusyboxPack(t, string(arch)), ReleasePack(t, arch, true))
 		if p, ok := AlpinePack(t, string(arch)); ok {
 			packs = append(packs, p)
 		}

@@ -2,7 +2,6 @@ package launch_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/qemu"
@@ -33,7 +31,7 @@ func TestGuests(t *testing.T) {
 		}
 	}
 	isoPack := func(arch vm.Arch) func(*testing.T) pack.Pack {
-		return func(t *testing.T) pack.Pack { return releasePack(t, arch) }
+		return func(t *testing.T) pack.Pack { return lab.ReleasePack(t, arch, false) }
 	}
 	for _, c := range []struct {
 		name  string
@@ -64,19 +62,6 @@ func TestGuests(t *testing.T) {
 			}
 		})
 	}
-}
-
-// releasePack is made as a pack of Alpine's own releases is.
-func releasePack(t *testing.T, arch vm.Arch) pack.Pack {
-	t.Helper()
-	pins, client := lab.AlpineRelease(t, arch)
-	p, err := pack.Store{Dir: t.TempDir()}.Build(t.Context(), pins.Name(), nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		return alpine.Build(ctx, pins, client, dir, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 const (

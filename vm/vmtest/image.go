@@ -49,7 +49,7 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 		if initrds.made == nil {
 			initrds.made = map[vm.Arch][]byte{}
 		}
-		initrds.made[arch] = buildInitrd(t, arch, kernel)
+		initrds.made[arch] = buildInitrd(t, arch)
 	}
 	path := filepath.Join(t.TempDir(), "initrd")
 	if err := os.WriteFile(path, initrds.made[arch], 0o600); err != nil {
@@ -58,11 +58,13 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 	return Image{arch, kernel.Image, path}
 }
 
-// buildInitrd makes the initramfs with the test guest and the modules of a
-// kernel that it needs.
-func buildInitrd(t testing.TB, arch vm.Arch, kernel lab.Kernel) []byte {
+// buildInitrd makes the initramfs with the test guest and the modules that it
+// needs.
+func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	t.Helper()
-	tree, err := modules.Read(t.Context(), walk(kernel), drivers...)
+	p := lab.BusyboxPack(t, string(arch))
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	tree, err := modules.Read(t.Context(), walk, drivers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,15 +97,6 @@ func buildInitrd(t testing.TB, arch vm.Arch, kernel lab.Kernel) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-// walk visits a kernel's modules as if they were an archive.
-func walk(k lab.Kernel) modules.Walk {
-	return func(visit func(*tar.Header, io.Reader) error) error {
-		return k.EachModuleFile(func(name string, b []byte) error {
-			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
-		})
-	}
 }
 
 func buildGuest(t testing.TB, arch vm.Arch) []byte {

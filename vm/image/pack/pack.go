@@ -2,6 +2,7 @@
 package pack
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
 )
 
 // Pack is a folder whose manifest has been read. That its files are the ones
@@ -86,6 +88,33 @@ func (p Pack) Open(f File) (io.ReadCloser, error) {
 		return nil, fault.New(fault.KindOf(err), "open pack file", p.Path(f), err)
 	}
 	return digest.Checked(file, p.Path(f), f.Size, f.SHA256), nil
+}
+
+// Walk visits the entries of one of the pack's archives. Unless visit stops it,
+// the file is then known to be the one that the manifest pins.
+func (p Pack) Walk(f File, visit func(*tar.Header, io.Reader) error) error {
+	file, err := p.Open(f)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	archive, err := untar.NewReader(file, p.Path(f))
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := visit(h, archive); err != nil {
+			return err
+		}
+	}
 }
 
 // Verify reads every file of the pack and fails with fault.Rejected, naming
