@@ -63,7 +63,7 @@ func noRoom(user config.LinuxUser) error {
 // a layer or a room.
 func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) ([]string, error) {
 	return nil, g.ask("ensure", r.User, func() error {
-		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home) {
+		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.New(fault.Rejected, "make room", string(r.User), fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
 		}
 		g.rooms[r.User] = r
@@ -115,6 +115,9 @@ func (g *Guest) RoomUsage(_ context.Context, user config.LinuxUser) (list []gues
 			if user == "" || user == r.User {
 				list = append(list, guest.RoomUsage{User: r.User, CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
 			}
+		}
+		if _, ok := g.rooms[user]; user != "" && !ok {
+			return noRoom(user)
 		}
 		// A guest may say what it likes.
 		list = append(list, guest.RoomUsage{User: "agent-nobody"})
