@@ -30,8 +30,6 @@ const (
 	// callTimeout bounds every call that answers at once, whatever the
 	// caller's context says.
 	callTimeout = 10 * time.Second
-	// baseURL names the guest in requests; connections go where Dialer leads.
-	baseURL = "http://guest"
 	// entropySize fills the guest's pool (256 bits) with some to spare.
 	entropySize = 64
 )
@@ -106,10 +104,11 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	client := &http.Client{Transport: withKey}
+	const base = "http://guest"
+	web := &http.Client{Transport: withKey}
 	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(client, baseURL, wire.ClientOptions()),
-		rooms:     guestpbconnect.NewRoomsClient(client, baseURL, wire.ClientOptions()),
+		rpc:       guestpbconnect.NewGuestClient(web, base, wire.ClientOptions()),
+		rooms:     guestpbconnect.NewRoomsClient(web, base, wire.ClientOptions()),
 		transport: tr, conns: cs,
 	}
 }
@@ -151,11 +150,16 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return callWithin(ctx, callTimeout, op, "", f, q)
+}
+
+// callWithin makes a call about something that answers within a while.
+func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
-		return nil, wire.Decode(op, "", err)
+		return nil, wire.Decode(op, subject, err)
 	}
 	return r.Msg, nil
 }

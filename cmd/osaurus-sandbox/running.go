@@ -16,7 +16,7 @@ import (
 // process is a command that runs in a guest.
 type process interface {
 	Signal(context.Context, guest.Signal) error
-	Resize(rows, cols int) error
+	Resize(guest.TerminalSize) error
 	Done() <-chan struct{}
 	Wait() (guest.Exit, error)
 }

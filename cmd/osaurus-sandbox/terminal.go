@@ -12,9 +12,8 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// usualRows and usualCols are the size of a terminal where there is none to
-// take it from.
-const usualRows, usualCols = 24, 80
+// usualSize is the size of a terminal where there is none to take it from.
+func usualSize() guest.TerminalSize { return guest.TerminalSize{Rows: 24, Cols: 80} }
 
 // execTerminal runs a command on a terminal as large as the one that this
 // program is on, whose keys are then all the command's.
@@ -23,10 +22,10 @@ func execTerminal(ctx context.Context, c console, command guest.Command, run sta
 	if isTerminal {
 		isTerminal = terminalWidth(own) > 0
 	}
-	command.Terminal = &guest.Terminal{Rows: usualRows, Cols: usualCols, Term: os.Getenv("TERM")}
+	command.Terminal = &guest.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
 	restore := func() error { return nil }
 	if isTerminal {
-		command.Terminal.Rows, command.Terminal.Cols = terminalSize(own)
+		command.Terminal.Size = terminalSize(own)
 	}
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
@@ -53,8 +52,7 @@ func execTerminal(ctx context.Context, c console, command guest.Command, run sta
 // follow gives a command's terminal the size that this program's has.
 func follow(own *os.File, resized <-chan os.Signal, p process) {
 	for {
-		rows, cols := terminalSize(own)
-		if p.Resize(rows, cols) != nil {
+		if p.Resize(terminalSize(own)) != nil {
 			return // it has ended
 		}
 		select {
@@ -65,12 +63,12 @@ func follow(own *os.File, resized <-chan os.Signal, p process) {
 	}
 }
 
-func terminalSize(f *os.File) (rows, cols int) {
+func terminalSize(f *os.File) guest.TerminalSize {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Row == 0 || size.Col == 0 {
-		return usualRows, usualCols
+		return usualSize()
 	}
-	return int(size.Row), int(size.Col)
+	return guest.TerminalSize{Rows: size.Row, Cols: size.Col}
 }
 
 // makeRaw has a terminal hand over each key as it is and show none of them, and
