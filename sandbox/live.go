@@ -87,16 +87,18 @@ func (l *Live) Feed(w io.WriteCloser) {
 	}
 	// A Read that hangs cannot be ended, so nothing waits for this goroutine.
 	go func() {
-		defer w.Close()
 		input := &inputReader{Reader: l.stdin}
 		// What fails at w is a command that wants no more input.
 		_, _ = io.Copy(w, input)
-		if input.err != nil {
-			l.mu.Lock()
-			l.fail = fault.New(fault.Execution, "read the command's input", "", input.err)
-			l.mu.Unlock()
-			l.kill()
+		if input.err == nil {
+			_ = w.Close()
+			return
 		}
+		// w stays open until End: its end would look like the input's.
+		l.mu.Lock()
+		l.fail = fault.New(fault.Execution, "read the command's input", "", input.err)
+		l.mu.Unlock()
+		l.kill()
 	}()
 }
 

@@ -74,7 +74,7 @@ func size(m pack.Manifest) (sum int64) {
 }
 
 func newPackShow() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show PACK",
 		Short: "Print a pack's manifest",
 		Args:  cobra.ExactArgs(1),
@@ -86,6 +86,8 @@ func newPackShow() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), p.Manifest)
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
 }
 
 // openPack opens a pack that is here: by its name, or in a folder.

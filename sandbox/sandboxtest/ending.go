@@ -98,7 +98,7 @@ func cancelLetsCleanUp(ctx context.Context, t *trial) error {
 }
 
 func cancelRaces(ctx context.Context, t *trial) error {
-	const rounds = 30
+	const rounds = 20
 	for range rounds {
 		h, err := t.start(ctx, t.line(`for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.02; done`))
 		if err != nil {

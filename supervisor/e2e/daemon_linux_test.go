@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -284,7 +285,7 @@ func TestDaemonIsStopped(t *testing.T) {
 			l.begin(cell.moment)
 			send(t, l.pid(), syscall.SIGSTOP)
 			other := newDaemon(t, l.home)
-			other.answer(fmt.Sprintf("new rejected take %s: e2e.test, process %d,", l.home, l.pid()))
+			other.answer(fmt.Sprintf("new rejected take %s: %s, process %d,", l.home, filepath.Base(os.Args[0]), l.pid()))
 			if !cell.letGo {
 				l.killed(t)
 				return
