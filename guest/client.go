@@ -30,6 +30,8 @@ const (
 	// callTimeout bounds every call that answers at once, whatever the
 	// caller's context says.
 	callTimeout = 10 * time.Second
+	// baseURL names the guest in requests; connections go where Dialer leads.
+	baseURL = "http://guest"
 	// entropySize fills the guest's pool (256 bits) with some to spare.
 	entropySize = 64
 )
@@ -42,6 +44,7 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 // be reached, Timeout when it did not answer, otherwise what the guest said.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
+	rooms     guestpbconnect.RoomsClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -103,8 +106,12 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	rpc := guestpbconnect.NewGuestClient(&http.Client{Transport: withKey}, "http://guest", wire.ClientOptions())
-	return &Client{rpc: rpc, transport: tr, conns: cs}
+	client := &http.Client{Transport: withKey}
+	return &Client{
+		rpc:       guestpbconnect.NewGuestClient(client, baseURL, wire.ClientOptions()),
+		rooms:     guestpbconnect.NewRoomsClient(client, baseURL, wire.ClientOptions()),
+		transport: tr, conns: cs,
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -6,26 +6,37 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// Command is a program to run in the guest as root. Like exec.Cmd, it is told
+// Command is a program to run in the guest, as root or in a room. Like exec.Cmd, it is told
 // where its streams go: the guest is read only as fast as they are written.
 type Command struct {
 	// Args are the program and its arguments. A program without a slash is
 	// looked for in the PATH of Env.
 	Args []string
-	// Env is the whole environment, as NAME=value; nil means DefaultEnv.
+	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
+	// room it adds to the login environment.
 	Env []string
-	Dir string // empty means /
+	Dir string // empty means /, and in a room the home
+
+	// Room is whose room it runs in, as that user; empty means as root of the
+	// guest. RoomRoot runs it as root of the room, for its system packages.
+	Room     config.LinuxUser
+	RoomRoot bool
+	// Terminal, if not nil, has it run on a terminal instead of pipes: all
+	// output is Stdout then.
+	Terminal *Terminal
 
 	// Stdin may be nil: the command then reads nothing. A Read of it may
 	// still be under way when Wait returns.
@@ -38,9 +49,20 @@ type Command struct {
 	// Timeout, if not 0, is how long the command may run. The guest itself
 	// then ends it.
 	Timeout time.Duration
+	// IdleTimeout, if not 0, is how long it may neither read nor write.
+	IdleTimeout time.Duration
+	// MaxOutput, if not 0, bounds the bytes of Stdout and of Stderr: the first
+	// 40 % are written as they come and the last 60 % at the end.
+	MaxOutput uint64
 	// Grace is how long the command may live on after SIGTERM when it is ended
 	// (by Timeout, or by its context); 0 means five seconds.
 	Grace time.Duration
+}
+
+// Terminal is a terminal for a command.
+type Terminal struct {
+	Rows, Cols int
+	Term       string // the variable TERM
 }
 
 // DefaultEnv is the environment of a command that was given none.
@@ -56,6 +78,13 @@ type Exit struct {
 	Code     int    // its exit code, unless a signal ended it
 	Signal   Signal // the signal that ended it, or 0
 	TimedOut bool   // it was ended because its Timeout was over
+	Idle     bool   // it was ended because its IdleTimeout was over
+
+	// While it ran, its room was at its limit of memory (and a process was
+	// killed for it), of processes (and one was not started), or of disk.
+	OOM, PIDs, Quota bool
+	// Bytes that were left out because of MaxOutput.
+	StdoutTruncated, StderrTruncated uint64
 }
 
 // Status is the one number that a shell would show: 128 plus the signal, or
@@ -104,6 +133,7 @@ type Process struct {
 	id     uint64
 	pid    int
 	stream *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+	saying sync.Mutex // of one thing at a time
 	cancel context.CancelFunc
 	done   chan struct{}
 	exit   Exit  // after done
@@ -139,12 +169,14 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, wire.Decode(op, p.name, err)
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if cmd.Stdin != nil {
+	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to say
 		// The transport looks at the context only when the request has ended.
 		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
-		go p.feed()
 	} else {
 		_ = p.stream.CloseRequest()
+	}
+	if cmd.Stdin != nil {
+		go p.feed()
 	}
 	go p.follow(ctx)
 	return p, nil
@@ -160,14 +192,19 @@ func (c *Client) Run(ctx context.Context, cmd Command) (Exit, error) {
 }
 
 func (cmd Command) proto() *guestpb.Start {
-	if cmd.Env == nil {
+	if cmd.Env == nil && cmd.Room == "" {
 		cmd.Env = DefaultEnv()
 	}
-	return &guestpb.Start{
+	start := &guestpb.Start{
 		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
-		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace),
+		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
+		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, MaxOutputBytes: cmd.MaxOutput,
 	}
+	if t := cmd.Terminal; t != nil {
+		start.Pty = &guestpb.Pty{Rows: uint32(t.Rows), Cols: uint32(t.Cols), Term: t.Term}
+	}
+	return start
 }
 
 func byteSlices(list []string) [][]byte {
@@ -199,17 +236,34 @@ func (p *Process) Signal(ctx context.Context, s Signal) error {
 	return err
 }
 
+// Resize changes the size of the command's terminal. Behind input that nobody
+// reads it waits until the command ends.
+func (p *Process) Resize(rows, cols int) error {
+	if p.cmd.Terminal == nil {
+		return fault.New(fault.InvalidArgs, "resize terminal", p.name, errors.New("the command has none"))
+	}
+	return wire.Decode("resize terminal", p.name, p.say(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{
+		Resize: &guestpb.Resize{Rows: uint32(rows), Cols: uint32(cols)},
+	}}))
+}
+
+func (p *Process) say(r *guestpb.ExecRequest) error {
+	p.saying.Lock()
+	defer p.saying.Unlock()
+	return p.stream.Send(r)
+}
+
 // feed carries standard input until it ends or the command does.
 func (p *Process) feed() {
 	buf := make([]byte, wire.Chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
-		if n > 0 && p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+		if n > 0 && p.say(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
 			return
 		}
 		if err != nil {
 			// A broken reader ends the input; that it broke is its owner's to see.
-			_ = p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
+			_ = p.say(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
 			return
 		}
 	}
@@ -238,7 +292,11 @@ func (p *Process) follow(ctx context.Context) {
 		case *guestpb.ExecResponse_Stderr:
 			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
 		case *guestpb.ExecResponse_Exit:
-			p.exit = Exit{Code: int(w.Exit.Code), Signal: Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut}
+			p.exit = Exit{
+				Code: int(w.Exit.Code), Signal: Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
+				OOM: w.Exit.Oom, PIDs: w.Exit.Pids, Quota: w.Exit.Quota,
+				StdoutTruncated: w.Exit.StdoutTruncated, StderrTruncated: w.Exit.StderrTruncated,
+			}
 			return
 		}
 		if p.err != nil {

@@ -2,3 +2,4 @@
 package controlpb
 
 //go:generate sh ../../scripts/protoc control.proto
+//go:generate sh ../../scripts/protoc agents.proto

@@ -2,3 +2,4 @@
 package guestpb
 
 //go:generate sh ../../scripts/protoc guest.proto
+//go:generate sh ../../scripts/protoc rooms.proto

@@ -101,13 +101,6 @@ func (s *Service) begin(start *guestpb.Start, stream *execStream) (_ *command, e
 	if dir == "" {
 		dir = "/"
 	}
-	if err := process.CheckDir(dir); err != nil {
-		return nil, err
-	}
-	path, err := process.Lookup(args[0], dir, env)
-	if err != nil {
-		return nil, err
-	}
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
@@ -121,7 +114,7 @@ func (s *Service) begin(start *guestpb.Start, stream *execStream) (_ *command, e
 			c.close()
 		}
 	}()
-	spec := process.Spec{Path: path, Args: args, Env: env, Dir: dir, Files: [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}}
+	spec := process.Spec{Args: args, Env: env, Dir: dir, Files: [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}}
 	for i, want := range []bool{start.Stdin, start.Stdout, start.Stderr} {
 		if !want {
 			continue
@@ -145,7 +138,7 @@ func (s *Service) begin(start *guestpb.Start, stream *execStream) (_ *command, e
 		}
 	}
 	if c.child, err = s.keeper.Start(spec); err != nil {
-		return nil, process.StartFault(args[0], err)
+		return nil, err
 	}
 	s.mu.Lock()
 	s.running[c.child.ID()] = c.child
