@@ -42,6 +42,8 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 // be reached, Timeout when it did not answer, otherwise what the guest said.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
+	shells    guestpbconnect.ShellsClient
+	jobs      guestpbconnect.JobsClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -103,8 +105,14 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	rpc := guestpbconnect.NewGuestClient(&http.Client{Transport: withKey}, "http://guest", wire.ClientOptions())
-	return &Client{rpc: rpc, transport: tr, conns: cs}
+	const base = "http://guest"
+	over, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	return &Client{
+		rpc:       guestpbconnect.NewGuestClient(over, base, opts),
+		shells:    guestpbconnect.NewShellsClient(over, base, opts),
+		jobs:      guestpbconnect.NewJobsClient(over, base, opts),
+		transport: tr, conns: cs,
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -144,7 +152,12 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return callWithin(ctx, callTimeout, op, f, q)
+}
+
+// callWithin makes a call that answers after some time at the latest.
+func callWithin[Q, R any](ctx context.Context, within time.Duration, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
