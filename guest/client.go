@@ -45,6 +45,8 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 type Client struct {
 	rpc       guestpbconnect.GuestClient
 	rooms     guestpbconnect.RoomsClient
+	shells    guestpbconnect.ShellsClient
+	jobs      guestpbconnect.JobsClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -106,10 +108,12 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	client := &http.Client{Transport: withKey}
+	over, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
 	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(client, baseURL, wire.ClientOptions()),
-		rooms:     guestpbconnect.NewRoomsClient(client, baseURL, wire.ClientOptions()),
+		rpc:       guestpbconnect.NewGuestClient(over, baseURL, opts),
+		rooms:     guestpbconnect.NewRoomsClient(over, baseURL, opts),
+		shells:    guestpbconnect.NewShellsClient(over, baseURL, opts),
+		jobs:      guestpbconnect.NewJobsClient(over, baseURL, opts),
 		transport: tr, conns: cs,
 	}
 }
@@ -151,7 +155,12 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return callWithin(ctx, callTimeout, op, f, q)
+}
+
+// callWithin makes a call that answers after some time at the latest.
+func callWithin[Q, R any](ctx context.Context, within time.Duration, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
