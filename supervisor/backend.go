@@ -46,6 +46,8 @@ type Guest interface {
 	Info(ctx context.Context) (guest.Info, error)
 	// Exec starts a command: see guest.Client.
 	Exec(ctx context.Context, cmd guest.Command) (Process, error)
+	// Rooms is what it does for agents.
+	Rooms() Rooms
 	// Shutdown ends what runs in the guest, has it write everything to its
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.
@@ -59,9 +61,20 @@ type Guest interface {
 	Err() error
 }
 
+// Rooms is what a guest does for agents: see guest.Client.
+type Rooms interface {
+	EnsureRoom(ctx context.Context, r guest.Room) (warnings []string, err error)
+	SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.RoomLimits) error
+	ResetRoom(ctx context.Context, user config.LinuxUser) error
+	RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error
+	RoomUsage(ctx context.Context, user config.LinuxUser) ([]guest.RoomUsage, error)
+	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error)
+}
+
 // Process is a command that runs in the guest: a *guest.Process.
 type Process interface {
 	PID() int
+	Resize(rows, cols int) error
 	Signal(ctx context.Context, s guest.Signal) error
 	Done() <-chan struct{}
 	Wait() (guest.Exit, error)

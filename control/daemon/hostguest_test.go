@@ -55,6 +55,7 @@ func (g *hostGuest) Shutdown(context.Context) error { return g.Close() }
 func (g *hostGuest) Close() error                   { g.once.Do(func() { close(g.done) }); return nil }
 func (g *hostGuest) Done() <-chan struct{}          { return g.done }
 func (*hostGuest) Err() error                       { return nil }
+func (*hostGuest) Rooms() supervisor.Rooms          { return nil }
 
 func (g *hostGuest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,6 +107,7 @@ type hostProcess struct {
 }
 
 func (p *hostProcess) PID() int                  { return p.cmd.Process.Pid }
+func (p *hostProcess) Resize(int, int) error     { return nil }
 func (p *hostProcess) Done() <-chan struct{}     { return p.done }
 func (p *hostProcess) Wait() (guest.Exit, error) { <-p.done; return p.exit, p.err }
 func (p *hostProcess) Signal(_ context.Context, s guest.Signal) error {
