@@ -56,6 +56,8 @@ func (g *hostGuest) Close() error                   { g.once.Do(func() { close(g
 func (g *hostGuest) Done() <-chan struct{}          { return g.done }
 func (*hostGuest) Err() error                       { return nil }
 func (*hostGuest) Rooms() supervisor.Rooms          { return nil }
+func (*hostGuest) Shells() supervisor.Shells        { return nil }
+func (*hostGuest) Jobs() supervisor.Jobs            { return nil }
 
 func (g *hostGuest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
 	ctx, cancel := context.WithCancel(ctx)

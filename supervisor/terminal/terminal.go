@@ -1,0 +1,99 @@
+// Package terminal is what agents and people work in: persistent shells, whose transcripts outlive the guest, and jobs in the background.
+package terminal
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
+)
+
+// recordLimit is how long the journal may take over one event.
+const recordLimit = 10 * time.Second
+
+// The kinds of events.
+const (
+	SessionStarted events.Kind = "session.started"
+	SessionClosed  events.Kind = "session.closed"
+	JobStarted     events.Kind = "job.started"
+	JobEnded       events.Kind = "job.ended"
+)
+
+// Options are what terminals are made of.
+type Options struct {
+	DB      *store.DB
+	Sandbox *supervisor.Supervisor
+	Agents  *agents.Agents
+	Record  agents.Recorder
+	Log     *slog.Logger
+}
+
+// Terminals are the shells and jobs of a home's agents. The methods may be
+// called from any goroutine; their errors are *fault.Error. An agent is asked
+// for by its name or its id.
+//
+// What needs a guest to begin with (Run, Attach, StartJob) starts it. All else
+// starts none: without a guest there are no shells and no jobs, only
+// transcripts. Who is attached and a job that runs use the guest, so it is not
+// stopped as idle.
+type Terminals struct {
+	Options
+	kept   transcripts
+	scribe *scribe
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+// New returns the terminals of agents. Close comes before the agents', the
+// sandbox's and the database's.
+func New(o Options) *Terminals {
+	t := &Terminals{Options: o, kept: transcripts{o.DB}}
+	t.life, t.end = context.WithCancel(context.Background())
+	t.scribe = newScribe(t)
+	return t
+}
+
+// Close keeps what is not kept yet of the transcripts, and ends what goes on by
+// itself. Shells and jobs end with the guest.
+func (t *Terminals) Close() {
+	t.end()
+	t.work.Wait()
+	t.scribe.close()
+}
+
+// note keeps an event. One that cannot be kept undoes nothing.
+func (t *Terminals) note(kind events.Kind, by supervisor.Cause, agent agents.Agent, more map[string]string) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
+	defer cancel()
+	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID)}
+	maps.Copy(fields, more)
+	if _, err := t.Record.Append(ctx, events.Event{Kind: kind, Cause: string(by), Fields: fields}); err != nil {
+		t.Log.Error("an event could not be recorded", "event", kind, "agent", agent.Name, "error", err)
+	}
+}
+
+// those are the agents that are meant: one, or all for an empty name.
+func (t *Terminals) those(ref string) ([]agents.Agent, error) {
+	if ref == "" {
+		return t.Agents.List(), nil
+	}
+	agent, err := t.Agents.Get(ref)
+	return []agents.Agent{agent}, err
+}
+
+// session is the session that is meant where none may be named.
+func session(id config.SessionID) config.SessionID {
+	if id == "" {
+		return config.SessionDefault
+	}
+	return id
+}
