@@ -67,7 +67,7 @@ func agentFields() table[AgentSettings] {
 		live(boolField("autonomousExec.enabled", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
 		live(boolField("autonomousExec.pluginCreate", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
-		textField("network", networkAllowed, ParseNetwork, func(s *AgentSettings) *Network { return &s.Network }),
+		live(textField("network", networkAllowed, ParseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
 		limit("cpuWeight", MinCPUWeight, MaxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", 1, MaxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", MinAgentMB, MaxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),

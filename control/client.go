@@ -17,13 +17,18 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 )
 
-// helloLimit is how long a daemon has to say who it is. It answers from memory.
-const helloLimit = 5 * time.Second
+const (
+	// helloLimit is how long a daemon has to say who it is. It answers from memory.
+	helloLimit = 5 * time.Second
+	// baseURL names the daemon in requests; connections go to the home's socket.
+	baseURL = "http://sandbox"
+)
 
 // Client speaks to the daemon of a home. Its methods are those of the schema,
 // and their errors *fault.Error, as the daemon had them.
 type Client struct {
 	controlpbconnect.SandboxClient
+	Agents    controlpbconnect.AgentsClient
 	transport *http.Transport
 }
 
@@ -70,8 +75,11 @@ func newClient(home config.Home, name string) *Client {
 		r.Header.Set(clientHeader, name)
 		return t.RoundTrip(r)
 	})
+	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	return &Client{
-		controlpbconnect.NewSandboxClient(&http.Client{Transport: named}, "http://sandbox", clientOptions(), connect.WithInterceptors(faultrpc.Interceptor())), t,
+		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
+		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		transport:     t,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 )
@@ -28,6 +29,7 @@ const drain = 2 * time.Second
 // Backing is what a server speaks for.
 type Backing struct {
 	Sandbox *supervisor.Supervisor
+	Agents  *agents.Agents
 	Events  *events.Journal
 	Audit   *audit.Log
 	Log     *slog.Logger
@@ -58,7 +60,10 @@ func NewServer(b Backing) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
-	_, rpc := controlpbconnect.NewSandboxHandler(service{s}, handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	rpc := http.NewServeMux()
+	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
+	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/owner"
@@ -71,8 +72,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer after(func() error { return journal.Close(context.WithoutCancel(ctx)) })
 
+	folders := new(vm.Subtrees)
 	sandbox, err := supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: recorder{journal}, Log: log, Backend: o.Backend,
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: recorder{journal}, Log: log, Backend: o.Backend, Folders: folders,
 	})
 	if err != nil {
 		return err
@@ -88,9 +90,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
+	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Record: journal, Log: log})
+	if err != nil {
+		return err
+	}
+	defer residents.Close()
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: end,
+		Sandbox: sandbox, Agents: residents, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: end,
 	})
 	if err != nil {
 		return err

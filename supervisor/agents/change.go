@@ -132,11 +132,15 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause
 		return Agent{}, err
 	}
 	m, before, err := a.rename(ctx, ref, name)
-	if err != nil || before == name {
-		return a.agentOf(m), err
+	if err != nil {
+		return Agent{}, err
+	}
+	if before == name {
+		return a.agentOf(m), nil
 	}
 	a.note(ctx, Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
-	return a.agentOf(m), errors.Join(a.writeMap(), a.followHome(ctx, m))
+	err = errors.Join(a.writeMap(), a.followHome(ctx, m))
+	return a.agentOf(m), err
 }
 
 // rename changes the name in the database, and returns the one before.

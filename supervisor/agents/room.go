@@ -10,11 +10,12 @@ import (
 	"osaurus-sandbox/supervisor"
 )
 
-// room is what an agent's room shall be.
+// room is what an agent's room shall be. Its host name changes when the home
+// does: never under what runs in it.
 func (a Agent) room() guest.Room {
 	l := a.Settings.Limits
 	return guest.Room{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Name), Network: a.Settings.Network,
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: a.Settings.Network,
 		Limits: guest.RoomLimits{
 			CPUWeight: l.CPUWeight, CPUMaxMillis: l.CPUPercent * 10, Memory: uint64(l.MemoryMB) * megabyte, PIDs: l.Processes,
 			DiskBytes: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), DiskBytesPerSecond: uint64(l.DiskMBps) * megabyte,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
 
@@ -34,7 +35,7 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 	}
 	defer l.Return()
 	rooms, err := l.Rooms().RoomUsage(ctx, user)
-	if err != nil {
+	if err != nil && !noRoom(user, err) {
 		return nil, true, l.Explain(ctx, "ask for the use of rooms", string(user), err)
 	}
 	users := a.users()
@@ -61,7 +62,7 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 	}
 	defer l.Return()
 	processes, more, err := l.Rooms().RoomProcesses(ctx, user)
-	if err != nil {
+	if err != nil && !noRoom(user, err) {
 		return nil, false, l.Explain(ctx, "ask for the processes of rooms", string(user), err)
 	}
 	users := a.users()
@@ -74,6 +75,12 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), cmp.Compare(x.PID, y.PID))
 	})
 	return list, more, nil
+}
+
+// noRoom reports whether an error only says that an agent has no room: it uses
+// nothing then.
+func noRoom(user config.LinuxUser, err error) bool {
+	return user != "" && fault.KindOf(err) == fault.NotFound
 }
 
 // userOf is the Linux user of an agent, or empty for an empty name.
