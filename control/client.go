@@ -29,6 +29,8 @@ const (
 type Client struct {
 	controlpbconnect.SandboxClient
 	Agents    controlpbconnect.AgentsClient
+	Shells    controlpbconnect.ShellsClient
+	Jobs      controlpbconnect.JobsClient
 	transport *http.Transport
 }
 
@@ -79,6 +81,8 @@ func newClient(home config.Home, name string) *Client {
 	return &Client{
 		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
+		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
 		transport:     t,
 	}
 }

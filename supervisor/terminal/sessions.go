@@ -31,7 +31,7 @@ type Session struct {
 }
 
 // Run runs a command in a session's shell. It is guest.Client's RunShell; User
-// and Transcript are not the caller's to say, and no session is the default one.
+// and Transcript are not the caller's to say.
 func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand, by supervisor.Cause) (guest.ShellResult, error) {
 	const op = "run in session"
 	l, agent, err := t.enter(ctx, ref, &cmd.Shell)
@@ -57,7 +57,7 @@ func (t *Terminals) enter(ctx context.Context, ref string, shell *guest.Shell) (
 	if err != nil {
 		return nil, agent, err
 	}
-	shell.User, shell.Session = agent.User, session(shell.Session)
+	shell.User = agent.User
 	if shell.Transcript, _, err = t.kept.read(ctx, agent.UID, shell.Session); err != nil {
 		l.Return()
 		return nil, agent, err
@@ -69,7 +69,6 @@ func (t *Terminals) enter(ctx context.Context, ref string, shell *guest.Shell) (
 // ended. It fails with fault.NotFound when none runs.
 func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID) error {
 	const op = "cancel command"
-	id = session(id)
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return err
@@ -96,8 +95,7 @@ func (a *Attachment) Wait() (guest.ShellEnd, error) {
 }
 
 // Attach puts a person before a session's shell. It is guest.Client's
-// AttachShell; User and Transcript are not the caller's to say, and no session
-// is the default one.
+// AttachShell; User and Transcript are not the caller's to say.
 func (t *Terminals) Attach(ctx context.Context, ref string, shell guest.Shell, size guest.TerminalSize, output io.Writer, by supervisor.Cause) (*Attachment, error) {
 	l, agent, err := t.enter(ctx, ref, &shell)
 	if err != nil {
@@ -189,7 +187,6 @@ func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) 
 // Transcript is the end of what was typed and shown in a session, also of one
 // that has ended. A guest that does not answer is done without.
 func (t *Terminals) Transcript(ctx context.Context, ref string, id config.SessionID) (string, error) {
-	id = session(id)
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return "", err
@@ -216,7 +213,6 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 // CloseSession ends a session and all that runs in it, and forgets its transcript.
 func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.SessionID, by supervisor.Cause) error {
 	const op = "close session"
-	id = session(id)
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return err

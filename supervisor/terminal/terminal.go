@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -88,12 +87,4 @@ func (t *Terminals) those(ref string) ([]agents.Agent, error) {
 	}
 	agent, err := t.Agents.Get(ref)
 	return []agents.Agent{agent}, err
-}
-
-// session is the session that is meant where none may be named.
-func session(id config.SessionID) config.SessionID {
-	if id == "" {
-		return config.SessionDefault
-	}
-	return id
 }
