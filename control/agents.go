@@ -146,7 +146,7 @@ func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.Ag
 	for _, u := range list {
 		answer.Agents = append(answer.Agents, &controlpb.AgentUsage{
 			Agent: string(u.Agent.Name), Cpu: durationpb.New(u.CPU), Memory: u.Memory, MemoryPeak: u.MemoryPeak, MemoryLimit: u.Limits.Memory,
-			Processes: uint32(u.PIDs), ProcessesLimit: uint32(u.Limits.PIDs), Disk: u.DiskBytes, DiskFiles: u.DiskFiles,
+			Processes: u.PIDs, ProcessesLimit: u.Limits.PIDs, Disk: u.Disk, DiskFiles: u.DiskFiles,
 			Received: u.Received, Sent: u.Sent, OomKills: u.OOMKills, Since: moment(u.Made),
 		})
 	}
@@ -162,8 +162,8 @@ func (s agentService) Processes(ctx context.Context, r *connect.Request[controlp
 	answer := &controlpb.AgentProcessesResponse{Truncated: more}
 	for _, p := range list {
 		answer.Processes = append(answer.Processes, &controlpb.AgentProcess{
-			Agent: string(p.Agent.Name), Pid: int32(p.PID), Parent: int32(p.Parent), Command: p.Command, State: p.State,
-			Cpu: durationpb.New(p.CPU), Memory: p.Memory, Started: moment(p.Started),
+			Agent: string(p.Agent.Name), Pid: p.PID, Parent: p.PPID, Command: p.Command, State: p.State,
+			Cpu: durationpb.New(p.CPU), Memory: p.Resident, Started: moment(p.Started),
 		})
 	}
 	return connect.NewResponse(answer), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,7 +111,7 @@ func command(start *controlpb.ExecStart) guest.Command {
 		cmd.Args = loginShell(start.Line)
 	}
 	if t := start.Terminal; t != nil {
-		cmd.Terminal = &guest.Terminal{Rows: int(t.Rows), Cols: int(t.Cols), Term: t.Term}
+		cmd.Terminal = &guest.Terminal{Size: terminalSize(t.Rows, t.Cols), Term: t.Term}
 	}
 	return cmd
 }
@@ -128,6 +129,11 @@ func asTyped(args []string) string {
 		return args[4]
 	}
 	return commandLine(args)
+}
+
+// terminalSize is a size that a client asks for; no terminal is larger.
+func terminalSize(rows, cols uint32) guest.TerminalSize {
+	return guest.TerminalSize{Rows: uint16(min(rows, math.MaxUint16)), Cols: uint16(min(cols, math.MaxUint16))}
 }
 
 // Signal signals a command that Exec runs.
@@ -156,7 +162,7 @@ func (i *input) follow(stream *execStream, process supervisor.Process) {
 		m, err := stream.Receive()
 		switch what := m.GetWhat().(type) {
 		case *controlpb.ExecRequest_Resize:
-			err = process.Resize(int(what.Resize.Rows), int(what.Resize.Cols))
+			err = process.Resize(terminalSize(what.Resize.Rows, what.Resize.Cols))
 		case *controlpb.ExecRequest_Stdin:
 			if i != nil {
 				_, err = i.writer.Write(what.Stdin)

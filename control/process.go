@@ -96,7 +96,7 @@ func startOf(cmd guest.Command) *controlpb.ExecStart {
 		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
-		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Rows), Cols: uint32(t.Cols), Term: t.Term}
+		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
 	}
 	return start
 }
@@ -129,8 +129,8 @@ func (p *Process) Signal(ctx context.Context, s guest.Signal) error {
 
 // Resize changes the size of the command's terminal. Behind input that nobody
 // reads it waits until the command ends.
-func (p *Process) Resize(rows, cols int) error {
-	return p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(rows), Cols: uint32(cols)}}})
+func (p *Process) Resize(s guest.TerminalSize) error {
+	return p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
 }
 
 func (p *Process) say(r *controlpb.ExecRequest) error {

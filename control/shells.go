@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -109,11 +108,7 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 // attach carries what a person types and sees until the shell has ended.
 func (s shellService) attach(ctx context.Context, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
 	shell := guest.Shell{Session: id, Env: open.Env, Dir: open.Dir}
-	size, err := terminalSize(open.Size)
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.Terminals.Attach(ctx, open.Agent, shell, size, writer(func(b []byte) (int, error) {
+	a, err := s.Terminals.Attach(ctx, open.Agent, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
 	}), callerOf(ctx).cause())
 	if err != nil {
@@ -130,9 +125,7 @@ func (s shellService) attach(ctx context.Context, open *controlpb.AttachOpen, id
 			case *controlpb.AttachRequest_Input:
 				_, err = a.Write(what.Input)
 			case *controlpb.AttachRequest_Resize:
-				if size, wrong := terminalSize(what.Resize); wrong == nil {
-					err = a.Resize(size)
-				}
+				err = a.Resize(sizeOf(what.Resize))
 			}
 			if err != nil {
 				return // and Wait says why
@@ -143,15 +136,7 @@ func (s shellService) attach(ctx context.Context, open *controlpb.AttachOpen, id
 	return &controlpb.AttachEnd{Status: int32(end.Code), Cause: end.Cause}, err
 }
 
-// terminalSize reads the size of a terminal; the guest knows how large one can be.
-func terminalSize(r *controlpb.Resize) (guest.TerminalSize, error) {
-	rows, cols := uint16(r.GetRows()), uint16(r.GetCols())
-	if uint32(rows) != r.GetRows() || uint32(cols) != r.GetCols() || rows == 0 || cols == 0 {
-		return guest.TerminalSize{}, fault.New(fault.InvalidArgs, "attach to session", "", fmt.Errorf("a terminal of %d rows and %d columns", r.GetRows(), r.GetCols())).
-			Advise("Say its size, as in {\"rows\": 24, \"cols\": 80}.")
-	}
-	return guest.TerminalSize{Rows: rows, Cols: cols}, nil
-}
+func sizeOf(r *controlpb.Resize) guest.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
 
 // List answers the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error) {

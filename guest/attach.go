@@ -13,9 +13,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// TerminalSize is the size of a terminal, in characters.
-type TerminalSize struct{ Rows, Cols uint16 }
-
 func (s TerminalSize) proto() *guestpb.Resize {
 	return &guestpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}
 }

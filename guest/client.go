@@ -30,8 +30,6 @@ const (
 	// callTimeout bounds every call that answers at once, whatever the
 	// caller's context says.
 	callTimeout = 10 * time.Second
-	// baseURL names the guest in requests; connections go where Dialer leads.
-	baseURL = "http://guest"
 	// entropySize fills the guest's pool (256 bits) with some to spare.
 	entropySize = 64
 )
@@ -108,12 +106,13 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	over, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	const base = "http://guest"
+	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
 	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(over, baseURL, opts),
-		rooms:     guestpbconnect.NewRoomsClient(over, baseURL, opts),
-		shells:    guestpbconnect.NewShellsClient(over, baseURL, opts),
-		jobs:      guestpbconnect.NewJobsClient(over, baseURL, opts),
+		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
+		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
+		shells:    guestpbconnect.NewShellsClient(web, base, opts),
+		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		transport: tr, conns: cs,
 	}
 }
@@ -155,16 +154,16 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	return callWithin(ctx, callTimeout, op, f, q)
+	return callWithin(ctx, callTimeout, op, "", f, q)
 }
 
-// callWithin makes a call that answers after some time at the latest.
-func callWithin[Q, R any](ctx context.Context, within time.Duration, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// callWithin makes a call about something that answers within a while.
+func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
-		return nil, wire.Decode(op, "", err)
+		return nil, wire.Decode(op, subject, err)
 	}
 	return r.Msg, nil
 }

@@ -4,161 +4,171 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
-
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
 
+// roomTimeout bounds what makes or ends a room: mounts, and the end of whatever
+// runs in it. On an emulated processor beside others it takes seconds.
+const roomTimeout = time.Minute
+
+// HomesDir is where the homes of agents are in the guest.
+const HomesDir = wire.HomesDir
+
+// Room is what the room of an agent shall be.
+type Room struct {
+	User     string // the Linux user: small letters, digits, - and _, at most 32
+	UID      uint32 // of the user, its group and its quota; never another user's before
+	Home     string // a folder of HomesDir
+	Hostname string
+	Network  RoomNetwork // zero means RoomOutbound
+	Limits   Limits
+}
+
+// RoomNetwork is what a room reaches.
+type RoomNetwork string
+
 const (
-	// roomTimeout bounds what makes or ends a room. Making one takes some 50 ms,
-	// but it may have to wait for kernel modules that a guest that has only just
-	// booted still loads, and ending one for processes that hang in the disk.
-	roomTimeout = time.Minute
-	// maxRooms and maxProcesses bound what the guest's lists are believed to
-	// hold: more than fit into its memory.
-	maxRooms     = 1024
-	maxProcesses = 4096
+	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the guest nor a room
+	RoomAlone    RoomNetwork = "none"     // itself
 )
 
-// Room is where an agent lives in the guest. Its group and the project of its
-// disk quota have the number of the user.
-type Room struct {
-	User     config.LinuxUser
-	UID      uint32
-	Home     string // absolute
-	Hostname string
-	Network  config.Network
-	Limits   RoomLimits
+// Limits are what a room may use; 0 is the guest's default.
+type Limits struct {
+	CPUWeight    uint32 // against other rooms; default 100
+	CPUMaxMillis uint32 // thousandths of a processor; default none
+	Memory       uint64 // bytes; default half of the guest's
+	PIDs         uint32 // processes and threads; default 512
+	Disk         uint64 // bytes of its layer and heavy folders; default half of the disk
+	DiskFiles    uint64
+	IO           uint64 // bytes a second, read and written each; default none
 }
 
-// RoomLimits are what a room can use. Zero is the guest's default.
-type RoomLimits struct {
-	CPUWeight            int    // 1 to 10000; by default 100
-	CPUMaxMillis         int    // thousandths of a processor; by default none
-	Memory               uint64 // bytes; by default half of the guest's
-	PIDs                 int    // by default 512
-	DiskBytes, DiskFiles uint64 // of its layer and the heavy folders
-	DiskBytesPerSecond   uint64 // each way; by default none
-}
-
-// RoomUsage is what a room uses. All of it is the guest's word.
+// RoomUsage is what a room uses. It is the guest's word: bounded, but not to be
+// believed.
 type RoomUsage struct {
-	User                 config.LinuxUser
-	CPU                  time.Duration
-	Memory, MemoryPeak   uint64 // bytes
-	PIDs                 int
-	DiskBytes, DiskFiles uint64
-	Received, Sent       uint64 // bytes over the network
-	OOMKills             uint64
-	Limits               RoomLimits // those in force
-	Made                 time.Time
+	User           string
+	CPU            time.Duration
+	Memory         uint64
+	MemoryPeak     uint64 // 0 where the kernel does not know
+	PIDs           uint32
+	Disk           uint64
+	DiskFiles      uint64
+	Received, Sent uint64 // bytes over the network
+	OOMKills       uint64
+	Limits         Limits // those in force
+	Made           time.Time
 }
 
-// RoomProcess is a process in a room. All of it is the guest's word.
+// RoomProcess is a process in a room. It is the guest's word, and its command
+// the agent's.
 type RoomProcess struct {
-	User        config.LinuxUser
-	PID, Parent int    // in the guest, not in the room
-	Command     string // clipped
-	State       string // as ps shows it
-	CPU         time.Duration
-	Memory      uint64 // resident bytes
-	Started     time.Time
+	User      string
+	PID, PPID int32 // in the guest
+	Command   string
+	State     string // one letter, as ps shows it
+	CPU       time.Duration
+	Resident  uint64
+	Started   time.Time
 }
 
-// EnsureRoom makes a room if it is not there, and has one that is there keep
-// its processes and get the limits and the network that are asked for. What it
-// lacks that it should have comes back as warnings.
-func (c *Client) EnsureRoom(ctx context.Context, r Room) (warnings []string, err error) {
-	answer, err := callRoom(ctx, "make room", r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: r.proto()})
-	return clipAll(answer.GetWarnings()), err
+// EnsureRoom makes a room what it shall be, if it is not yet. It may be called
+// often and at once: a room is made once, and what runs in it stays. It says
+// whether the room was made for this, and what it lacks.
+//
+// It fails with Rejected if the room or its layer is there with another user id or
+// home.
+func (c *Client) EnsureRoom(ctx context.Context, r Room) (made bool, lacks []string, err error) {
+	const op = "make room"
+	spec := r.proto()
+	if err := wire.CheckRoom(spec); err != nil {
+		return false, nil, err
+	}
+	a, err := callWithin(ctx, roomTimeout, op, r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec})
+	if err != nil {
+		return false, nil, err
+	}
+	return a.Made, clipAll(a.Warnings), nil
 }
 
 // SetRoomLimits changes the limits of a room that is there.
-func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l RoomLimits) error {
-	_, err := callRoom(ctx, "limit room", user, c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: l.proto()})
+func (c *Client) SetRoomLimits(ctx context.Context, user string, l Limits) error {
+	limits := l.proto()
+	if err := wire.CheckLimits(limits); err != nil {
+		return err
+	}
+	_, err := callWithin(ctx, roomTimeout, "set limits", user, c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: user, Limits: limits})
 	return err
 }
 
 // ResetRoom ends all that runs in a room and throws its layer away. The home
 // stays, and the next EnsureRoom makes the room anew.
-func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
-	_, err := callRoom(ctx, "reset room", user, c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
+func (c *Client) ResetRoom(ctx context.Context, user string) error {
+	_, err := callWithin(ctx, roomTimeout, "reset room", user, c.rooms.Reset, &guestpb.ResetRequest{User: user})
 	return err
 }
 
-// RemoveRoom ends all that runs in a room and removes it and its user, and
-// with layer its files on the data disk. One that is not there is removed.
-func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
-	_, err := callRoom(ctx, "remove room", user, c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
+// RemoveRoom ends all that runs in a room and forgets it; with layer, its files
+// on the data disk go too. It may be called of a room that is not there.
+func (c *Client) RemoveRoom(ctx context.Context, user string, layer bool) error {
+	_, err := callWithin(ctx, roomTimeout, "remove room", user, c.rooms.Remove, &guestpb.RemoveRequest{User: user, Layer: layer})
 	return err
 }
 
-// RoomUsage asks what rooms use: one, or all for an empty user.
-func (c *Client) RoomUsage(ctx context.Context, user config.LinuxUser) ([]RoomUsage, error) {
-	r, err := call(ctx, "ask for the use of rooms", c.rooms.Usage, &guestpb.UsageRequest{User: string(user)})
+// RoomUsages says what a room uses, or with an empty user what each does.
+func (c *Client) RoomUsages(ctx context.Context, user string) ([]RoomUsage, error) {
+	a, err := callWithin(ctx, callTimeout, "ask for usage", user, c.rooms.Usage, &guestpb.UsageRequest{User: user})
 	if err != nil {
 		return nil, err
 	}
 	var list []RoomUsage
-	for _, u := range r.Rooms[:min(len(r.Rooms), maxRooms)] {
+	for _, u := range a.Rooms {
 		list = append(list, RoomUsage{
-			User: config.LinuxUser(faultrpc.Clip(u.User)), CPU: time.Duration(u.CpuNanos), Memory: u.MemoryBytes, MemoryPeak: u.MemoryPeakBytes,
-			PIDs: int(u.Pids), DiskBytes: u.DiskBytes, DiskFiles: u.DiskFiles, Received: u.ReceivedBytes, Sent: u.SentBytes,
-			OOMKills: u.OomKills, Limits: roomLimits(u.Limits), Made: time.Unix(0, u.MadeUnixNano),
+			User: faultrpc.Clip(u.GetUser()), CPU: time.Duration(u.GetCpuNanos()), Memory: u.GetMemoryBytes(), MemoryPeak: u.GetMemoryPeakBytes(),
+			PIDs: u.GetPids(), Disk: u.GetDiskBytes(), DiskFiles: u.GetDiskFiles(), Received: u.GetReceivedBytes(), Sent: u.GetSentBytes(),
+			OOMKills: u.GetOomKills(), Limits: limitsOf(u.GetLimits()), Made: time.Unix(0, u.GetMadeUnixNano()),
 		})
 	}
 	return list, nil
 }
 
-// RoomProcesses asks what runs in rooms: in one, or in all for an empty user.
-// It says whether there is more.
-func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []RoomProcess, more bool, err error) {
-	r, err := call(ctx, "ask for the processes of rooms", c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user)})
+// RoomProcesses lists what runs in a room, or with an empty user in all, and
+// says whether there is more than one list holds.
+func (c *Client) RoomProcesses(ctx context.Context, user string) (list []RoomProcess, more bool, err error) {
+	a, err := callWithin(ctx, callTimeout, "list processes", user, c.rooms.Processes, &guestpb.ProcessesRequest{User: user})
 	if err != nil {
 		return nil, false, err
 	}
-	for _, p := range r.Processes[:min(len(r.Processes), maxProcesses)] {
+	for _, p := range a.Processes {
 		list = append(list, RoomProcess{
-			User: config.LinuxUser(faultrpc.Clip(p.User)), PID: int(p.Pid), Parent: int(p.Ppid), Command: faultrpc.Clip(string(p.Command)),
-			State: faultrpc.Clip(p.State), CPU: time.Duration(p.CpuNanos), Memory: p.ResidentBytes, Started: time.Unix(0, p.StartedUnixNano),
+			User: faultrpc.Clip(p.GetUser()), PID: p.GetPid(), PPID: p.GetPpid(), Command: faultrpc.Clip(string(p.GetCommand())),
+			State: faultrpc.Clip(p.GetState()), CPU: time.Duration(p.GetCpuNanos()), Resident: p.GetResidentBytes(), Started: time.Unix(0, p.GetStartedUnixNano()),
 		})
 	}
-	return list, r.Truncated || len(r.Processes) > maxProcesses, nil
-}
-
-// callRoom makes a call about one room, which may take longer than one that
-// answers at once.
-func callRoom[Q, R any](ctx context.Context, op string, user config.LinuxUser, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
-	defer cancel()
-	r, err := f(ctx, connect.NewRequest(q))
-	if err != nil {
-		return nil, wire.Decode(op, string(user), err)
-	}
-	return r.Msg, nil
+	return list, a.Truncated, nil
 }
 
 func (r Room) proto() *guestpb.Room {
-	network := guestpb.Room_NETWORK_NONE
-	if r.Network == config.NetworkOutbound {
-		network = guestpb.Room_NETWORK_OUTBOUND
+	network, ok := map[RoomNetwork]guestpb.Room_Network{
+		"": guestpb.Room_NETWORK_OUTBOUND, RoomOutbound: guestpb.Room_NETWORK_OUTBOUND, RoomAlone: guestpb.Room_NETWORK_NONE,
+	}[r.Network]
+	if !ok {
+		network = -1 // refused by the check
 	}
-	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, Limits: r.Limits.proto()}
+	return &guestpb.Room{User: r.User, Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, Limits: r.Limits.proto()}
 }
 
-func (l RoomLimits) proto() *guestpb.Limits {
+func (l Limits) proto() *guestpb.Limits {
 	return &guestpb.Limits{
-		CpuWeight: uint32(l.CPUWeight), CpuMaxMillis: uint32(l.CPUMaxMillis), MemoryBytes: l.Memory, Pids: uint32(l.PIDs),
-		DiskBytes: l.DiskBytes, DiskFiles: l.DiskFiles, IoBytesPerSecond: l.DiskBytesPerSecond,
+		CpuWeight: l.CPUWeight, CpuMaxMillis: l.CPUMaxMillis, MemoryBytes: l.Memory, Pids: l.PIDs,
+		DiskBytes: l.Disk, DiskFiles: l.DiskFiles, IoBytesPerSecond: l.IO,
 	}
 }
 
-func roomLimits(l *guestpb.Limits) RoomLimits {
-	return RoomLimits{
-		CPUWeight: int(l.GetCpuWeight()), CPUMaxMillis: int(l.GetCpuMaxMillis()), Memory: l.GetMemoryBytes(), PIDs: int(l.GetPids()),
-		DiskBytes: l.GetDiskBytes(), DiskFiles: l.GetDiskFiles(), DiskBytesPerSecond: l.GetIoBytesPerSecond(),
+func limitsOf(l *guestpb.Limits) Limits {
+	return Limits{
+		CPUWeight: l.GetCpuWeight(), CPUMaxMillis: l.GetCpuMaxMillis(), Memory: l.GetMemoryBytes(), PIDs: l.GetPids(),
+		Disk: l.GetDiskBytes(), DiskFiles: l.GetDiskFiles(), IO: l.GetIoBytesPerSecond(),
 	}
 }

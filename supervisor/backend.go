@@ -68,12 +68,12 @@ type Guest interface {
 
 // Rooms is what a guest does for agents: see guest.Client.
 type Rooms interface {
-	EnsureRoom(ctx context.Context, r guest.Room) (warnings []string, err error)
-	SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.RoomLimits) error
-	ResetRoom(ctx context.Context, user config.LinuxUser) error
-	RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error
-	RoomUsage(ctx context.Context, user config.LinuxUser) ([]guest.RoomUsage, error)
-	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error)
+	EnsureRoom(ctx context.Context, r guest.Room) (made bool, lacks []string, err error)
+	SetRoomLimits(ctx context.Context, user string, l guest.Limits) error
+	ResetRoom(ctx context.Context, user string) error
+	RemoveRoom(ctx context.Context, user string, layer bool) error
+	RoomUsages(ctx context.Context, user string) ([]guest.RoomUsage, error)
+	RoomProcesses(ctx context.Context, user string) (list []guest.RoomProcess, more bool, err error)
 }
 
 // Shells are the persistent shells of a guest: see guest.Client.
@@ -100,7 +100,7 @@ type Jobs interface {
 // Process is a command that runs in the guest: a *guest.Process.
 type Process interface {
 	PID() int
-	Resize(rows, cols int) error
+	Resize(guest.TerminalSize) error
 	Signal(ctx context.Context, s guest.Signal) error
 	Done() <-chan struct{}
 	Wait() (guest.Exit, error)

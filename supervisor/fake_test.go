@@ -278,7 +278,7 @@ type fakeProcess struct {
 }
 
 func (p *fakeProcess) PID() int                                   { return 1 }
-func (p *fakeProcess) Resize(int, int) error                      { return nil }
+func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
 func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
 func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
 func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }

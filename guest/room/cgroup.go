@@ -34,7 +34,7 @@ func prepareGroups(all group) error {
 	if err := group(filepath.Dir(string(all))).write("cgroup.subtree_control", controllers); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(string(all), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(string(all), inits), 0o755); err != nil {
 		return err
 	}
 	return errors.Join(

@@ -37,7 +37,7 @@ type Options struct {
 	// Resolvers is the file of name servers that rooms see. The guest writes
 	// into it, and does not replace it.
 	Resolvers string
-	Cgroup  string // the group of all rooms; the one above must be the root
+	Cgroup    string // the group of all rooms; the one above must be the root
 	// Late is closed when the modules are loaded that rooms' networks need.
 	Late <-chan struct{}
 }

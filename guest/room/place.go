@@ -96,8 +96,12 @@ func (p place) Cgroup() string { return string(p.room.group) }
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 
-// threshold is a place from which the first process of a room starts: the
-// guest's own root, and the room's group.
+// inits is the group of the first processes of rooms. They are in no room's own: one
+// that is at its limit of processes or memory still has a first process that
+// reaps. No user has a name with a dot.
+const inits = ".init"
+
+// threshold is the place from which they start: the guest's own root.
 type threshold struct{ group group }
 
 func (threshold) Enter() error                    { return nil }

@@ -96,7 +96,7 @@ func (r *Room) start(o Options) error {
 			// One thread at a time and a small heap: it waits, and little else.
 			Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
 			Files:      [3]uintptr{in.Fd(), theirs.Fd(), null.Fd()},
-			Place:      threshold{r.group},
+			Place:      threshold{group(filepath.Join(o.Cgroup, inits))},
 			Namespaces: entered,
 		})
 	}

@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
 )
-
-// guestHomes is where the guest has the home folders of agents.
-const guestHomes = "/workspace/agents"
 
 // Agent is somebody who works in the sandbox.
 type Agent struct {
@@ -26,4 +24,4 @@ type Agent struct {
 }
 
 // Home is its home folder in the guest.
-func (a Agent) Home() string { return path.Join(guestHomes, string(a.Folder)) }
+func (a Agent) Home() string { return path.Join(guest.HomesDir, string(a.Folder)) }

@@ -15,10 +15,10 @@ import (
 func (a Agent) room() guest.Room {
 	l := a.Settings.Limits
 	return guest.Room{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: a.Settings.Network,
-		Limits: guest.RoomLimits{
-			CPUWeight: l.CPUWeight, CPUMaxMillis: l.CPUPercent * 10, Memory: uint64(l.MemoryMB) * megabyte, PIDs: l.Processes,
-			DiskBytes: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), DiskBytesPerSecond: uint64(l.DiskMBps) * megabyte,
+		User: string(a.User), UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network),
+		Limits: guest.Limits{
+			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
+			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
 		},
 	}
 }
@@ -31,7 +31,7 @@ func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (super
 		return nil, err
 	}
 	defer l.Return()
-	cmd.Room = a.agentOf(m).User
+	cmd.Room = string(a.agentOf(m).User)
 	return l.Exec(ctx, cmd)
 }
 
@@ -109,13 +109,13 @@ func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) erro
 		return err
 	}
 	room := agent.room()
-	warnings, err := l.Rooms().EnsureRoom(ctx, room)
+	_, lacks, err := l.Rooms().EnsureRoom(ctx, room)
 	if err != nil {
 		a.setMade(m, made{})
 		return l.Explain(ctx, op, string(agent.User), err)
 	}
-	for _, w := range warnings {
-		a.Log.Warn("an agent's room is not as it should be", "agent", agent.Name, "warning", w)
+	for _, what := range lacks {
+		a.Log.Warn("an agent's room is not as it should be", "agent", agent.Name, "lacks", what)
 	}
 	a.setMade(m, made{l.Guest, room})
 	return nil
@@ -149,7 +149,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 	if was.room.Limits = want.room.Limits; was != want { // more than limits
 		return a.ensure(ctx, l, m)
 	}
-	if err := l.Rooms().SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
+	if err := l.Rooms().SetRoomLimits(ctx, string(agent.User), want.room.Limits); err != nil {
 		a.setMade(m, made{}) // the next command sees to it
 		return l.Explain(ctx, "limit room", string(agent.User), err)
 	}
@@ -177,7 +177,7 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	}
 	defer t.give()
 	a.setMade(m, made{})
-	if err := l.Rooms().ResetRoom(ctx, agent.User); err != nil {
+	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}
 	a.note(ctx, Reset, by, agent, nil)
@@ -202,7 +202,7 @@ func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.L
 	if !left {
 		return nil
 	}
-	if err := l.Rooms().RemoveRoom(ctx, user, true); err != nil {
+	if err := l.Rooms().RemoveRoom(ctx, string(user), true); err != nil {
 		return l.Explain(ctx, "remove room", string(user), err)
 	}
 	if err := a.rows.cleared(ctx, user); err != nil {

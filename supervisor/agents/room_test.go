@@ -29,7 +29,7 @@ func TestProvision(t *testing.T) {
 		t.Errorf("%v", asked)
 	}
 	room, _ := w.backend.Guest().Room("agent-alice")
-	if room != (guest.Room{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: config.NetworkOutbound, Limits: guest.RoomLimits{CPUWeight: 100, PIDs: 512}}) {
+	if room != (guest.Room{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: guest.RoomOutbound, Limits: guest.Limits{CPUWeight: 100, PIDs: 512}}) {
 		t.Errorf("%+v", room)
 	}
 	w.must(w.sandbox.Restart(t.Context(), by))
@@ -68,7 +68,7 @@ func TestSet(t *testing.T) {
 	}
 	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
 	w.must(err)
-	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != config.NetworkNone || room.Limits.Memory != 256<<20 {
+	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != guest.RoomAlone || room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)

@@ -34,13 +34,13 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 		return nil, false, nil
 	}
 	defer l.Return()
-	rooms, err := l.Rooms().RoomUsage(ctx, user)
+	rooms, err := l.Rooms().RoomUsages(ctx, string(user))
 	if err != nil && !noRoom(user, err) {
 		return nil, true, l.Explain(ctx, "ask for the use of rooms", string(user), err)
 	}
 	users := a.users()
 	for _, room := range rooms {
-		if agent, known := users[room.User]; known && (user == "" || user == room.User) {
+		if agent, known := users[config.LinuxUser(room.User)]; known && (user == "" || user == agent.User) {
 			list = append(list, Usage{agent, room})
 		}
 	}
@@ -61,13 +61,13 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 		return nil, false, nil
 	}
 	defer l.Return()
-	processes, more, err := l.Rooms().RoomProcesses(ctx, user)
+	processes, more, err := l.Rooms().RoomProcesses(ctx, string(user))
 	if err != nil && !noRoom(user, err) {
 		return nil, false, l.Explain(ctx, "ask for the processes of rooms", string(user), err)
 	}
 	users := a.users()
 	for _, p := range processes {
-		if agent, known := users[p.User]; known && (user == "" || user == p.User) {
+		if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
 			list = append(list, Process{agent, p})
 		}
 	}

@@ -25,8 +25,8 @@ type Backend struct {
 	Broken error // what a boot fails with
 
 	mu    sync.Mutex
-	disk  map[config.LinuxUser]bool // who has a layer
-	guest *Guest                    // the last one
+	disk  map[string]bool // who has a layer
+	guest *Guest          // the last one
 }
 
 // Guest is the last guest, or nil.
@@ -37,7 +37,7 @@ func (b *Backend) Guest() *Guest {
 }
 
 // HasLayer reports whether a user has a layer on the data disk.
-func (b *Backend) HasLayer(user config.LinuxUser) bool {
+func (b *Backend) HasLayer(user string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.disk[user]
@@ -60,7 +60,7 @@ func (b *Backend) Boot(_ context.Context, _ config.Settings, walk *journey.Walk)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.guest = &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]guest.Room{}}
+	b.guest = &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
 	return b.guest, provision.Machine{Pack: "none", CPUs: 1}, nil
 }
 
@@ -71,7 +71,7 @@ type Guest struct {
 	once    sync.Once
 
 	mu     sync.Mutex
-	rooms  map[config.LinuxUser]guest.Room
+	rooms  map[string]guest.Room
 	asked  []string // what was asked of rooms, in order
 	refuse error    // what it answers about rooms, if it refuses
 }
@@ -135,16 +135,16 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 
 type process struct {
 	cmd  *exec.Cmd
-	room config.LinuxUser
+	room string
 	done chan struct{}
 	exit guest.Exit
 	err  error
 }
 
-func (p *process) PID() int                  { return p.cmd.Process.Pid }
-func (p *process) Resize(int, int) error     { return nil }
-func (p *process) Done() <-chan struct{}     { return p.done }
-func (p *process) Wait() (guest.Exit, error) { <-p.done; return p.exit, p.err }
+func (p *process) PID() int                        { return p.cmd.Process.Pid }
+func (p *process) Resize(guest.TerminalSize) error { return nil }
+func (p *process) Done() <-chan struct{}           { return p.done }
+func (p *process) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.err }
 func (p *process) Signal(_ context.Context, s guest.Signal) error {
 	return p.cmd.Process.Signal(syscall.Signal(s))
 }

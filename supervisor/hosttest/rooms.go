@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
@@ -27,7 +26,7 @@ func (g *Guest) Refuse(err error) {
 }
 
 // Room is a user's room.
-func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
+func (g *Guest) Room(user string) (guest.Room, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r, ok := g.rooms[user]
@@ -35,10 +34,10 @@ func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
 }
 
 // ask notes a question and does what it asks for.
-func (g *Guest) ask(what string, user config.LinuxUser, do func() error) error {
+func (g *Guest) ask(what string, user string, do func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked = append(g.asked, what+" "+string(user))
+	g.asked = append(g.asked, what+" "+user)
 	if g.refuse != nil {
 		return g.refuse
 	}
@@ -48,27 +47,27 @@ func (g *Guest) ask(what string, user config.LinuxUser, do func() error) error {
 }
 
 // enter is what a command in a room begins with.
-func (g *Guest) enter(user config.LinuxUser) error {
+func (g *Guest) enter(user string) error {
 	if _, ok := g.Room(user); user != "" && !ok {
 		return noRoom(user)
 	}
 	return nil
 }
 
-func noRoom(user config.LinuxUser) error {
-	return fault.New(fault.NotFound, "find room", string(user), errors.New("there is none"))
+func noRoom(user string) error {
+	return fault.New(fault.NotFound, "find room", user, errors.New("there is none"))
 }
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) ([]string, error) {
-	return nil, g.ask("ensure", r.User, func() error {
+func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) (bool, []string, error) {
+	return true, nil, g.ask("ensure", r.User, func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
-			return fault.New(fault.Rejected, "make room", string(r.User), fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
+			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
 		}
 		g.rooms[r.User] = r
 		if g.backend.disk == nil {
-			g.backend.disk = map[config.LinuxUser]bool{}
+			g.backend.disk = map[string]bool{}
 		}
 		g.backend.disk[r.User] = true
 		return nil
@@ -76,7 +75,7 @@ func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) ([]string, error) {
 }
 
 // SetRoomLimits implements supervisor.Rooms.
-func (g *Guest) SetRoomLimits(_ context.Context, user config.LinuxUser, l guest.RoomLimits) error {
+func (g *Guest) SetRoomLimits(_ context.Context, user string, l guest.Limits) error {
 	return g.ask("limit", user, func() error {
 		r, ok := g.rooms[user]
 		if !ok {
@@ -89,7 +88,7 @@ func (g *Guest) SetRoomLimits(_ context.Context, user config.LinuxUser, l guest.
 }
 
 // ResetRoom implements supervisor.Rooms.
-func (g *Guest) ResetRoom(_ context.Context, user config.LinuxUser) error {
+func (g *Guest) ResetRoom(_ context.Context, user string) error {
 	return g.ask("reset", user, func() error {
 		delete(g.rooms, user)
 		delete(g.backend.disk, user)
@@ -98,7 +97,7 @@ func (g *Guest) ResetRoom(_ context.Context, user config.LinuxUser) error {
 }
 
 // RemoveRoom implements supervisor.Rooms.
-func (g *Guest) RemoveRoom(_ context.Context, user config.LinuxUser, layer bool) error {
+func (g *Guest) RemoveRoom(_ context.Context, user string, layer bool) error {
 	return g.ask("remove", user, func() error {
 		delete(g.rooms, user)
 		if layer {
@@ -108,8 +107,8 @@ func (g *Guest) RemoveRoom(_ context.Context, user config.LinuxUser, layer bool)
 	})
 }
 
-// RoomUsage implements supervisor.Rooms.
-func (g *Guest) RoomUsage(_ context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
+// RoomUsages implements supervisor.Rooms.
+func (g *Guest) RoomUsages(_ context.Context, user string) (list []guest.RoomUsage, err error) {
 	err = g.ask("usage", user, func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
@@ -127,11 +126,11 @@ func (g *Guest) RoomUsage(_ context.Context, user config.LinuxUser) (list []gues
 }
 
 // RoomProcesses implements supervisor.Rooms.
-func (g *Guest) RoomProcesses(_ context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
+func (g *Guest) RoomProcesses(_ context.Context, user string) (list []guest.RoomProcess, more bool, err error) {
 	err = g.ask("processes", user, func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, guest.RoomProcess{User: r.User, PID: 100, Parent: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
+				list = append(list, guest.RoomProcess{User: r.User, PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
 			}
 		}
 		return nil

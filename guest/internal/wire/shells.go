@@ -69,11 +69,11 @@ func CheckShellOpen(o *guestpb.ShellOpen) error {
 	if err := checkShell(o.GetShell()); err != nil {
 		return err
 	}
-	return CheckSize(o.Size)
+	return CheckTerminal(o.Size)
 }
 
-// CheckSize says what is wrong with the size of a terminal.
-func CheckSize(s *guestpb.Resize) error {
+// CheckTerminal says what is wrong with the size of a terminal.
+func CheckTerminal(s *guestpb.Resize) error {
 	if s.GetRows() < 1 || s.GetCols() < 1 || s.Rows > MaxTerminal || s.Cols > MaxTerminal {
 		return badly("check terminal")("%d rows and %d columns are not between 1 and %d", s.GetRows(), s.GetCols(), MaxTerminal)
 	}
@@ -81,7 +81,7 @@ func CheckSize(s *guestpb.Resize) error {
 }
 
 func checkShell(s *guestpb.Shell) error {
-	if err := CheckUser(s.GetUser()); err != nil {
+	if err := checkOwner(s.GetUser()); err != nil {
 		return err
 	}
 	if _, err := config.ParseSessionID(s.GetSession()); err != nil {
@@ -93,8 +93,8 @@ func checkShell(s *guestpb.Shell) error {
 	return checkSurroundings(nil, s.Env, s.Dir)
 }
 
-// CheckUser accepts the user of a room, and the empty one, which is root.
-func CheckUser(user string) error {
+// checkOwner accepts the user of a room, and the empty one, which is root.
+func checkOwner(user string) error {
 	if user == "" {
 		return nil
 	}
@@ -104,7 +104,7 @@ func CheckUser(user string) error {
 
 // CheckJob says what is wrong with a job.
 func CheckJob(r *guestpb.StartJobRequest) error {
-	if err := CheckUser(r.GetUser()); err != nil {
+	if err := checkOwner(r.GetUser()); err != nil {
 		return err
 	}
 	if len(r.Label) > MaxLabel || !utf8.ValidString(r.Label) {
