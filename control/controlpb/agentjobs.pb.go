@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: jobs.proto
+// source: agentjobs.proto
 
 package controlpb
 
@@ -51,7 +51,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_jobs_proto_msgTypes[0]
+	mi := &file_agentjobs_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -63,7 +63,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[0]
+	mi := &file_agentjobs_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -76,7 +76,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{0}
+	return file_agentjobs_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Job) GetId() string {
@@ -198,7 +198,7 @@ type StartJobRequest struct {
 
 func (x *StartJobRequest) Reset() {
 	*x = StartJobRequest{}
-	mi := &file_jobs_proto_msgTypes[1]
+	mi := &file_agentjobs_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -210,7 +210,7 @@ func (x *StartJobRequest) String() string {
 func (*StartJobRequest) ProtoMessage() {}
 
 func (x *StartJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[1]
+	mi := &file_agentjobs_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -223,7 +223,7 @@ func (x *StartJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartJobRequest.ProtoReflect.Descriptor instead.
 func (*StartJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{1}
+	return file_agentjobs_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *StartJobRequest) GetAgent() string {
@@ -277,7 +277,7 @@ type StartJobResponse struct {
 
 func (x *StartJobResponse) Reset() {
 	*x = StartJobResponse{}
-	mi := &file_jobs_proto_msgTypes[2]
+	mi := &file_agentjobs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +289,7 @@ func (x *StartJobResponse) String() string {
 func (*StartJobResponse) ProtoMessage() {}
 
 func (x *StartJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[2]
+	mi := &file_agentjobs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +302,7 @@ func (x *StartJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartJobResponse.ProtoReflect.Descriptor instead.
 func (*StartJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{2}
+	return file_agentjobs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StartJobResponse) GetJob() *Job {
@@ -321,7 +321,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_jobs_proto_msgTypes[3]
+	mi := &file_agentjobs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +333,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[3]
+	mi := &file_agentjobs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +346,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{3}
+	return file_agentjobs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListJobsRequest) GetAgent() string {
@@ -365,7 +365,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_jobs_proto_msgTypes[4]
+	mi := &file_agentjobs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +377,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[4]
+	mi := &file_agentjobs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +390,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{4}
+	return file_agentjobs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -410,7 +410,7 @@ type PollJobRequest struct {
 
 func (x *PollJobRequest) Reset() {
 	*x = PollJobRequest{}
-	mi := &file_jobs_proto_msgTypes[5]
+	mi := &file_agentjobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +422,7 @@ func (x *PollJobRequest) String() string {
 func (*PollJobRequest) ProtoMessage() {}
 
 func (x *PollJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[5]
+	mi := &file_agentjobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +435,7 @@ func (x *PollJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollJobRequest.ProtoReflect.Descriptor instead.
 func (*PollJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{5}
+	return file_agentjobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PollJobRequest) GetAgent() string {
@@ -461,7 +461,7 @@ type PollJobResponse struct {
 
 func (x *PollJobResponse) Reset() {
 	*x = PollJobResponse{}
-	mi := &file_jobs_proto_msgTypes[6]
+	mi := &file_agentjobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +473,7 @@ func (x *PollJobResponse) String() string {
 func (*PollJobResponse) ProtoMessage() {}
 
 func (x *PollJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[6]
+	mi := &file_agentjobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +486,7 @@ func (x *PollJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollJobResponse.ProtoReflect.Descriptor instead.
 func (*PollJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{6}
+	return file_agentjobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PollJobResponse) GetJob() *Job {
@@ -507,7 +507,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_jobs_proto_msgTypes[7]
+	mi := &file_agentjobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +519,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[7]
+	mi := &file_agentjobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +532,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{7}
+	return file_agentjobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitJobRequest) GetAgent() string {
@@ -565,7 +565,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_jobs_proto_msgTypes[8]
+	mi := &file_agentjobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +577,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[8]
+	mi := &file_agentjobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +590,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{8}
+	return file_agentjobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -611,7 +611,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_jobs_proto_msgTypes[9]
+	mi := &file_agentjobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +623,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[9]
+	mi := &file_agentjobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +636,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{9}
+	return file_agentjobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KillJobRequest) GetAgent() string {
@@ -669,7 +669,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_jobs_proto_msgTypes[10]
+	mi := &file_agentjobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +681,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[10]
+	mi := &file_agentjobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +694,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{10}
+	return file_agentjobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -718,7 +718,7 @@ type TailJobRequest struct {
 
 func (x *TailJobRequest) Reset() {
 	*x = TailJobRequest{}
-	mi := &file_jobs_proto_msgTypes[11]
+	mi := &file_agentjobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +730,7 @@ func (x *TailJobRequest) String() string {
 func (*TailJobRequest) ProtoMessage() {}
 
 func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[11]
+	mi := &file_agentjobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +743,7 @@ func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobRequest.ProtoReflect.Descriptor instead.
 func (*TailJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{11}
+	return file_agentjobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TailJobRequest) GetAgent() string {
@@ -792,7 +792,7 @@ type TailJobResponse struct {
 
 func (x *TailJobResponse) Reset() {
 	*x = TailJobResponse{}
-	mi := &file_jobs_proto_msgTypes[12]
+	mi := &file_agentjobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +804,7 @@ func (x *TailJobResponse) String() string {
 func (*TailJobResponse) ProtoMessage() {}
 
 func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[12]
+	mi := &file_agentjobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +817,7 @@ func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobResponse.ProtoReflect.Descriptor instead.
 func (*TailJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{12}
+	return file_agentjobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TailJobResponse) GetData() []byte {
@@ -841,12 +841,11 @@ func (x *TailJobResponse) GetJob() *Job {
 	return nil
 }
 
-var File_jobs_proto protoreflect.FileDescriptor
+var File_agentjobs_proto protoreflect.FileDescriptor
 
-const file_jobs_proto_rawDesc = "" +
+const file_agentjobs_proto_rawDesc = "" +
 	"\n" +
-	"\n" +
-	"jobs.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x03\n" +
+	"\x0fagentjobs.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x18\n" +
@@ -913,19 +912,19 @@ const file_jobs_proto_rawDesc = "" +
 	"\x04Tail\x12\".osaurus.control.v1.TailJobRequest\x1a#.osaurus.control.v1.TailJobResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
-	file_jobs_proto_rawDescOnce sync.Once
-	file_jobs_proto_rawDescData []byte
+	file_agentjobs_proto_rawDescOnce sync.Once
+	file_agentjobs_proto_rawDescData []byte
 )
 
-func file_jobs_proto_rawDescGZIP() []byte {
-	file_jobs_proto_rawDescOnce.Do(func() {
-		file_jobs_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_jobs_proto_rawDesc), len(file_jobs_proto_rawDesc)))
+func file_agentjobs_proto_rawDescGZIP() []byte {
+	file_agentjobs_proto_rawDescOnce.Do(func() {
+		file_agentjobs_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_agentjobs_proto_rawDesc), len(file_agentjobs_proto_rawDesc)))
 	})
-	return file_jobs_proto_rawDescData
+	return file_agentjobs_proto_rawDescData
 }
 
-var file_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
-var file_jobs_proto_goTypes = []any{
+var file_agentjobs_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agentjobs_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: osaurus.control.v1.Job
 	(*StartJobRequest)(nil),       // 1: osaurus.control.v1.StartJobRequest
 	(*StartJobResponse)(nil),      // 2: osaurus.control.v1.StartJobResponse
@@ -942,7 +941,7 @@ var file_jobs_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
-var file_jobs_proto_depIdxs = []int32{
+var file_agentjobs_proto_depIdxs = []int32{
 	13, // 0: osaurus.control.v1.Job.started:type_name -> google.protobuf.Timestamp
 	13, // 1: osaurus.control.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	0,  // 2: osaurus.control.v1.StartJobResponse.job:type_name -> osaurus.control.v1.Job
@@ -971,26 +970,26 @@ var file_jobs_proto_depIdxs = []int32{
 	0,  // [0:9] is the sub-list for field type_name
 }
 
-func init() { file_jobs_proto_init() }
-func file_jobs_proto_init() {
-	if File_jobs_proto != nil {
+func init() { file_agentjobs_proto_init() }
+func file_agentjobs_proto_init() {
+	if File_agentjobs_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_proto_rawDesc), len(file_jobs_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentjobs_proto_rawDesc), len(file_agentjobs_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_jobs_proto_goTypes,
-		DependencyIndexes: file_jobs_proto_depIdxs,
-		MessageInfos:      file_jobs_proto_msgTypes,
+		GoTypes:           file_agentjobs_proto_goTypes,
+		DependencyIndexes: file_agentjobs_proto_depIdxs,
+		MessageInfos:      file_agentjobs_proto_msgTypes,
 	}.Build()
-	File_jobs_proto = out.File
-	file_jobs_proto_goTypes = nil
-	file_jobs_proto_depIdxs = nil
+	File_agentjobs_proto = out.File
+	file_agentjobs_proto_goTypes = nil
+	file_agentjobs_proto_depIdxs = nil
 }

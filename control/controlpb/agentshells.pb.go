@@ -6,7 +6,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: shells.proto
+// source: agentshells.proto
 
 package controlpb
 
@@ -43,7 +43,7 @@ type RunInSessionRequest struct {
 
 func (x *RunInSessionRequest) Reset() {
 	*x = RunInSessionRequest{}
-	mi := &file_shells_proto_msgTypes[0]
+	mi := &file_agentshells_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +55,7 @@ func (x *RunInSessionRequest) String() string {
 func (*RunInSessionRequest) ProtoMessage() {}
 
 func (x *RunInSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[0]
+	mi := &file_agentshells_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +68,7 @@ func (x *RunInSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInSessionRequest.ProtoReflect.Descriptor instead.
 func (*RunInSessionRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{0}
+	return file_agentshells_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *RunInSessionRequest) GetAgent() string {
@@ -142,7 +142,7 @@ type RunInSessionResponse struct {
 
 func (x *RunInSessionResponse) Reset() {
 	*x = RunInSessionResponse{}
-	mi := &file_shells_proto_msgTypes[1]
+	mi := &file_agentshells_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +154,7 @@ func (x *RunInSessionResponse) String() string {
 func (*RunInSessionResponse) ProtoMessage() {}
 
 func (x *RunInSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[1]
+	mi := &file_agentshells_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +167,7 @@ func (x *RunInSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInSessionResponse.ProtoReflect.Descriptor instead.
 func (*RunInSessionResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{1}
+	return file_agentshells_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *RunInSessionResponse) GetStdout() *SessionOutput {
@@ -260,7 +260,7 @@ type SessionOutput struct {
 
 func (x *SessionOutput) Reset() {
 	*x = SessionOutput{}
-	mi := &file_shells_proto_msgTypes[2]
+	mi := &file_agentshells_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +272,7 @@ func (x *SessionOutput) String() string {
 func (*SessionOutput) ProtoMessage() {}
 
 func (x *SessionOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[2]
+	mi := &file_agentshells_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +285,7 @@ func (x *SessionOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOutput.ProtoReflect.Descriptor instead.
 func (*SessionOutput) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{2}
+	return file_agentshells_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SessionOutput) GetHead() []byte {
@@ -319,7 +319,7 @@ type LateOutput struct {
 
 func (x *LateOutput) Reset() {
 	*x = LateOutput{}
-	mi := &file_shells_proto_msgTypes[3]
+	mi := &file_agentshells_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +331,7 @@ func (x *LateOutput) String() string {
 func (*LateOutput) ProtoMessage() {}
 
 func (x *LateOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[3]
+	mi := &file_agentshells_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +344,7 @@ func (x *LateOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LateOutput.ProtoReflect.Descriptor instead.
 func (*LateOutput) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{3}
+	return file_agentshells_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LateOutput) GetCommand() string {
@@ -371,7 +371,7 @@ type CancelInSessionRequest struct {
 
 func (x *CancelInSessionRequest) Reset() {
 	*x = CancelInSessionRequest{}
-	mi := &file_shells_proto_msgTypes[4]
+	mi := &file_agentshells_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +383,7 @@ func (x *CancelInSessionRequest) String() string {
 func (*CancelInSessionRequest) ProtoMessage() {}
 
 func (x *CancelInSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[4]
+	mi := &file_agentshells_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +396,7 @@ func (x *CancelInSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelInSessionRequest.ProtoReflect.Descriptor instead.
 func (*CancelInSessionRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{4}
+	return file_agentshells_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CancelInSessionRequest) GetAgent() string {
@@ -421,7 +421,7 @@ type CancelInSessionResponse struct {
 
 func (x *CancelInSessionResponse) Reset() {
 	*x = CancelInSessionResponse{}
-	mi := &file_shells_proto_msgTypes[5]
+	mi := &file_agentshells_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +433,7 @@ func (x *CancelInSessionResponse) String() string {
 func (*CancelInSessionResponse) ProtoMessage() {}
 
 func (x *CancelInSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[5]
+	mi := &file_agentshells_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +446,7 @@ func (x *CancelInSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelInSessionResponse.ProtoReflect.Descriptor instead.
 func (*CancelInSessionResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{5}
+	return file_agentshells_proto_rawDescGZIP(), []int{5}
 }
 
 type AttachRequest struct {
@@ -463,7 +463,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_shells_proto_msgTypes[6]
+	mi := &file_agentshells_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +475,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[6]
+	mi := &file_agentshells_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +488,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{6}
+	return file_agentshells_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttachRequest) GetWhat() isAttachRequest_What {
@@ -561,7 +561,7 @@ type AttachOpen struct {
 
 func (x *AttachOpen) Reset() {
 	*x = AttachOpen{}
-	mi := &file_shells_proto_msgTypes[7]
+	mi := &file_agentshells_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +573,7 @@ func (x *AttachOpen) String() string {
 func (*AttachOpen) ProtoMessage() {}
 
 func (x *AttachOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[7]
+	mi := &file_agentshells_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +586,7 @@ func (x *AttachOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpen.ProtoReflect.Descriptor instead.
 func (*AttachOpen) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{7}
+	return file_agentshells_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachOpen) GetAgent() string {
@@ -637,7 +637,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_shells_proto_msgTypes[8]
+	mi := &file_agentshells_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +649,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[8]
+	mi := &file_agentshells_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +662,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{8}
+	return file_agentshells_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachResponse) GetWhat() isAttachResponse_What {
@@ -717,7 +717,7 @@ type AttachEnd struct {
 
 func (x *AttachEnd) Reset() {
 	*x = AttachEnd{}
-	mi := &file_shells_proto_msgTypes[9]
+	mi := &file_agentshells_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +729,7 @@ func (x *AttachEnd) String() string {
 func (*AttachEnd) ProtoMessage() {}
 
 func (x *AttachEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[9]
+	mi := &file_agentshells_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +742,7 @@ func (x *AttachEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachEnd.ProtoReflect.Descriptor instead.
 func (*AttachEnd) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{9}
+	return file_agentshells_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachEnd) GetStatus() int32 {
@@ -768,7 +768,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_shells_proto_msgTypes[10]
+	mi := &file_agentshells_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +780,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[10]
+	mi := &file_agentshells_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +793,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{10}
+	return file_agentshells_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSessionsRequest) GetAgent() string {
@@ -812,7 +812,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_shells_proto_msgTypes[11]
+	mi := &file_agentshells_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +824,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[11]
+	mi := &file_agentshells_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +837,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{11}
+	return file_agentshells_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -867,7 +867,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_shells_proto_msgTypes[12]
+	mi := &file_agentshells_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +879,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[12]
+	mi := &file_agentshells_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +892,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{12}
+	return file_agentshells_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Session) GetAgent() string {
@@ -975,7 +975,7 @@ type TranscriptRequest struct {
 
 func (x *TranscriptRequest) Reset() {
 	*x = TranscriptRequest{}
-	mi := &file_shells_proto_msgTypes[13]
+	mi := &file_agentshells_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +987,7 @@ func (x *TranscriptRequest) String() string {
 func (*TranscriptRequest) ProtoMessage() {}
 
 func (x *TranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[13]
+	mi := &file_agentshells_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1000,7 @@ func (x *TranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptRequest.ProtoReflect.Descriptor instead.
 func (*TranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{13}
+	return file_agentshells_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TranscriptRequest) GetAgent() string {
@@ -1026,7 +1026,7 @@ type TranscriptResponse struct {
 
 func (x *TranscriptResponse) Reset() {
 	*x = TranscriptResponse{}
-	mi := &file_shells_proto_msgTypes[14]
+	mi := &file_agentshells_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1038,7 @@ func (x *TranscriptResponse) String() string {
 func (*TranscriptResponse) ProtoMessage() {}
 
 func (x *TranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[14]
+	mi := &file_agentshells_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1051,7 @@ func (x *TranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptResponse.ProtoReflect.Descriptor instead.
 func (*TranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{14}
+	return file_agentshells_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TranscriptResponse) GetText() string {
@@ -1071,7 +1071,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_shells_proto_msgTypes[15]
+	mi := &file_agentshells_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1083,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[15]
+	mi := &file_agentshells_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1096,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{15}
+	return file_agentshells_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseSessionRequest) GetAgent() string {
@@ -1121,7 +1121,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_shells_proto_msgTypes[16]
+	mi := &file_agentshells_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1133,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_shells_proto_msgTypes[16]
+	mi := &file_agentshells_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,14 +1146,14 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{16}
+	return file_agentshells_proto_rawDescGZIP(), []int{16}
 }
 
-var File_shells_proto protoreflect.FileDescriptor
+var File_agentshells_proto protoreflect.FileDescriptor
 
-const file_shells_proto_rawDesc = "" +
+const file_agentshells_proto_rawDesc = "" +
 	"\n" +
-	"\fshells.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"\x11agentshells.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
 	"\x13RunInSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -1241,19 +1241,19 @@ const file_shells_proto_rawDesc = "" +
 	"\x05Close\x12'.osaurus.control.v1.CloseSessionRequest\x1a(.osaurus.control.v1.CloseSessionResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
-	file_shells_proto_rawDescOnce sync.Once
-	file_shells_proto_rawDescData []byte
+	file_agentshells_proto_rawDescOnce sync.Once
+	file_agentshells_proto_rawDescData []byte
 )
 
-func file_shells_proto_rawDescGZIP() []byte {
-	file_shells_proto_rawDescOnce.Do(func() {
-		file_shells_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_shells_proto_rawDesc), len(file_shells_proto_rawDesc)))
+func file_agentshells_proto_rawDescGZIP() []byte {
+	file_agentshells_proto_rawDescOnce.Do(func() {
+		file_agentshells_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_agentshells_proto_rawDesc), len(file_agentshells_proto_rawDesc)))
 	})
-	return file_shells_proto_rawDescData
+	return file_agentshells_proto_rawDescData
 }
 
-var file_shells_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
-var file_shells_proto_goTypes = []any{
+var file_agentshells_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agentshells_proto_goTypes = []any{
 	(*RunInSessionRequest)(nil),     // 0: osaurus.control.v1.RunInSessionRequest
 	(*RunInSessionResponse)(nil),    // 1: osaurus.control.v1.RunInSessionResponse
 	(*SessionOutput)(nil),           // 2: osaurus.control.v1.SessionOutput
@@ -1275,7 +1275,7 @@ var file_shells_proto_goTypes = []any{
 	(*Resize)(nil),                  // 18: osaurus.control.v1.Resize
 	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
 }
-var file_shells_proto_depIdxs = []int32{
+var file_agentshells_proto_depIdxs = []int32{
 	17, // 0: osaurus.control.v1.RunInSessionRequest.timeout:type_name -> google.protobuf.Duration
 	2,  // 1: osaurus.control.v1.RunInSessionResponse.stdout:type_name -> osaurus.control.v1.SessionOutput
 	2,  // 2: osaurus.control.v1.RunInSessionResponse.stderr:type_name -> osaurus.control.v1.SessionOutput
@@ -1308,18 +1308,18 @@ var file_shells_proto_depIdxs = []int32{
 	0,  // [0:13] is the sub-list for field type_name
 }
 
-func init() { file_shells_proto_init() }
-func file_shells_proto_init() {
-	if File_shells_proto != nil {
+func init() { file_agentshells_proto_init() }
+func file_agentshells_proto_init() {
+	if File_agentshells_proto != nil {
 		return
 	}
 	file_control_proto_init()
-	file_shells_proto_msgTypes[6].OneofWrappers = []any{
+	file_agentshells_proto_msgTypes[6].OneofWrappers = []any{
 		(*AttachRequest_Open)(nil),
 		(*AttachRequest_Input)(nil),
 		(*AttachRequest_Resize)(nil),
 	}
-	file_shells_proto_msgTypes[8].OneofWrappers = []any{
+	file_agentshells_proto_msgTypes[8].OneofWrappers = []any{
 		(*AttachResponse_Output)(nil),
 		(*AttachResponse_Ended)(nil),
 	}
@@ -1327,17 +1327,17 @@ func file_shells_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shells_proto_rawDesc), len(file_shells_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentshells_proto_rawDesc), len(file_agentshells_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_shells_proto_goTypes,
-		DependencyIndexes: file_shells_proto_depIdxs,
-		MessageInfos:      file_shells_proto_msgTypes,
+		GoTypes:           file_agentshells_proto_goTypes,
+		DependencyIndexes: file_agentshells_proto_depIdxs,
+		MessageInfos:      file_agentshells_proto_msgTypes,
 	}.Build()
-	File_shells_proto = out.File
-	file_shells_proto_goTypes = nil
-	file_shells_proto_depIdxs = nil
+	File_agentshells_proto = out.File
+	file_agentshells_proto_goTypes = nil
+	file_agentshells_proto_depIdxs = nil
 }
