@@ -142,6 +142,8 @@ type Spec struct {
 	Files [3]uintptr
 	TTY   bool
 	Place Place // nil: the root of this process, as its user
+	// Namespaces are flags (CLONE_NEWNS and the like) of new ones for the child.
+	Namespaces uintptr
 }
 
 // Start starts a child in a session and group of its own. Its errors are
@@ -172,7 +174,7 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 
 // launch forks. It holds no lock: a place at its limits can make it slow.
 func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: s.Files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY}}
+	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: s.Files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY, Cloneflags: s.Namespaces}}
 	groups := k.opts.Cgroup
 	if s.Place != nil {
 		groups, attr.Sys.Credential = s.Place.Cgroup(), s.Place.Credential()
@@ -186,11 +188,14 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
 	fork := func() error {
-		if err := checkDir(s.Dir); err != nil {
+		var path string
+		if err := as(attr.Sys.Credential, func() (err error) {
+			if err := checkDir(s.Dir); err != nil {
+				return err
+			}
+			path, err = Lookup(s.Args[0], s.Dir, s.Env)
 			return err
-		}
-		path, err := Lookup(s.Args[0], s.Dir, s.Env)
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 		// Not os.StartProcess: the handle that it takes on a child is of no

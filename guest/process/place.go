@@ -31,13 +31,22 @@ func onEntered(p Place, f func() error) error {
 			done <- err
 			return
 		}
-		if c := p.Credential(); c != nil {
-			// Whatever is looked at, is looked at as who shall run: on a share
-			// the kernel remembers owners as they are shown to who asks.
-			_ = syscall.Setfsgid(int(c.Gid))
-			_ = syscall.Setfsuid(int(c.Uid))
-		}
 		done <- f()
 	}()
 	return <-done
+}
+
+// as runs f with the calling thread touching files as a credential. On a share the
+// kernel remembers owners as they are shown to who asks, and root has no
+// business among the files of an agent.
+func as(c *syscall.Credential, f func() error) error {
+	if c != nil {
+		_ = syscall.Setfsgid(int(c.Gid)) // these two never fail for root
+		_ = syscall.Setfsuid(int(c.Uid))
+		defer func() {
+			_ = syscall.Setfsuid(0)
+			_ = syscall.Setfsgid(0)
+		}()
+	}
+	return f()
 }
