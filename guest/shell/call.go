@@ -267,6 +267,6 @@ func (c *call) drain() {
 
 func (c *call) close() {
 	for _, st := range c.streams {
-		_ = st.file.Close()
+		st.close()
 	}
 }

@@ -57,7 +57,7 @@ func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Du
 		<-l.ended
 		r.Code, r.Exited = int32(l.status), true
 	}
-	s.finish(l, o, r)
+	s.finish(w, r)
 	return r, ctx.Err()
 }
 
@@ -138,11 +138,11 @@ func (l *life) settle() {
 
 // finish completes the answer of a call that has ended. What it has left in the
 // background writes on, into what the next call hands out.
-func (s *session) finish(l *life, o *order, r *guestpb.ShellRunResponse) {
+func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
+	l, c := w.life, w.order.call
 	if !r.Exited {
 		l.settle()
 	}
-	c := o.call
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.listen()
@@ -155,7 +155,10 @@ func (s *session) finish(l *life, o *order, r *guestpb.ShellRunResponse) {
 	r.DurationNanos, r.Dir = int64(time.Since(c.began)), []byte(l.cwd())
 	r.Late = s.handOut()
 	l.desk.withdraw()
-	l.forget(o)
+	l.forget(w.order)
+	if w.probe != nil {
+		l.forget(w.probe)
+	}
 	s.call, s.typed, s.status = nil, false, int(r.Code)
 	s.leave(c)
 	close(c.done)

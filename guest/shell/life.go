@@ -251,10 +251,14 @@ func (l *life) bury() {
 			v.finish(&guestpb.ShellEnded{Code: int32(l.status), Cause: l.cause})
 		}
 	}
+	for nonce := range l.orders {
+		l.desk.clear(nonce)
+	}
+	s.mu.Unlock()
+	// Not under the lock: closing waits for who reads, and they for the lock.
 	l.desk.remove()
 	_ = l.term.file.Close()
 	close(l.ended)
-	s.mu.Unlock()
 }
 
 // end kills the shell and all that runs in it, and returns when nothing is left.

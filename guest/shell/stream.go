@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,9 @@ func newStream(file *os.File, take func([]byte)) (*stream, error) {
 	}
 	return &stream{file: file, raw: raw, take: take}, nil
 }
+
+// close has follow end. It does not wait for that, so the lock may be held.
+func (s *stream) close() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // turn is how much is read from a stream at once: others want the lock too.
 const turn = 64 << 10
