@@ -35,6 +35,8 @@ const (
 type Client struct {
 	controlpbconnect.SandboxClient
 	Agents    controlpbconnect.AgentsClient
+	Shells    controlpbconnect.ShellsClient
+	Jobs      controlpbconnect.JobsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -101,6 +103,8 @@ func newClient(home config.Home, name string) *Client {
 	return &Client{
 		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
+		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

@@ -237,9 +237,11 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (g *fakeGuest) Rooms() supervisor.Rooms { return nil }
-func (g *fakeGuest) Close() error            { g.die(nil); return nil }
-func (g *fakeGuest) Done() <-chan struct{}   { return g.done }
+func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
+func (g *fakeGuest) Shells() supervisor.Shells { return nil }
+func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
+func (g *fakeGuest) Close() error              { g.die(nil); return nil }
+func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
 
 func (g *fakeGuest) Err() error {
 	g.mu.Lock()

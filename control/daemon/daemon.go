@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/vm"
 )
 
@@ -97,9 +98,15 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer residents.Close()
+	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
+	defer terminals.Close()
+	finish := func(ctx context.Context) error {
+		terminals.Close() // it asks the guest for what is to be kept
+		return end(ctx)
+	}
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: end,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err
@@ -121,5 +128,5 @@ func Run(ctx context.Context, o Options) (err error) {
 		log.Info("the daemon ends", "cause", "a client asked for it")
 	}
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
-	return errors.Join(server.Unlink(), end(ctx), server.Close())
+	return errors.Join(server.Unlink(), finish(ctx), server.Close())
 }

@@ -92,6 +92,8 @@ func (g *Guest) Close() error                   { g.once.Do(func() { close(g.don
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
+func (*Guest) Shells() supervisor.Shells        { return nil }
+func (*Guest) Jobs() supervisor.Jobs            { return nil }
 
 func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
 	if err := g.enter(c.Room); err != nil {
