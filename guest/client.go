@@ -42,6 +42,7 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 // be reached, Timeout when it did not answer, otherwise what the guest said.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
+	rooms     guestpbconnect.RoomsClient
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
 	transport *http.Transport
@@ -106,11 +107,12 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		return tr.RoundTrip(r)
 	})
 	const base = "http://guest"
-	over, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
 	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(over, base, opts),
-		shells:    guestpbconnect.NewShellsClient(over, base, opts),
-		jobs:      guestpbconnect.NewJobsClient(over, base, opts),
+		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
+		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
+		shells:    guestpbconnect.NewShellsClient(web, base, opts),
+		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		transport: tr, conns: cs,
 	}
 }
@@ -152,16 +154,16 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	return callWithin(ctx, callTimeout, op, f, q)
+	return callWithin(ctx, callTimeout, op, "", f, q)
 }
 
-// callWithin makes a call that answers after some time at the latest.
-func callWithin[Q, R any](ctx context.Context, within time.Duration, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// callWithin makes a call about something that answers within a while.
+func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
-		return nil, wire.Decode(op, "", err)
+		return nil, wire.Decode(op, subject, err)
 	}
 	return r.Msg, nil
 }

@@ -84,7 +84,7 @@ func (c *Client) Job(ctx context.Context, user config.LinuxUser, id config.JobID
 // WaitJob returns when the job has ended or the wait, of at most MaxJobWait, is
 // over; the job says which.
 func (c *Client) WaitJob(ctx context.Context, user config.LinuxUser, id config.JobID, wait time.Duration) (Job, error) {
-	a, err := callWithin(ctx, callTimeout+wait, "wait for job "+string(id), c.jobs.WaitJob,
+	a, err := callWithin(ctx, callTimeout+wait, "wait for job", string(id), c.jobs.WaitJob,
 		&guestpb.WaitJobRequest{User: string(user), Id: string(id), TimeoutNanos: int64(wait)})
 	return job(a.GetJob()), err
 }
@@ -112,7 +112,7 @@ func (c *Client) TailJobEnd(ctx context.Context, user config.LinuxUser, id confi
 }
 
 func (c *Client) tailJob(ctx context.Context, wait time.Duration, r *guestpb.TailJobRequest) (JobTail, error) {
-	a, err := callWithin(ctx, callTimeout+wait, "read output of job "+r.Id, c.jobs.TailJob, r)
+	a, err := callWithin(ctx, callTimeout+wait, "read output of job", r.Id, c.jobs.TailJob, r)
 	if err != nil {
 		return JobTail{}, err
 	}

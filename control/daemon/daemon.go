@@ -70,9 +70,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer after(func() error { return journal.Close(context.WithoutCancel(ctx)) })
+	diary := newDiary(journal, log)
+	defer diary.close()
 
 	sandbox, err := supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: recorder{journal}, Log: log, Backend: o.Backend,
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend,
 	})
 	if err != nil {
 		return err
@@ -113,18 +115,4 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
 	return errors.Join(server.Unlink(), end(ctx), server.Close())
-}
-
-// recorder keeps a supervisor's events in the journal.
-type recorder struct{ journal *events.Journal }
-
-func (r recorder) Record(ctx context.Context, e supervisor.Event) error {
-	fields := map[string]string{}
-	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
-		if value != "" {
-			fields[name] = value
-		}
-	}
-	_, err := r.journal.Append(ctx, events.Event{Kind: events.Kind(e.Kind), Cause: string(e.Cause), Fields: fields})
-	return err
 }

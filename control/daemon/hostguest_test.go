@@ -22,6 +22,7 @@ import (
 // without a boot.
 type hostBackend struct {
 	broken error // what a boot fails with
+	stuck  bool  // a boot has no end
 }
 
 func (*hostBackend) Check(context.Context) (string, error) { return "none", nil }
@@ -34,8 +35,14 @@ func (*hostBackend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *
 	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
 }
 
-func (b *hostBackend) Boot(_ context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
-	err := walk.Do(journey.Boot, func(progress.Func) error { return b.broken })
+func (b *hostBackend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	err := walk.Do(journey.Boot, func(progress.Func) error {
+		if b.stuck {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return b.broken
+	})
 	if err != nil {
 		return nil, provision.Machine{}, err
 	}

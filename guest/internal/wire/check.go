@@ -28,6 +28,12 @@ func CheckStart(s *guestpb.Start) error {
 	if t := s.TimeoutNanos; t < 0 || t > int64(MaxTimeout) {
 		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxTimeout)
 	}
+	if t := s.IdleTimeoutNanos; t < 0 || t > int64(MaxTimeout) {
+		return bad("idle time %v is not between 0 and %v", time.Duration(t), MaxTimeout)
+	}
+	if err := checkPlace(s); err != nil {
+		return bad("%w", err)
+	}
 	if g := s.GraceNanos; g < 0 || g > int64(MaxGrace) {
 		return bad("grace %v is not between 0 and %v", time.Duration(g), MaxGrace)
 	}
