@@ -44,7 +44,7 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	if err := wire.CheckShellOpen(r); err != nil {
 		return nil, err
 	}
-	s, err := k.session(r.Shell)
+	s, err := k.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
 	}
