@@ -127,7 +127,7 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 
 // Resize sets the terminal's size, for everybody.
 func (v *Viewer) Resize(r *guestpb.Resize) error {
-	if err := wire.CheckSize(r); err != nil {
+	if err := wire.CheckTerminal(r); err != nil {
 		return err
 	}
 	s := v.session
