@@ -17,6 +17,9 @@ type (
 	// AgentName is what an agent's home folder and Linux user are called
 	// after: "alice", "0b7c3d5e-…".
 	AgentName string
+	// AgentID is an agent's UUID in capitals, as the desktop app writes it:
+	// "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E".
+	AgentID string
 	// LinuxUser is a user of the guest that belongs to an agent: "agent-alice".
 	LinuxUser string
 	// SecretName is what a secret is asked for by: "OPENAI_API_KEY".
@@ -53,6 +56,8 @@ var (
 	// 64 bytes hold a UUID with room to spare, and fit every file system.
 	agentName = rule{"agent name", regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 64,
 		"1 to 64 lower-case letters, digits and dashes, with no dash at either end"}
+	agentID = rule{"agent id", regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), 36,
+		"a UUID: 32 hexadecimal digits in five groups with dashes between them"}
 	// The prefix keeps agents apart from the distribution's own users; 32 bytes
 	// are the most that shadow's tools and the login records take.
 	linuxUser = rule{"Linux user", regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 32,
@@ -87,6 +92,12 @@ func notAllowed(op, text, allowed string) error {
 
 // ParseAgentName reads an agent's name.
 func ParseAgentName(name string) (AgentName, error) { return parseName[AgentName](agentName, name) }
+
+// ParseAgentID reads an agent's UUID, in capitals or not.
+func ParseAgentID(id string) (AgentID, error) {
+	parsed, err := parseName[AgentID](agentID, id)
+	return AgentID(strings.ToUpper(string(parsed))), err
+}
 
 // ParseLinuxUser reads the name of a guest user that belongs to an agent.
 func ParseLinuxUser(name string) (LinuxUser, error) { return parseName[LinuxUser](linuxUser, name) }

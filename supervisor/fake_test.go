@@ -292,7 +292,7 @@ type record struct {
 	state  supervisor.State
 }
 
-func (r *record) Record(_ context.Context, e supervisor.Event) error {
+func (r *record) Record(e supervisor.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Kind == supervisor.StateChanged {
@@ -305,7 +305,6 @@ func (r *record) Record(_ context.Context, e supervisor.Event) error {
 		r.t.Errorf("event without time or cause: %+v", e)
 	}
 	r.events = append(r.events, e)
-	return nil
 }
 
 // count counts the events of a kind.

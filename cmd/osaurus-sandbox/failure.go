@@ -119,9 +119,10 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
-		fmt.Fprintf(w, failurePrefix+"%v\n", err)
+		p := paintFor(w)
+		fmt.Fprintf(w, "%s%v\n", p.bad(failurePrefix), err)
 		if advice := fault.AdviceOf(err); advice != "" {
-			fmt.Fprintf(w, advicePrefix+"%s\n", advice)
+			fmt.Fprintf(w, "%s%s\n", p.busy(advicePrefix), advice)
 		}
 	}
 	return code

@@ -148,7 +148,7 @@ func (j jail) Enter() error {
 }
 
 func (j jail) Credential() *syscall.Credential { return nil }
-func (j jail) Cgroup() string          { return j.group }
+func (j jail) Cgroup() string                  { return j.group }
 
 const session = "test"
 

@@ -180,7 +180,7 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}
-	a.note(ctx, Reset, by, agent, nil)
+	a.note(Reset, by, agent, nil)
 	return nil
 }
 

@@ -6,16 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
 )
-
-// recordLimit is how long the journal may take over one event.
-const recordLimit = 10 * time.Second
 
 // The kinds of events.
 const (
@@ -69,15 +65,11 @@ func (t *Terminals) Close() {
 	t.scribe.close()
 }
 
-// note keeps an event. One that cannot be kept undoes nothing.
+// note takes note of what became of an agent's shell or job.
 func (t *Terminals) note(kind events.Kind, by supervisor.Cause, agent agents.Agent, more map[string]string) {
-	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
-	defer cancel()
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID)}
 	maps.Copy(fields, more)
-	if _, err := t.Record.Append(ctx, events.Event{Kind: kind, Cause: string(by), Fields: fields}); err != nil {
-		t.Log.Error("an event could not be recorded", "event", kind, "agent", agent.Name, "error", err)
-	}
+	t.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
 }
 
 // those are the agents that are meant: one, or all for an empty name.
