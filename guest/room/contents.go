@@ -117,10 +117,15 @@ func (b *builder) temporary() error {
 	return b.bindFolder(b.Layer+"/tmp", "tmp", quiet)
 }
 
-// shares shows what all agents share, where the guest has it.
+// shares shows what all agents share, where the host gave it to the guest: a folder
+// of the guest's own is nothing to write to.
 func (b *builder) shares() error {
 	for _, path := range []string{shared, output} {
-		if err := b.bindFolder(path, path, quiet); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		var st unix.Statfs_t
+		if unix.Statfs(path, &st) != nil || st.Type != unix.FUSE_SUPER_MAGIC {
+			continue
+		}
+		if err := b.bindFolder(path, path, quiet); err != nil {
 			return err
 		}
 	}

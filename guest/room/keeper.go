@@ -148,6 +148,9 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string,
 	spec.Limits = k.defaults(spec.Limits)
 	old := d.room
 	if old == nil || old.dead() {
+		if old != nil {
+			old.forget()
+		}
 		if err := k.prepare(); err != nil {
 			return false, nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
@@ -207,10 +210,15 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 		return nil, fault.New(fault.Execution, op, spec.User, err)
 	}
 	if err := r.start(k.opts); err != nil {
+		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
 	return r, nil
 }
+
+// forget lets go of the disk, which could not be written out while somebody holds a
+// folder that is deleted.
+func (r *Room) forget() { _ = r.disk.Close() }
 
 // limit sets the limits of a room.
 func (r *Room) limit(l *guestpb.Limits) error {
@@ -297,6 +305,7 @@ func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error
 	if r := d.room; r != nil {
 		r.init.Kill() // all that is in its namespaces dies with it
 		r.init.Release()
+		r.forget()
 		d.room = nil
 	}
 	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {

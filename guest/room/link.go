@@ -29,15 +29,16 @@ func cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
 func gateway() [4]byte         { return [4]byte{198, 18, 0, 1} }
 func address(slot int) [4]byte { return [4]byte{198, 19, byte(slot >> 8), byte(slot)} }
 
-// connect gives the network namespace of a process a way out through a cable.
-func connect(slot int, pidfd int) error {
+// connect gives the network namespace of a process, which is held by its pidfd, a
+// way out through a cable.
+func connect(slot, pid, pidfd int) error {
 	if err := firewall(); err != nil {
 		return fmt.Errorf("load the rules of rooms' networks: %w", err)
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
-	if err := layCable(cable(slot), pidfd); err != nil {
+	if err := layCable(cable(slot), pid); err != nil {
 		return fmt.Errorf("lay a cable: %w", err)
 	}
 	outside := func() error {
@@ -89,9 +90,9 @@ func within(pidfd, kinds int, f func() error) error {
 	return <-done
 }
 
-// layCable makes a pair of network devices, one here and one in a namespace.
-// What was left in the slot goes.
-func layCable(name string, pidfd int) error {
+// layCable makes a pair of network devices, one here and one in the namespace of
+// a process.
+func layCable(name string, pid int) error {
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func layCable(name string, pidfd int) error {
 			m.nest(peer, func() {
 				m.body = append(m.body, make([]byte, unix.SizeofIfInfomsg)...)
 				m.text(unix.IFLA_IFNAME, insideName)
-				m.number(unix.IFLA_NET_NS_FD, uint32(pidfd))
+				m.number(unix.IFLA_NET_NS_PID, uint32(pid))
 			})
 		})
 	})

@@ -25,8 +25,8 @@ import (
 // Nothing of an agent runs before, so only the disk or a share can make it slow.
 const makePatience = 30 * time.Second
 
-// Room is one that is there, or was: Dead says so. Its descriptors are closed
-// when nobody holds it any more, since a command may enter at any time.
+// Room is one that is there, or was: Dead says so. The descriptors that commands
+// use are closed when nobody holds it any more.
 type Room struct {
 	spec   *guestpb.Room
 	layer  string // its folder on the data disk
@@ -185,7 +185,7 @@ func (r *Room) network(kind guestpb.Room_Network, o Options) error {
 		return disconnect(r.slot)
 	}
 	<-o.Late // the modules
-	if err := connect(r.slot, int(r.pidfd.Fd())); err != nil {
+	if err := connect(r.slot, r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil
