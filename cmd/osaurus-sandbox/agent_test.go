@@ -21,22 +21,25 @@ func as(t *testing.T, agent, script string, flags ...string) (int, string) {
 	return code, strings.TrimSpace(out.String())
 }
 
+// ok runs a command line that must work.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, stderr := sandbox(t, args...)
+	if code != 0 {
+		t.Fatalf("%v: %d, %s", args, code, stderr)
+	}
+	return out
+}
+
 // TestAgents is the life of agents in a real guest.
 func TestAgents(t *testing.T) {
 	home := sessionHome(t, "home")
 	if code, _, stderr := sandbox(t, "config", "set", "pack="+lab.DebianPack(t).Dir); code != 0 {
 		t.Fatal(stderr)
 	}
-	ok := func(args ...string) string {
-		t.Helper()
-		code, out, stderr := sandbox(t, args...)
-		if code != 0 {
-			t.Fatalf("%v: %d, %s", args, code, stderr)
-		}
-		return out
-	}
-	ok("agent", "create", "Alice")
-	ok("agent", "create", "bob", "network=none")
+	ok(t, "up")
+	ok(t, "agent", "create", "Alice")
+	ok(t, "agent", "create", "bob", "network=none")
 
 	t.Run("each is its own user at home", func(t *testing.T) {
 		for agent, want := range map[string]string{"alice": "agent-alice 20000 /workspace/agents/alice", "bob": "agent-bob 20001 /workspace/agents/bob"} {
@@ -90,7 +93,6 @@ func TestAgents(t *testing.T) {
 			"echo a; echo b >&2; exit 3": {Stdout: "a\n", Stderr: "b\n", ExitCode: 3},
 			"kill -9 $$":                 {ExitCode: 137, Signal: 9},
 			"sleep 100":                  {ExitCode: 143, Signal: 15, TimedOut: true},
-			"yes | head -c 3000000 | tr -d '\\n' | cut -c 1-0; head -c 3000000 /dev/zero | tr '\\0' x | cut -c 1-1": {Stdout: "x\n"},
 		} {
 			code, out, stderr := sandbox(t, "exec", "alice", "--json", "--timeout", "5s", "--", "sh", "-c", script)
 			var got end
@@ -121,7 +123,7 @@ func TestAgents(t *testing.T) {
 		if code, out := as(t, "alice", hog); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
-		if out := ok("agent", "set", "alice", "limits.memoryMB=100", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
+		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=100", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
 			t.Errorf("%s", out)
 		}
 		var end struct{ OOM bool }
@@ -132,7 +134,7 @@ func TestAgents(t *testing.T) {
 		if code, out := as(t, "alice", "head -c 30000000 /dev/zero > ~/big"); code == 0 || !strings.Contains(strings.ToLower(out), "quota") {
 			t.Errorf("more than the home may hold: %d, %s", code, out)
 		}
-		ok("agent", "set", "alice", "limits.memoryMB=0", "limits.homeMB=0")
+		ok(t, "agent", "set", "alice", "limits.memoryMB=0", "limits.homeMB=0")
 		if code, out := as(t, "alice", "rm -f ~/big; "+hog); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
@@ -145,35 +147,35 @@ func TestAgents(t *testing.T) {
 		if _, out := as(t, "alice", other); out != "1" {
 			t.Errorf("alice has %s interfaces", out)
 		}
-		ok("agent", "set", "alice", "network=none")
+		ok(t, "agent", "set", "alice", "network=none")
 		if _, out := as(t, "alice", other); out != "0" {
 			t.Errorf("alice has %s interfaces after network=none", out)
 		}
-		ok("agent", "set", "alice", "network=outbound")
+		ok(t, "agent", "set", "alice", "network=outbound")
 	})
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")
-		if out := ok("ps", "bob"); !strings.Contains(out, "sleep 1000") {
+		if out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000") {
 			t.Errorf("%s", out)
 		}
-		if out := ok("ps", "alice"); strings.Contains(out, "sleep 1000") {
+		if out := ok(t, "ps", "alice"); strings.Contains(out, "sleep 1000") {
 			t.Errorf("%s", out)
 		}
-		if out := ok("top", "--count", "2", "--every", "200ms"); !strings.Contains(out, "alice") || !strings.Contains(out, "bob") || strings.Contains(out, "\x1b") {
+		if out := ok(t, "top", "--count", "2", "--every", "200ms"); !strings.Contains(out, "alice") || !strings.Contains(out, "bob") || strings.Contains(out, "\x1b") {
 			t.Errorf("%q", out)
 		}
 		var tick tick
-		if err := json.Unmarshal([]byte(ok("top", "bob", "--json", "--count", "1")), &tick); err != nil || len(tick.Agents) != 1 || tick.Agents[0].Processes != 1 || tick.Agents[0].Memory == 0 {
+		if err := json.Unmarshal([]byte(ok(t, "top", "bob", "--json", "--count", "1")), &tick); err != nil || len(tick.Agents) != 1 || tick.Agents[0].Processes != 1 || tick.Agents[0].Memory == 0 {
 			t.Errorf("%v %+v", err, tick)
 		}
-		ok("agent", "delete", "bob", "--yes")
+		ok(t, "agent", "delete", "bob", "--yes")
 		if err := p.Wait(); err == nil {
 			t.Error("what a deleted agent ran ended well")
 		}
 	})
 	t.Run("deleted and made again", func(t *testing.T) {
-		ok("agent", "create", "bob", "network=none")
+		ok(t, "agent", "create", "bob", "network=none")
 		if code, out := as(t, "bob", "id -u; cat ~/mine"); code != 0 || out != "20002\nbob" {
 			t.Errorf("%d, %s", code, out)
 		}
@@ -192,21 +194,21 @@ func TestAgents(t *testing.T) {
 		if code, _ := as(t, "bob", "test -e "+mark); code == 0 {
 			t.Error("bob sees what alice installed")
 		}
-		ok("restart")
+		ok(t, "restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)
 		}
-		ok("agent", "reset", "alice", "--yes")
+		ok(t, "agent", "reset", "alice", "--yes")
 		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a reset: %d, %s", code, out)
 		}
 	})
 	t.Run("renamed and deleted while the guest is down", func(t *testing.T) {
-		ok("agent", "rename", "alice", "carol")
+		ok(t, "agent", "rename", "alice", "carol")
 		if _, out := as(t, "carol", "whoami; pwd"); out != "agent-alice\n/workspace/agents/alice" {
 			t.Errorf("%s", out)
 		}
-		ok("down")
+		ok(t, "down")
 		if _, _, stderr := sandbox(t, "agent", "delete", "bob", "--yes", "--workspace"); !strings.Contains(stderr, "next time") {
 			t.Errorf("%s", stderr)
 		}
@@ -232,7 +234,7 @@ func TestAgents(t *testing.T) {
 		}{
 			{"agent.deleted", []string{"events"}}, {"exec.room-root", []string{"audit", "list", "--agent", "alice"}}, {"bob: with its workspace", []string{"audit", "list"}},
 		} {
-			if out := ok(tc.args...); !strings.Contains(out, tc.want) {
+			if out := ok(t, tc.args...); !strings.Contains(out, tc.want) {
 				t.Errorf("%v: no %q in %s", tc.args, tc.want, out)
 			}
 		}
