@@ -12,21 +12,6 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// AgentID is which agent it is, whatever it is called: a UUID as Apple writes
-// it, "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E".
-type AgentID string
-
-var agentID = regexp.MustCompile(`^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$`)
-
-// ParseAgentID reads an agent's id, in capitals or not.
-func ParseAgentID(text string) (AgentID, error) {
-	id := strings.ToUpper(text)
-	if len(id) != len(text) || !agentID.MatchString(id) {
-		return "", notAllowed("read agent id", text, "a UUID (0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E)")
-	}
-	return AgentID(id), nil
-}
-
 // NewAgentID makes an id that nobody else has: a UUID of version 4.
 func NewAgentID() AgentID {
 	var b [16]byte

@@ -7,12 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 )
@@ -141,18 +138,11 @@ func (f *File) Save() error {
 // Edit changes the home's settings file. Two programs that edit at once do so
 // one after the other, and neither loses what the other wrote.
 func Edit(h Home, edit func(*File) error) error {
-	dir, err := h.Make(h.Locks())
+	unlock, err := h.Lock("settings")
 	if err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "settings"), os.O_CREATE|os.O_RDWR, privateFile)
-	if err != nil {
-		return fault.New(fault.Unavailable, "lock settings", dir, err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fault.New(fault.Execution, "lock settings", lock.Name(), err)
-	}
+	defer unlock()
 	f, err := Load(h.SettingsFile())
 	if err != nil {
 		return err

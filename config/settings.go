@@ -22,6 +22,8 @@ type Settings struct {
 	Mirrors []MirrorURL
 	// Toolbox are the packages that a bake puts into a bare base.
 	Toolbox []PackageName
+	// Secrets is where agents' secrets are kept.
+	Secrets SecretStore
 }
 
 // The bounds of the settings.
@@ -57,6 +59,7 @@ func Defaults() Settings {
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
 		},
+		Secrets: systemSecretStore(),
 	}
 }
 
@@ -76,6 +79,7 @@ func fields() table[Settings] {
 		live(intField("idleStopMinutes", 0, MaxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, ParsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
+		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
 	}
 }
 

@@ -107,13 +107,28 @@ func command(start *controlpb.ExecStart) guest.Command {
 		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root,
 		Timeout: start.Timeout.AsDuration(), IdleTimeout: start.IdleTimeout.AsDuration(), MaxOutput: start.MaxOutput,
 	}
-	if start.Line != "" { // only the room knows which shell its agent has
-		cmd.Args = []string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -lc "$1"`, "sh", start.Line}
+	if start.Line != "" {
+		cmd.Args = loginShell(start.Line)
 	}
 	if t := start.Terminal; t != nil {
 		cmd.Terminal = &guest.Terminal{Size: terminalSize(t.Rows, t.Cols), Term: t.Term}
 	}
 	return cmd
+}
+
+// inLoginShell runs its first argument in an agent's login shell: only the room
+// knows which that is.
+const inLoginShell = `exec "${SHELL:-/bin/sh}" -lc "$1"`
+
+func loginShell(line string) []string { return []string{"/bin/sh", "-c", inLoginShell, "sh", line} }
+
+// asTyped is a command as a shell would read it, or the line that loginShell
+// made a command of.
+func asTyped(args []string) string {
+	if len(args) == len(loginShell("")) && args[2] == inLoginShell {
+		return args[4]
+	}
+	return commandLine(args)
 }
 
 // terminalSize is a size that a client asks for; no terminal is larger.

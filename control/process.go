@@ -45,10 +45,8 @@ func (c *Client) RunAs(ctx context.Context, agent string, cmd guest.Command) (*P
 }
 
 func (c *Client) run(ctx context.Context, call func(context.Context) *clientStream, agent string, cmd guest.Command) (*Process, error) {
-	for _, text := range append(append([]string{cmd.Dir}, cmd.Args...), cmd.Env...) {
-		if !utf8.ValidString(text) {
-			return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
-		}
+	if err := checkTexts(append(append([]string{cmd.Dir}, cmd.Args...), cmd.Env...)...); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Process{client: c, cmd: cmd, stream: call(ctx), cancel: cancel, done: make(chan struct{})}
@@ -79,6 +77,16 @@ func (c *Client) run(ctx context.Context, call func(context.Context) *clientStre
 	}
 	go p.follow()
 	return p, nil
+}
+
+// checkTexts refuses what the schema cannot carry.
+func checkTexts(texts ...string) error {
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
+		}
+	}
+	return nil
 }
 
 // startOf is what the daemon is told of a command.

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/terminal"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -28,11 +29,12 @@ const drain = 2 * time.Second
 
 // Backing is what a server speaks for.
 type Backing struct {
-	Sandbox *supervisor.Supervisor
-	Agents  *agents.Agents
-	Events  *events.Journal
-	Audit   *audit.Log
-	Log     *slog.Logger
+	Sandbox   *supervisor.Supervisor
+	Agents    *agents.Agents
+	Terminals *terminal.Terminals
+	Events    *events.Journal
+	Audit     *audit.Log
+	Log       *slog.Logger
 	// Program is this program's release and revision.
 	Program string
 	// Close ends the sandbox, for Quit. It does so also if its context ends, and
@@ -64,6 +66,8 @@ func NewServer(b Backing) (*Server, error) {
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

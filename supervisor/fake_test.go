@@ -237,9 +237,11 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (g *fakeGuest) Rooms() supervisor.Rooms { return nil }
-func (g *fakeGuest) Close() error            { g.die(nil); return nil }
-func (g *fakeGuest) Done() <-chan struct{}   { return g.done }
+func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
+func (g *fakeGuest) Shells() supervisor.Shells { return nil }
+func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
+func (g *fakeGuest) Close() error              { g.die(nil); return nil }
+func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
 
 func (g *fakeGuest) Err() error {
 	g.mu.Lock()
@@ -290,7 +292,7 @@ type record struct {
 	state  supervisor.State
 }
 
-func (r *record) Record(_ context.Context, e supervisor.Event) error {
+func (r *record) Record(e supervisor.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Kind == supervisor.StateChanged {
@@ -303,7 +305,6 @@ func (r *record) Record(_ context.Context, e supervisor.Event) error {
 		r.t.Errorf("event without time or cause: %+v", e)
 	}
 	r.events = append(r.events, e)
-	return nil
 }
 
 // count counts the events of a kind.

@@ -31,9 +31,9 @@ type Options struct {
 	// Folders are those of the workspace that belong to somebody, also as they
 	// change while the guest runs; nil is none.
 	Folders *vm.Subtrees
-	// Record keeps the events; nil keeps none.
+	// Record takes note of the events; it may be nil.
 	Record Recorder
-	Log    *slog.Logger // nil discards
+	Log    *slog.Logger // of what has no event; nil discards
 	// Backend, if not nil, takes the place of the one that works on Home with Driver.
 	Backend Backend
 }
@@ -46,8 +46,8 @@ type Supervisor struct {
 	home    config.Home
 	backend Backend
 	log     *slog.Logger
+	record  Recorder     // or nil
 	release func() error // gives the home back, if that is ours to do
-	diary   *diary
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -102,11 +102,10 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders)}
 	}
 	s := &Supervisor{
-		home: o.Home, backend: o.Backend, log: o.Log, settings: file.Settings(),
+		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
 		changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.diary = newDiary(o.Record, o.Log)
 	s.work.Go(s.watchHost)
 
 	accelerator, err := o.Backend.Check(ctx)

@@ -29,7 +29,7 @@ func newConfig(c console) *cobra.Command {
 }
 
 func newConfigShow() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print every setting as JSON, and where the file is",
 		Args:  cobra.NoArgs,
@@ -42,6 +42,8 @@ func newConfigShow() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), settings)
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
 }
 
 func newConfigGet(c console) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -14,7 +15,7 @@ import (
 
 func newExec(c console) *cobra.Command {
 	var asRoot, tty, asJSON bool
-	var dir string
+	var dir, session string
 	var env []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -26,13 +27,20 @@ door of whoever operates the sandbox, past all that keeps agents apart. Each use
 
 The guest is started if need be. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The exit code
 is the command's own, 128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there
-is no such command. With --json the command's output and its end are told in one JSON object, and the exit code is the same.`,
+is no such command. With --json the command's output and its end are told in one JSON object, and the exit code is the same.
+
+With --session the command runs in a shell of the agent's that stays: the next one finds the folder, variables and functions
+that this one leaves. A single argument is then a line for the shell, several are words that it takes as they are. The command
+reads nothing, and its output comes at its end: of a long one the beginning and the end. --cwd and --env count only for a
+shell that is made anew; --timeout is 30s unless you say otherwise.`,
 		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
+  osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
   osaurus-sandbox exec alice --tty -- vi notes.txt
   osaurus-sandbox exec alice --root -- apk add jq
   osaurus-sandbox exec --root -- df -h /`,
-		Args:        cobra.MinimumNArgs(1),
-		Annotations: map[string]string{runsCommand: "true"},
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		Annotations:       map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			agent, args, err := whose(cmd, args, asRoot)
 			if err != nil {
@@ -41,11 +49,23 @@ is no such command. With --json the command's output and its end are told in one
 			if tty && asJSON {
 				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --json")).Advise("A terminal's output is for a person: say one of them.")
 			}
+			if session != "" && (tty || asRoot) {
+				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--session goes with neither --tty nor --root")).Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
+			}
+			shell := guest.Shell{Env: env, Dir: dir}
+			if session != "" {
+				if shell.Session, err = config.ParseSessionID(session); err != nil {
+					return err
+				}
+			}
 			client, err := need(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
+			if session != "" {
+				return execInSession(cmd.Context(), c, client, agent, guest.ShellCommand{Shell: shell, Command: asLine(args), Timeout: timeout}, asJSON)
+			}
 			command := guest.Command{Args: args, Dir: dir, Env: env, Timeout: timeout, RoomRoot: asRoot && agent != ""}
 			if agent == "" && len(env) > 0 {
 				command.Env = append(guest.DefaultEnv(), env...)
@@ -68,6 +88,8 @@ is no such command. With --json the command's output and its end are told in one
 	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home, or /)")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")
+	f.StringVar(&session, "session", "", "in this persistent shell of the agent's")
+	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 	f.BoolVar(&tty, "tty", false, "run it on a terminal, as large as this one")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object at its end")
 	return cmd

@@ -30,7 +30,7 @@ type starter func(context.Context, guest.Command) (process, error)
 // waits for anything any more: then patient is false.
 func runCommand(ctx context.Context, c console, cmd guest.Command, start starter) (patient bool, err error) {
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
 
 	run, end := context.WithCancel(context.WithoutCancel(ctx))

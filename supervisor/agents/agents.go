@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -25,8 +24,6 @@ const (
 	// maxAgents is how many there can be at a time. A guest has room for some
 	// fifty at once; all of them are listed in one message of the API.
 	maxAgents = 500
-	// recordLimit is how long the journal may take over one event.
-	recordLimit = 10 * time.Second
 )
 
 // Diagnostic is the agent as whom diagnostics run. It is nobody else's.
@@ -41,9 +38,9 @@ const (
 	Deleted events.Kind = "agent.deleted"
 )
 
-// Recorder keeps events: an *events.Journal.
+// Recorder takes note of events. It must not wait for anything.
 type Recorder interface {
-	Append(ctx context.Context, e events.Event) (events.Event, error)
+	Note(events.Event)
 }
 
 // Options are what agents are kept with.
@@ -182,15 +179,11 @@ func (a *Agents) turnOf(user config.LinuxUser) turn {
 	return a.turns[user]
 }
 
-// note keeps an event. One that cannot be kept undoes nothing.
-func (a *Agents) note(ctx context.Context, kind events.Kind, by supervisor.Cause, agent Agent, more map[string]string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
-	defer cancel()
+// note takes note of what became of an agent.
+func (a *Agents) note(kind events.Kind, by supervisor.Cause, agent Agent, more map[string]string) {
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
 	maps.Copy(fields, more)
-	if _, err := a.Record.Append(ctx, events.Event{Kind: kind, Cause: string(by), Fields: fields}); err != nil {
-		a.Log.Error("an event could not be recorded", "event", kind, "agent", agent.Name, "error", err)
-	}
+	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
 }
 
 // turn is a queue for one at a time, who may leave it.

@@ -43,11 +43,10 @@ type journal struct {
 	kinds []events.Kind
 }
 
-func (j *journal) Append(_ context.Context, e events.Event) (events.Event, error) {
+func (j *journal) Note(e events.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.kinds = append(j.kinds, e.Kind)
-	return e, nil
 }
 
 func newWorld(t *testing.T) *world {

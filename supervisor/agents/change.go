@@ -60,7 +60,7 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	a.mu.Lock()
 	a.byName[name] = &member{Agent: agent}
 	a.mu.Unlock()
-	a.note(ctx, Created, by, agent, nil)
+	a.note(Created, by, agent, nil)
 	return agent, errors.Join(a.show(agent), a.writeMap())
 }
 
@@ -138,7 +138,7 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause
 	if before == name {
 		return a.agentOf(m), nil
 	}
-	a.note(ctx, Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
+	a.note(Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
 	err = errors.Join(a.writeMap(), a.followHome(ctx, m))
 	return a.agentOf(m), err
 }
@@ -209,7 +209,7 @@ func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, b
 		return nil, err
 	}
 	for _, key := range changed {
-		a.note(ctx, Changed, by, a.agentOf(m), map[string]string{"detail": key})
+		a.note(Changed, by, a.agentOf(m), map[string]string{"detail": key})
 	}
 	if err := a.show(a.agentOf(m)); err != nil {
 		return changed, err
@@ -265,7 +265,7 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 	if err != nil {
 		return false, err
 	}
-	a.note(ctx, Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
+	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
 	err = a.writeMap()
 	pending = true
 	if l, ok := a.Sandbox.BorrowRunning(); ok {

@@ -52,6 +52,16 @@ func (a *Agents) enter(ctx context.Context, ref string) (*supervisor.Loan, *memb
 	return l, m, nil
 }
 
+// Enter lends the guest with an agent's room made in it, for what is more than
+// a command. The loan must be returned.
+func (a *Agents) Enter(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
+	l, m, err := a.enter(ctx, ref)
+	if err != nil {
+		return nil, Agent{}, err
+	}
+	return l, a.agentOf(m), nil
+}
+
 // provision has an agent's room be in the guest. Once it is, that costs
 // nothing; until then everybody who asks shares one question to the guest.
 func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) error {
@@ -170,7 +180,7 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}
-	a.note(ctx, Reset, by, agent, nil)
+	a.note(Reset, by, agent, nil)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 // its guests: the layers of rooms are on it.
 type Backend struct {
 	Broken error // what a boot fails with
+	Stuck  bool  // a boot has no end
 
 	mu    sync.Mutex
 	disk  map[string]bool // who has a layer
@@ -53,8 +54,14 @@ func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *jour
 	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
 }
 
-func (b *Backend) Boot(_ context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
-	err := walk.Do(journey.Boot, func(progress.Func) error { return b.Broken })
+func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	err := walk.Do(journey.Boot, func(progress.Func) error {
+		if b.Stuck {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return b.Broken
+	})
 	if err != nil {
 		return nil, provision.Machine{}, err
 	}
@@ -85,6 +92,8 @@ func (g *Guest) Close() error                   { g.once.Do(func() { close(g.don
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
+func (*Guest) Shells() supervisor.Shells        { return nil }
+func (*Guest) Jobs() supervisor.Jobs            { return nil }
 
 func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
 	if err := g.enter(c.Room); err != nil {
