@@ -46,7 +46,7 @@ func newShells(g *Guest) (_ *shells, err error) {
 	if s.processes, err = process.NewKeeper(process.Options{}); err != nil {
 		return nil, err
 	}
-	s.keeper = shell.NewKeeper(shell.Options{Processes: s.processes, Find: func(user string) (shell.Room, error) {
+	s.keeper = shell.NewKeeper(shell.Options{Processes: s.processes, Find: func(_ context.Context, user string) (shell.Room, error) {
 		return s.room(g, user)
 	}})
 	l, err := net.Listen("unix", filepath.Join(s.dir, "socket"))
