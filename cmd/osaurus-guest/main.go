@@ -6,14 +6,23 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"osaurus-sandbox/guest/export"
 	"osaurus-sandbox/guest/fetch"
 	"osaurus-sandbox/guest/pid1"
+	"osaurus-sandbox/guest/room"
 )
 
+// The first thread stays with the main goroutine: one that enters a room ends
+// there, and the first cannot end.
+func init() { runtime.LockOSThread() }
+
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == room.InitCommand {
+		room.Init() // the first process of a room has pid 1 too, there
+	}
 	if os.Getpid() == 1 {
 		pid1.Run(version())
 	}

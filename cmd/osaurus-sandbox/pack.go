@@ -23,7 +23,7 @@ file that another computer exported.`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c))
+	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c), newPackRemove())
 	return cmd
 }
 
@@ -217,6 +217,25 @@ func newPackImport(c console) *cobra.Command {
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
 			return nil
+		},
+	}
+}
+
+func newPackRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove PACK...",
+		Short: "Delete packs",
+		Long:  "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := packs()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				err = errors.Join(err, store.Remove(cmd.Context(), name))
+			}
+			return err
 		},
 	}
 }

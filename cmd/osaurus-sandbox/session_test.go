@@ -45,7 +45,7 @@ func sessionHome(t *testing.T, name string) config.Home {
 
 // TestSession is a whole session with a real guest.
 func TestSession(t *testing.T) {
-	sessionHome(t, "a home, mit Käse")
+	lab.ShareImages(t, sessionHome(t, "a home, mit Käse"))
 
 	if code, _, stderr := sandbox(t, "status"); code != exitUnavailable || !strings.Contains(stderr, "advice: ") {
 		t.Errorf("status without a daemon: %d, %s", code, stderr)

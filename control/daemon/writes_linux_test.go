@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/store"
@@ -103,7 +104,7 @@ func writes() []write {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			return daemon.Run(ctx, daemon.Options{
-				Home: home, Backend: &hostBackend{}, TCP: &control.TCP{Address: "127.0.0.1:0"}, Ready: func(*control.Server) { cancel() },
+				Home: home, Backend: &hosttest.Backend{}, TCP: &control.TCP{Address: "127.0.0.1:0"}, Ready: func(*control.Server) { cancel() },
 			})
 		}},
 	}

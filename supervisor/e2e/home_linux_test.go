@@ -35,8 +35,16 @@ const (
 	patience = 2 * time.Minute
 )
 
-// newHome makes a home whose sandbox boots the smallest guest there is.
+// newHome is bareHome with the images that tests share, which nobody removes.
 func newHome(t *testing.T) config.Home {
+	t.Helper()
+	home := bareHome(t)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// bareHome makes a home whose sandbox boots the smallest guest there is.
+func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	settings := fmt.Sprintf(`{"pack": %q, "toolbox": [], "network": "none", "cpus": 2, "memoryGB": 1, "diskGB": 1}`, lab.BusyboxPack(t, arch).Dir)

@@ -19,7 +19,7 @@ import (
 
 // TestLife goes through the life of one sandbox.
 func TestLife(t *testing.T) {
-	home := newHome(t)
+	home := bareHome(t)
 	s := newSandbox(t, home)
 	if state := s.Status().State; state != supervisor.NotProvisioned {
 		t.Fatalf("a new home is %s", state)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -55,7 +56,7 @@ func create(path string, size int64) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return config.Sync(filepath.Dir(path))
 }
 
 // Grow makes a disk larger; the guest grows its file system when it mounts it
@@ -88,14 +89,4 @@ func check(size int64) error {
 		return fmt.Errorf("a size of %d bytes is no multiple of %d", size, blockSize)
 	}
 	return nil
-}
-
-// syncDir makes a rename in a directory last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
