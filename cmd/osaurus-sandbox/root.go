@@ -20,6 +20,7 @@ func newRoot(c console) *cobra.Command {
   osaurus-sandbox exec --root -- uname -a         run a command in it
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
+  osaurus-sandbox secret set AGENT TOKEN          keep what an agent needs to know
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
 		Args:          cobra.NoArgs,
 		RunE:          showHelp,
@@ -32,7 +33,7 @@ func newRoot(c console) *cobra.Command {
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
 		newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newLogs(c), newPack(c),
-		newServe(c), newService(c), newStatus(c), newVersion(),
+		newSecret(c), newServe(c), newService(c), newStatus(c), newVersion(),
 	)
 	return root
 }

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/agefile"
+	"osaurus-sandbox/secrets/stores"
+)
+
+func newSecret(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Keep what agents need to know and nobody else may read",
+		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
+encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
+
+AGENT is the agent's id, a UUID. With --plugin the secret is for that plugin of the agent alone.`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newSecretSet(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
+	return cmd
+}
+
+// agentOf is the agent that is meant on the command line.
+func agentOf(text string) (config.AgentID, error) { return config.ParseAgentID(text) }
+
+// secretKey is what the arguments AGENT NAME and the flag --plugin name.
+func secretKey(args []string, plugin string) (k secrets.Key, err error) {
+	if k.Agent, err = agentOf(args[0]); err != nil {
+		return k, err
+	}
+	if k.Name, err = config.ParseSecretName(args[1]); err != nil {
+		return k, err
+	}
+	if plugin != "" {
+		k.Plugin, err = config.ParsePluginID(plugin)
+	}
+	return k, err
+}
+
+// secretStore is the store that the settings name.
+func secretStore(c console) (secrets.Store, error) {
+	home, settings, err := loadSettings()
+	if err != nil {
+		return nil, err
+	}
+	return stores.Open(settings.Secrets, home, passphrasePrompt(c)), nil
+}
+
+func pluginFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: the secret is for it alone")
+}
+
+func newSecretSet(c console) *cobra.Command {
+	var plugin string
+	cmd := &cobra.Command{
+		Use:   "set AGENT NAME",
+		Short: "Keep a secret, in place of the one that has this name",
+		Long: `The secret is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
+shown. It is never an argument: other programs see those, and the shell remembers them.`,
+		Example: `  osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E OPENAI_API_KEY
+  pass show work/token | osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E TOKEN --plugin python-data-tools
+  osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E TLS_KEY < key.pem`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := secretKey(args, plugin)
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			v, err := readSecret(cmd.Context(), c, k.String())
+			if err != nil {
+				return err
+			}
+			if err := store.Set(cmd.Context(), k, v); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.out, "kept", k)
+			return err
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	return cmd
+}
+
+func newSecretList(c console) *cobra.Command {
+	var plugin string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list AGENT",
+		Short: "Name an agent's secrets; values are never shown",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			agent, err := agentOf(args[0])
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			keys, err := store.List(cmd.Context(), agent)
+			if err != nil {
+				return err
+			}
+			if plugin != "" {
+				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return string(k.Plugin) != plugin })
+			}
+			if asJSON {
+				return printJSON(c.out, keys)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			for _, k := range keys {
+				fmt.Fprintf(table, "%s\t%s\n", k.Name, k.Plugin)
+			}
+			return table.Flush()
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newSecretDelete(c console) *cobra.Command {
+	var plugin string
+	cmd := &cobra.Command{
+		Use:   "delete AGENT NAME",
+		Short: "Forget a secret",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := secretKey(args, plugin)
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			if err := store.Delete(cmd.Context(), k); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.out, "deleted", k)
+			return err
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	return cmd
+}
+
+func newSecretPassphrase(c console) *cobra.Command {
+	var remove bool
+	cmd := &cobra.Command{
+		Use:   "passphrase",
+		Short: "Put a passphrase on the encrypted file's key, or change it",
+		Long: `For secrets that are kept in the encrypted file. Without a passphrase whoever can read the home has key and file. With one, the
+daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			file, ok := store.(*agefile.Store)
+			if !ok {
+				return fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("secrets are not kept in a file")).
+					Advise("The system's own store has a password of its own. To keep them in a file: osaurus-sandbox config set secrets=file")
+			}
+			if remove {
+				return file.Unprotect(cmd.Context())
+			}
+			passphrase, err := newPassphrase(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return file.Protect(cmd.Context(), passphrase)
+		},
+	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
+	return cmd
+}
+
+// newPassphrase is a passphrase from standard input; on a terminal it is typed
+// twice, since nobody sees it.
+func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
+	first, err := readSecret(ctx, c, "the new passphrase")
+	if err != nil || !isTerminal(c.in) {
+		return first, err
+	}
+	second, err := readSecret(ctx, c, "it once more")
+	if err == nil && second.Reveal() != first.Reveal() {
+		err = fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("the two are different")).Advise("Nothing was changed. Try again.")
+	}
+	return first, err
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets/agefile"
+)
+
+const (
+	someAgent   = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
+	secretToken = "canary-7d20e5"
+)
+
+// secretHome is a home whose secrets are in a file.
+func secretHome(t *testing.T) config.Home {
+	t.Helper()
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	if code, _, stderr := sandbox(t, "config", "set", "secrets=file", "autoStart=false"); code != 0 {
+		t.Fatal(stderr)
+	}
+	return home
+}
+
+// fed runs a command line with an input.
+func fed(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), console{strings.NewReader(input), &out, &errOut}, args)
+	if strings.Contains(out.String()+errOut.String(), secretToken) {
+		t.Errorf("%v shows the secret: %s%s", args, &out, &errOut)
+	}
+	return code, out.String(), errOut.String()
+}
+
+func TestSecret(t *testing.T) {
+	home := secretHome(t)
+	for _, tc := range []struct {
+		input string
+		args  []string
+		code  int
+		want  string // in the output, or in the errors
+	}{
+		{"", []string{"secret", "list", someAgent}, 0, ""},
+		{secretToken + "\n", []string{"secret", "set", someAgent, "TOKEN"}, 0, "kept TOKEN of agent " + someAgent},
+		{secretToken, []string{"secret", "set", strings.ToLower(someAgent), "TOKEN", "--plugin", "p"}, 0, "kept TOKEN of plugin p of agent " + someAgent},
+		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  \nTOKEN  p\n"},
+		{"", []string{"secret", "list", someAgent, "--plugin", "p", "--json"}, 0, `"plugin": "p"`},
+		{"", []string{"secret", "list", someAgent, "--plugin", "q", "--json"}, 0, "[]\n"},
+		{"", []string{"secret", "delete", someAgent, "TOKEN"}, 0, "deleted TOKEN"},
+		{"", []string{"secret", "delete", someAgent, "TOKEN"}, exitNotFound, "no such secret"},
+		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  p\n"},
+
+		{"", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
+		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
+		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},
+		{strings.Repeat("x", 1<<20), []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "longer than 65536"},
+		{"x", []string{"secret", "set", "alice", "TOKEN"}, exitInvalidArgs, "a UUID"},
+		{"x", []string{"secret", "set", someAgent, "to.ken"}, exitInvalidArgs, "letters, digits and underscores"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "--plugin", "../p"}, exitInvalidArgs, "plugin id"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "value"}, exitInvalidArgs, "accepts 2"},
+	} {
+		code, out, stderr := fed(t, tc.input, tc.args...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) || code != 0 && !strings.Contains(stderr, "advice: ") {
+			t.Errorf("%v: %d, %s%s, want %d, %q", tc.args, code, out, stderr, tc.code, tc.want)
+		}
+	}
+	k, err := secretKey([]string{someAgent, "TOKEN"}, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := agefile.New(home, nil).Get(t.Context(), k); err != nil || v.Reveal() != secretToken {
+		t.Errorf("kept is %q, %v", v.Reveal(), err)
+	}
+}
+
+// A store that does not work is told where a secret is asked for.
+func TestSecretWithoutStore(t *testing.T) {
+	secretHome(t)
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	for _, which := range []string{"keychain", "secret-service"} {
+		if code, _, stderr := sandbox(t, "config", "set", "secrets="+which); code != 0 {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != exitUnavailable || !strings.Contains(stderr, "config set secrets=file") {
+			t.Errorf("%s: %d, %s", which, code, stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "passphrase"); code != exitInvalidArgs {
+			t.Errorf("%s: %d, %s", which, code, stderr)
+		}
+	}
+}
+
+func TestSecretPassphrase(t *testing.T) {
+	secretHome(t)
+	file := filepath.Join(t.TempDir(), "passphrase")
+	if err := os.WriteFile(file, []byte("open sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do := func(code int, want, input string, args ...string) {
+		t.Helper()
+		if got, out, stderr := fed(t, input, args...); got != code || !strings.Contains(out+stderr, want) {
+			t.Errorf("%v: %d, %s%s, want %d, %q", args, got, out, stderr, code, want)
+		}
+	}
+	do(0, "kept", secretToken, "secret", "set", someAgent, "TOKEN")
+	do(0, "", "open sesame\n", "secret", "passphrase")
+	if _, out, _ := sandbox(t, "doctor"); !strings.Contains(out, agefile.PassphraseFileVariable) {
+		t.Errorf("doctor does not say what unlocks them: %s", out)
+	}
+	t.Setenv(agefile.PassphraseFileVariable, file)
+	do(0, "TOKEN", "", "secret", "list", someAgent)
+	do(0, "", "", "secret", "passphrase", "--remove")
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	do(0, "TOKEN", "", "secret", "list", someAgent)
+}
+
+// terminal is a pair of ends of a terminal: what a person sees and types, and
+// what a program has.
+func terminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { person.Close() })
+	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	return person, program
+}
+
+// onTerminal starts the program on a terminal of its own.
+func onTerminal(t *testing.T, args ...string) (cmd *exec.Cmd, person, program *os.File) {
+	t.Helper()
+	person, program = terminal(t)
+	cmd = exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, person, program
+}
+
+// until reads what a person sees until there is a text.
+func until(t *testing.T, person *os.File, text string) string {
+	t.Helper()
+	var seen []byte
+	for b := make([]byte, 256); !bytes.Contains(seen, []byte(text)); {
+		n, err := person.Read(b)
+		if seen = append(seen, b[:n]...); err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+	}
+	return string(seen)
+}
+
+func echoes(t *testing.T, terminal *os.File) bool {
+	t.Helper()
+	state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
+}
+
+// awaitNoEcho: a prompt is written before the terminal is told to show nothing.
+func awaitNoEcho(t *testing.T, terminal *os.File) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); echoes(t, terminal); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what is typed is shown")
+		}
+	}
+}
+
+// What is typed is not shown, and the terminal is as it was afterwards.
+func TestSecretTyped(t *testing.T) {
+	secretHome(t)
+	cmd, person, program := onTerminal(t, "secret", "set", someAgent, "TOKEN")
+	seen := until(t, person, "): ")
+	awaitNoEcho(t, program)
+	if _, err := person.WriteString(secretToken + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	seen += until(t, person, "kept TOKEN")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(seen, secretToken) || !echoes(t, program) {
+		t.Errorf("shown: %q; echo %v", seen, echoes(t, program))
+	}
+}
+
+func TestSecretInterrupted(t *testing.T) {
+	home := secretHome(t)
+	cmd, person, program := onTerminal(t, "secret", "set", someAgent, "TOKEN")
+	until(t, person, "): ")
+	awaitNoEcho(t, program)
+	const ctrlC = "\x03"
+	if _, err := person.WriteString(ctrlC); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted+int(syscall.SIGINT) {
+		t.Error(err)
+	}
+	if !echoes(t, program) {
+		t.Error("the terminal shows nothing any more")
+	}
+	if _, err := os.Stat(home.Secrets()); err == nil {
+		t.Error("something was kept")
+	}
+}
+
+// TestCanary: a secret is kept while a daemon runs, and is then in no file of the
+// home, no argument and no environment, and in nothing that a crash leaves.
+func TestCanary(t *testing.T) {
+	home := secretHome(t)
+	daemon := start(t, "serve")
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		_ = daemon.Wait()
+		if strings.Contains(daemon.err.String(), secretToken) {
+			t.Error("the secret is in the daemon's log")
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if code, _, stderr := sandbox(t, "status"); code == 0 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(stderr)
+		}
+	}
+	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
+		t.Fatal(stderr)
+	}
+	for _, args := range [][]string{{"secret", "list", someAgent}, {"doctor"}, {"status", "--json"}, {"events"}, {"logs"}, {"audit", "list"}} {
+		fed(t, "", args...)
+	}
+
+	// One that has the secret in its memory and waits for the end of its input.
+	t.Chdir(t.TempDir()) // where a core would be
+	holder := exec.Command("sh", "-c", `ulimit -c unlimited; exec "$0" secret set `+someAgent+` CRASH`, os.Args[0])
+	holder.Env = append(os.Environ(), asProgram+"=1", "GOTRACEBACK=crash")
+	var left bytes.Buffer
+	holder.Stdout, holder.Stderr = &left, &left
+	in, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Process.Kill() })
+	if _, err := io.WriteString(in, secretToken); err != nil {
+		t.Fatal(err)
+	}
+	awaitInMemory(t, holder.Process.Pid)
+	for _, file := range []string{"environ", "cmdline"} {
+		all, err := filepath.Glob("/proc/[0-9]*/" + file)
+		if err != nil || len(all) < 2 {
+			t.Fatal(all, err)
+		}
+		for _, path := range all {
+			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(secretToken)) { // one that is gone has nothing
+				t.Errorf("the secret is in %s", path)
+			}
+		}
+	}
+	if limit, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", daemon.Process.Pid)); err != nil || !strings.Contains(strings.Join(strings.Fields(string(limit)), " "), "Max core file size 1 1 ") {
+		t.Errorf("the daemon may leave a core: %s, %v", limit, err)
+	}
+	if err := holder.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Wait(); err == nil || !strings.Contains(left.String(), "SIGQUIT") {
+		t.Errorf("no crash: %v, %s", err, &left)
+	}
+	if strings.Contains(left.String(), secretToken) {
+		t.Errorf("the secret is in what a crash says: %s", &left)
+	}
+	for _, dir := range []string{".", string(home)} {
+		found := 0
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			found++
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte(secretToken)) {
+				t.Errorf("the secret is in %s", path)
+			}
+			return err
+		})
+		if err != nil || (dir == ".") != (found == 0) {
+			t.Errorf("%s has %d files, %v", dir, found, err)
+		}
+	}
+}
+
+// awaitInMemory waits until a process has the secret in its memory: a test that
+// looks for it before would find nothing, whatever is wrong.
+func awaitInMemory(t *testing.T, pid int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := inMemory(pid, memory)
+		memory.Close()
+		if found {
+			return
+		}
+	}
+	t.Fatal("the secret is not even in the memory of the program that reads it")
+}
+
+// inMemory looks through what a process can write to.
+func inMemory(pid int, memory *os.File) bool {
+	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		if _, err := fmt.Sscanf(line, "%x-%x rw", &from, &to); err != nil {
+			continue
+		}
+		text := make([]byte, to-from)
+		n, _ := memory.ReadAt(text, from) // a part of it may not be there any more
+		if bytes.Contains(text[:n], []byte(secretToken)) {
+			return true
+		}
+	}
+	return false
+}
