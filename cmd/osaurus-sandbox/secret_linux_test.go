@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
@@ -107,7 +109,7 @@ func TestSecretWithoutStore(t *testing.T) {
 }
 
 func TestSecretPassphrase(t *testing.T) {
-	secretHome(t)
+	home := secretHome(t)
 	file := filepath.Join(t.TempDir(), "passphrase")
 	if err := os.WriteFile(file, []byte("open sesame"), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,7 +121,7 @@ func TestSecretPassphrase(t *testing.T) {
 		}
 	}
 	do(0, "kept", secretToken, "secret", "set", someAgent, "TOKEN")
-	do(0, "", "open sesame\n", "secret", "passphrase")
+	putPassphrase(t, home, "open sesame")
 	if _, out, _ := sandbox(t, "doctor"); !strings.Contains(out, agefile.PassphraseFileVariable) {
 		t.Errorf("doctor does not say what unlocks them: %s", out)
 	}
@@ -128,6 +130,34 @@ func TestSecretPassphrase(t *testing.T) {
 	do(0, "", "", "secret", "passphrase", "--remove")
 	t.Setenv(agefile.PassphraseFileVariable, "")
 	do(0, "TOKEN", "", "secret", "list", someAgent)
+	do(exitInvalidArgs, "it is empty", "", "secret", "passphrase")
+	do(0, "", "open sesame\n", "secret", "passphrase")
+	if text, err := os.ReadFile(home.SecretsKey()); err != nil || bytes.Contains(text, []byte("SECRET-KEY")) {
+		t.Errorf("the key is open: %v", err)
+	}
+}
+
+// putPassphrase is `secret passphrase` with next to no work: the work of a real
+// one takes many seconds under the race detector, each time.
+func putPassphrase(t *testing.T, home config.Home, passphrase string) {
+	t.Helper()
+	to, err := age.NewScryptRecipient(passphrase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.SetWorkFactor(1)
+	text, err := os.ReadFile(home.SecretsKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, to)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err = errors.Join(err, w.Close(), config.WriteFile(home.SecretsKey(), sealed.Bytes())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // terminal is a pair of ends of a terminal: what a person sees and types, and
@@ -237,6 +267,34 @@ func TestSecretInterrupted(t *testing.T) {
 	if _, err := os.Stat(home.Secrets()); err == nil {
 		t.Error("something was kept")
 	}
+}
+
+// A passphrase is typed twice, and asked for on the terminal when it is needed.
+func TestSecretPassphraseTyped(t *testing.T) {
+	home := secretHome(t)
+	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
+		t.Fatal(stderr)
+	}
+	answer := func(typed []string, code int, want string, args ...string) {
+		t.Helper()
+		cmd, person, program := onTerminal(t, args...)
+		seen := ""
+		for _, text := range typed {
+			seen += until(t, person, "): ")
+			awaitNoEcho(t, program)
+			if _, err := person.WriteString(text + "\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen += until(t, person, want)
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != code || strings.Contains(seen, typed[0]) {
+			t.Errorf("%v: %v, %s", args, err, seen)
+		}
+	}
+	answer([]string{"sesame", "barley"}, exitInvalidArgs, "the two are different", "secret", "passphrase")
+	putPassphrase(t, home, "sesame")
+	answer([]string{"sesame"}, 0, "TOKEN", "secret", "list", someAgent)
+	answer([]string{"barley"}, exitUserDenied, "the passphrase is wrong", "secret", "list", someAgent)
 }
 
 // TestCanary: a secret is kept while a daemon runs, and is then in no file of the
