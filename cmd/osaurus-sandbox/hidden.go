@@ -1,14 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
@@ -35,33 +34,33 @@ func readSecret(ctx context.Context, c console, what string) (secrets.Value, err
 // readHidden asks for a line on a terminal and does not show it. The terminal is
 // as it was afterwards, also if somebody pressed Ctrl-C.
 func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string) (secrets.Value, error) {
-	fd := int(terminal.Fd())
-	before, err := term.GetState(fd)
+	const op = "read"
+	restore, err := hideTyping(terminal)
 	if err != nil {
-		return secrets.Value{}, fault.New(fault.Execution, "read", what, err)
+		return secrets.Value{}, err
 	}
 	fmt.Fprintf(w, "Type %s (it is not shown): ", what)
 	defer fmt.Fprintln(w)
 	type line struct {
-		text []byte
+		text string
 		err  error
 	}
 	typed := make(chan line, 1)
 	go func() { // which stays behind if nobody types: nothing else ends its read
-		text, err := term.ReadPassword(fd)
+		text, err := bufio.NewReader(terminal).ReadString('\n')
 		typed <- line{text, err}
 	}()
 	select {
 	case l := <-typed:
-		if errors.Is(l.err, io.EOF) {
-			return secrets.Value{}, fault.New(fault.UserDenied, "read", what, errors.New("nothing was typed"))
-		} else if l.err != nil {
-			return secrets.Value{}, fault.New(fault.Execution, "read", what, l.err)
+		switch err := errors.Join(l.err, restore()); {
+		case errors.Is(err, io.EOF):
+			return secrets.Value{}, fault.New(fault.UserDenied, op, what, errors.New("nothing was typed"))
+		case err != nil:
+			return secrets.Value{}, fault.New(fault.Execution, op, what, err)
 		}
-		return secrets.ParseValue(string(l.text))
+		return secrets.ParseValue(strings.TrimSuffix(l.text, "\n"))
 	case <-ctx.Done():
-		_ = term.Restore(fd, before) // it is not there any more, or not ours to mend
-		return secrets.Value{}, fault.New(fault.KindOf(ctx.Err()), "read", what, ctx.Err())
+		return secrets.Value{}, fault.New(fault.KindOf(ctx.Err()), op, what, errors.Join(ctx.Err(), restore()))
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
@@ -23,7 +25,8 @@ func newSecret(c console) *cobra.Command {
 		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
 encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
 
-AGENT is the agent's id, a UUID. With --plugin the secret is for that plugin of the agent alone.`,
+AGENT is the agent's name or id. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is
+deleted, under its id, which no other agent ever has.`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
@@ -31,12 +34,27 @@ AGENT is the agent's id, a UUID. With --plugin the secret is for that plugin of 
 	return cmd
 }
 
-// agentOf is the agent that is meant on the command line.
-func agentOf(text string) (config.AgentID, error) { return config.ParseAgentID(text) }
+// agentOf is the agent that is meant on the command line. Who has its id needs
+// no daemon, and may mean an agent that is gone.
+func agentOf(ctx context.Context, text string) (config.AgentID, error) {
+	if id, err := config.ParseAgentID(text); err == nil {
+		return id, nil
+	}
+	client, err := need(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: text}))
+	if err != nil {
+		return "", err
+	}
+	return config.ParseAgentID(r.Msg.Agent.GetId())
+}
 
 // secretKey is what the arguments AGENT NAME and the flag --plugin name.
-func secretKey(args []string, plugin string) (k secrets.Key, err error) {
-	if k.Agent, err = agentOf(args[0]); err != nil {
+func secretKey(ctx context.Context, args []string, plugin string) (k secrets.Key, err error) {
+	if k.Agent, err = agentOf(ctx, args[0]); err != nil {
 		return k, err
 	}
 	if k.Name, err = config.ParseSecretName(args[1]); err != nil {
@@ -61,19 +79,29 @@ func pluginFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: the secret is for it alone")
 }
 
+// printKey says what was done with a secret.
+func printKey(c console, done string, k secrets.Key, asJSON bool) error {
+	if asJSON {
+		return printJSON(c.out, k)
+	}
+	_, err := fmt.Fprintln(c.out, done, k)
+	return err
+}
+
 func newSecretSet(c console) *cobra.Command {
 	var plugin string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Keep a secret, in place of the one that has this name",
 		Long: `The secret is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
 shown. It is never an argument: other programs see those, and the shell remembers them.`,
-		Example: `  osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E OPENAI_API_KEY
-  pass show work/token | osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E TOKEN --plugin python-data-tools
-  osaurus-sandbox secret set 0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E TLS_KEY < key.pem`,
+		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
+  pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
+  osaurus-sandbox secret set alice TLS_KEY < key.pem`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := secretKey(args, plugin)
+			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {
 				return err
 			}
@@ -88,11 +116,11 @@ shown. It is never an argument: other programs see those, and the shell remember
 			if err := store.Set(cmd.Context(), k, v); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.out, "kept", k)
-			return err
+			return printKey(c, "kept", k, asJSON)
 		},
 	}
 	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -104,7 +132,7 @@ func newSecretList(c console) *cobra.Command {
 		Short: "Name an agent's secrets; values are never shown",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			agent, err := agentOf(args[0])
+			agent, err := agentOf(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -136,12 +164,13 @@ func newSecretList(c console) *cobra.Command {
 
 func newSecretDelete(c console) *cobra.Command {
 	var plugin string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT NAME",
 		Short: "Forget a secret",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := secretKey(args, plugin)
+			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {
 				return err
 			}
@@ -152,16 +181,16 @@ func newSecretDelete(c console) *cobra.Command {
 			if err := store.Delete(cmd.Context(), k); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.out, "deleted", k)
-			return err
+			return printKey(c, "deleted", k, asJSON)
 		},
 	}
 	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func newSecretPassphrase(c console) *cobra.Command {
-	var remove bool
+	var remove, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "passphrase",
 		Short: "Put a passphrase on the encrypted file's key, or change it",
@@ -179,15 +208,20 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 					Advise("The system's own store has a password of its own. To keep them in a file: osaurus-sandbox config set secrets=file")
 			}
 			if remove {
-				return file.Unprotect(cmd.Context())
+				err = file.Unprotect(cmd.Context())
+			} else {
+				var passphrase secrets.Value
+				if passphrase, err = newPassphrase(cmd.Context(), c); err == nil {
+					err = file.Protect(cmd.Context(), passphrase)
+				}
 			}
-			passphrase, err := newPassphrase(cmd.Context(), c)
-			if err != nil {
+			if err != nil || !asJSON {
 				return err
 			}
-			return file.Protect(cmd.Context(), passphrase)
+			return printJSON(c.out, map[string]bool{"passphrase": !remove})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
 	return cmd
 }

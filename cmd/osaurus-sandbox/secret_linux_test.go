@@ -72,7 +72,6 @@ func TestSecret(t *testing.T) {
 		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
 		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},
 		{strings.Repeat("x", 1<<20), []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "longer than 65536"},
-		{"x", []string{"secret", "set", "alice", "TOKEN"}, exitInvalidArgs, "a UUID"},
 		{"x", []string{"secret", "set", someAgent, "to.ken"}, exitInvalidArgs, "letters, digits and underscores"},
 		{"x", []string{"secret", "set", someAgent, "TOKEN", "--plugin", "../p"}, exitInvalidArgs, "plugin id"},
 		{"x", []string{"secret", "set", someAgent, "TOKEN", "value"}, exitInvalidArgs, "accepts 2"},
@@ -82,7 +81,7 @@ func TestSecret(t *testing.T) {
 			t.Errorf("%v: %d, %s%s, want %d, %q", tc.args, code, out, stderr, tc.code, tc.want)
 		}
 	}
-	k, err := secretKey([]string{someAgent, "TOKEN"}, "p")
+	k, err := secretKey(t.Context(), []string{someAgent, "TOKEN"}, "p")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,73 +159,18 @@ func putPassphrase(t *testing.T, home config.Home, passphrase string) {
 	}
 }
 
-// terminal is a pair of ends of a terminal: what a person sees and types, and
-// what a program has.
-func terminal(t *testing.T) (person, program *os.File) {
-	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { person.Close() })
-	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { program.Close() })
-	return person, program
-}
-
-// onTerminal starts the program on a terminal of its own.
-func onTerminal(t *testing.T, args ...string) (cmd *exec.Cmd, person, program *os.File) {
-	t.Helper()
-	person, program = terminal(t)
-	cmd = exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return cmd, person, program
-}
-
-// until reads what a person sees until there is a text.
-func until(t *testing.T, person *os.File, text string) string {
-	t.Helper()
-	var seen []byte
-	for b := make([]byte, 256); !bytes.Contains(seen, []byte(text)); {
-		n, err := person.Read(b)
-		if seen = append(seen, b[:n]...); err != nil {
-			t.Fatalf("%v after %q", err, seen)
+// awaitEcho waits until the terminal shows what is typed, or does not.
+func (term *terminal) awaitEcho(want bool) {
+	term.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		state, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS)
+		if err != nil {
+			term.t.Fatal(err)
 		}
-	}
-	return string(seen)
-}
-
-func echoes(t *testing.T, terminal *os.File) bool {
-	t.Helper()
-	state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state.Lflag&unix.ECHO != 0
-}
-
-// awaitNoEcho: a prompt is written before the terminal is told to show nothing.
-func awaitNoEcho(t *testing.T, terminal *os.File) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); echoes(t, terminal); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what is typed is shown")
+		if shows := state.Lflag&unix.ECHO != 0; shows == want {
+			return
+		} else if time.Now().After(deadline) {
+			term.t.Fatalf("the terminal shows what is typed: %v, %q", shows, term.text())
 		}
 	}
 }
@@ -234,35 +178,22 @@ func awaitNoEcho(t *testing.T, terminal *os.File) {
 // What is typed is not shown, and the terminal is as it was afterwards.
 func TestSecretTyped(t *testing.T) {
 	secretHome(t)
-	cmd, person, program := onTerminal(t, "secret", "set", someAgent, "TOKEN")
-	seen := until(t, person, "): ")
-	awaitNoEcho(t, program)
-	if _, err := person.WriteString(secretToken + "\n"); err != nil {
-		t.Fatal(err)
-	}
-	seen += until(t, person, "kept TOKEN")
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	if strings.Contains(seen, secretToken) || !echoes(t, program) {
-		t.Errorf("shown: %q; echo %v", seen, echoes(t, program))
+	term := onTerminal(t, nil, "secret", "set", someAgent, "TOKEN")
+	term.answer("): ", secretToken)
+	term.awaitEcho(true)
+	if code, shown := term.end(); code != 0 || strings.Contains(shown, secretToken) || !strings.Contains(shown, "kept TOKEN") {
+		t.Errorf("%d, %q", code, shown)
 	}
 }
 
 func TestSecretInterrupted(t *testing.T) {
 	home := secretHome(t)
-	cmd, person, program := onTerminal(t, "secret", "set", someAgent, "TOKEN")
-	until(t, person, "): ")
-	awaitNoEcho(t, program)
+	term := onTerminal(t, nil, "secret", "set", someAgent, "TOKEN")
 	const ctrlC = "\x03"
-	if _, err := person.WriteString(ctrlC); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted+int(syscall.SIGINT) {
-		t.Error(err)
-	}
-	if !echoes(t, program) {
-		t.Error("the terminal shows nothing any more")
+	term.press("): ", ctrlC)
+	term.awaitEcho(true)
+	if code, shown := term.end(); code != exitInterrupted+int(syscall.SIGINT) {
+		t.Errorf("%d, %q", code, shown)
 	}
 	if _, err := os.Stat(home.Secrets()); err == nil {
 		t.Error("something was kept")
@@ -275,26 +206,20 @@ func TestSecretPassphraseTyped(t *testing.T) {
 	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
 		t.Fatal(stderr)
 	}
-	answer := func(typed []string, code int, want string, args ...string) {
-		t.Helper()
-		cmd, person, program := onTerminal(t, args...)
-		seen := ""
-		for _, text := range typed {
-			seen += until(t, person, "): ")
-			awaitNoEcho(t, program)
-			if _, err := person.WriteString(text + "\n"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		seen += until(t, person, want)
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != code || strings.Contains(seen, typed[0]) {
-			t.Errorf("%v: %v, %s", args, err, seen)
+	term := onTerminal(t, nil, "secret", "passphrase")
+	term.answer("the new passphrase", "sesame")
+	term.answer("it once more", "barley")
+	if code, shown := term.end(); code != exitInvalidArgs || !strings.Contains(shown, "the two are different") || strings.Contains(shown, "sesame") {
+		t.Errorf("typed differently: %d, %q", code, shown)
+	}
+	putPassphrase(t, home, "sesame")
+	for typed, want := range map[string]int{"sesame": 0, "barley": exitUserDenied} {
+		term := onTerminal(t, nil, "secret", "list", someAgent)
+		term.answer("the passphrase", typed)
+		if code, shown := term.end(); code != want || strings.Contains(shown, "TOKEN") != (want == 0) || strings.Contains(shown, typed) {
+			t.Errorf("%s: %d, %q", typed, code, shown)
 		}
 	}
-	answer([]string{"sesame", "barley"}, exitInvalidArgs, "the two are different", "secret", "passphrase")
-	putPassphrase(t, home, "sesame")
-	answer([]string{"sesame"}, 0, "TOKEN", "secret", "list", someAgent)
-	answer([]string{"barley"}, exitUserDenied, "the passphrase is wrong", "secret", "list", someAgent)
 }
 
 // TestCanary: a secret is kept while a daemon runs, and is then in no file of the
@@ -316,8 +241,14 @@ func TestCanary(t *testing.T) {
 			t.Fatal(stderr)
 		}
 	}
-	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
+	if code, _, stderr := fed(t, "", "agent", "create", "alice", "--id", someAgent); code != 0 {
 		t.Fatal(stderr)
+	}
+	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || !strings.Contains(out, someAgent) {
+		t.Fatal(out, stderr)
+	}
+	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != exitNotFound {
+		t.Errorf("of an agent that is not there: %d, %s", code, stderr)
 	}
 	for _, args := range [][]string{{"secret", "list", someAgent}, {"doctor"}, {"status", "--json"}, {"events"}, {"logs"}, {"audit", "list"}} {
 		fed(t, "", args...)

@@ -79,8 +79,19 @@ func (m *machine) leaveDisks() {
 		return
 	}
 	for _, path := range []string{"/", own + "/data"} {
-		if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		if err := remountReadOnly(path); err != nil {
 			m.log("make %s read-only: %v", path, err)
+		}
+	}
+}
+
+// remountReadOnly waits a little for mounts of rooms, which go some moments after
+// the last process in them.
+func remountReadOnly(path string) error {
+	for end := time.Now().Add(killPatience); ; time.Sleep(aliveCheck) {
+		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		if err != unix.EBUSY || time.Now().After(end) {
+			return err
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/room"
 )
 
 // System is the machine that the service speaks for.
@@ -39,6 +40,7 @@ type System interface {
 type Service struct {
 	system  System
 	keeper  *process.Keeper
+	rooms   *room.Keeper // nil: there are none
 	version string
 
 	mu     sync.Mutex
@@ -50,10 +52,11 @@ type Service struct {
 	slots   chan struct{}             // one for each command that may run
 }
 
-// New returns a service for a system. Commands are started by the keeper.
-func New(system System, keeper *process.Keeper, version string) *Service {
+// New returns a service for a system. Commands are started by the keeper. Without a
+// keeper of rooms there are none.
+func New(system System, keeper *process.Keeper, rooms *room.Keeper, version string) *Service {
 	return &Service{
-		system: system, keeper: keeper, version: version, booted: make(chan struct{}),
+		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
 		running: map[uint64]*process.Child{}, slots: make(chan struct{}, wire.MaxCommands),
 	}
 }
@@ -61,9 +64,12 @@ func New(system System, keeper *process.Keeper, version string) *Service {
 // Serve answers connections of a listener until that is closed. Connections
 // that are open then stay: the last answer of a machine goes over one.
 func (s *Service) Serve(l net.Listener) error {
-	_, handler := guestpbconnect.NewGuestHandler(s, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	options := []connect.HandlerOption{wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
+	mux := http.NewServeMux()
+	mux.Handle(guestpbconnect.NewGuestHandler(s, options...))
+	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms}, options...))
 	server := &http.Server{
-		Handler: s.guard(handler), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
+		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
 	return server.Serve(l)
 }
