@@ -39,7 +39,7 @@ GUEST_TIMEOUT := 10m
 .PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
