@@ -96,7 +96,7 @@ lab: guest-programs ## the kernels, packs and images that tests use, made once
 	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) ./internal/lab
 
 kernel-tier: ## tests on real kernels and archives, without machines of ours
-	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(KERNEL_TIER)
+	$(GO_TEST) -race -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
 
 guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
