@@ -67,16 +67,18 @@ test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is
 	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
 
 # Two lanes at once: guests under emulation, one at a time, leave half of two
-# processors idle, and what boots nothing makes use of it.
+# processors idle, and what boots nothing makes use of it. Guests go first: their
+# lane is the longer one.
 tiers:
 	@$(MAKE) --no-print-directory --jobs=2 quick-lane guest-lane
 
 quick-lane: LANE = lint check-darwin unit kernel-tier
+quick-lane: NICE = nice
 guest-lane: LANE = lab guest-tier standin-tier
 quick-lane guest-lane:
 	@for tier in $(LANE); do \
 	  start=$$SECONDS; \
-	  $(MAKE) --no-print-directory $$tier; \
+	  $(NICE) $(MAKE) --no-print-directory $$tier; \
 	  echo "== $$tier: $$((SECONDS - start)) s"; \
 	done
 
@@ -96,7 +98,7 @@ lab: guest-programs ## the kernels, packs and images that tests use, made once
 	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) ./internal/lab
 
 kernel-tier: ## tests on real kernels and archives, without machines of ours
-	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(KERNEL_TIER)
+	$(GO_TEST) -race -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
 
 guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
