@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +24,6 @@ const (
 	cellName             = "osaurus-local-cell"
 	cellSpec, cellStatus = 3, 4 // descriptors
 )
-
-// Confinement says what is enforced on this system, for people.
-const Confinement = "Landlock (files, signals, abstract sockets), seccomp, resource limits, no new privileges, no capabilities"
 
 // limits bound what one process of a command may take. They are generous: they
 // are for accidents, and a command that wants to do harm starts more processes.
@@ -71,10 +69,11 @@ func confineAndExec() error {
 	if err := os.Chdir(c.Workspace); err != nil {
 		return fault.New(fault.KindOf(err), "enter workspace", c.Workspace, err)
 	}
-	for _, confine := range []func(cell) error{limit, dropCapabilities, restrictFiles} {
-		if err := confine(c); err != nil {
-			return err
-		}
+	if err := limit(); err != nil {
+		return err
+	}
+	if err := confine(c); err != nil {
+		return err
 	}
 	// The program is looked for as the command itself would.
 	os.Clearenv()
@@ -87,8 +86,8 @@ func confineAndExec() error {
 	if err != nil {
 		return startFault(c.Args[0], err)
 	}
-	if err := filter(c).Install(); err != nil {
-		return fault.New(fault.Unavailable, "confine command", "", err)
+	if err := confineCalls(c); err != nil {
+		return err
 	}
 	return startFault(c.Args[0], syscall.Exec(path, c.Args, c.Env))
 }
@@ -105,15 +104,11 @@ func readCell(fd int) (cell, error) {
 }
 
 func setenv(v string) error {
-	for i := range len(v) {
-		if i > 0 && v[i] == '=' {
-			return os.Setenv(v[:i], v[i+1:])
-		}
-	}
-	return nil
+	name, value, _ := strings.Cut(v, "=")
+	return os.Setenv(name, value)
 }
 
-func limit(cell) error {
+func limit() error {
 	for _, l := range limits {
 		// Not beyond what this process itself may.
 		var now syscall.Rlimit
@@ -124,33 +119,6 @@ func limit(cell) error {
 		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
 			return fault.New(fault.Unavailable, "limit resources", "", err)
 		}
-	}
-	return nil
-}
-
-// dropCapabilities leaves root without what makes it root. With no_new_privs
-// nothing that it executes gets any of it back.
-func dropCapabilities(cell) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "forbid new privileges", "", err)
-	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "drop capabilities", "", err)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fault.New(fault.Unavailable, "drop capabilities", "", err)
-	}
-	return nil
-}
-
-// available says what is missing before anything is tried.
-func available() error {
-	if os.Args[0] == wardenName || os.Args[0] == cellName {
-		// Or each would make another.
-		return fault.New(fault.Unavailable, "make the UNSAFE local sandbox", "", errors.New("this program does not begin with local.Helper")).
-			Advise("Call local.Helper first in main, or in TestMain.")
 	}
 	return nil
 }
