@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -42,12 +43,28 @@ var limits = []struct {
 func becomeCommand() {
 	// The thread that is confined is the one that becomes the command.
 	runtime.LockOSThread()
-	unix.CloseOnExec(cellSpec)
-	unix.CloseOnExec(cellStatus)
-	err := confineAndExec()
+	err := keepDescriptors()
+	if err == nil {
+		err = confineAndExec()
+	}
 	report := failure{Kind: fault.KindOf(err), Text: err.Error(), Advice: fault.AdviceOf(err)}
 	_ = json.NewEncoder(os.NewFile(cellStatus, "status")).Encode(report)
 	os.Exit(1)
+}
+
+// keepDescriptors keeps all but the command's three streams from it: what this
+// program's parents left open came along too.
+func keepDescriptors() error {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fault.New(fault.Unavailable, "keep descriptors from the command", "", err)
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // failure is a fault on its way through a pipe.
