@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,26 +52,28 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if alice.ensure(ctx, t) {
-				t.Error("a room that is there was made again")
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room); made || err != nil {
+				t.Errorf("a room that is there: made again %v, %v", made, err)
 			}
 		})
 	}
 	wg.Wait()
 	alive(ctx, t, alice, p)
-	carol := agent{alice.house, guest.Room{User: "agent-carol", UID: 2003, Home: guest.HomesDir + "/carol", Hostname: "carol"}}
-	made := make(chan bool, 10)
-	for range cap(made) {
-		wg.Go(func() { made <- carol.ensure(ctx, t) })
+	carol := alice.house.describe(t, "carol", 2003)
+	var made atomic.Int32
+	for range 10 {
+		wg.Go(func() {
+			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room)
+			if err != nil || len(lacks) > 0 {
+				t.Errorf("%v %q", err, lacks)
+			}
+			if first {
+				made.Add(1)
+			}
+		})
 	}
 	wg.Wait()
-	n := 0
-	for range cap(made) {
-		if <-made {
-			n++
-		}
-	}
-	if n != 1 {
+	if n := made.Load(); n != 1 {
 		t.Errorf("asked for at once, a room was made %d times", n)
 	}
 	if err := alice.house.Client.RemoveRoom(ctx, carol.User, true); err != nil {
@@ -245,16 +248,17 @@ func manyRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	began := time.Now()
 	list := make([]*agent, n)
 	for i := range n {
-		name := fmt.Sprintf("many%d", i)
-		list[i] = &agent{h, guest.Room{User: "agent-" + name, UID: uint32(3000 + i), Home: guest.HomesDir + "/" + name, Hostname: name}}
+		list[i] = h.describe(t, fmt.Sprintf("many%d", i), uint32(3000+i))
 		list[i].ensure(ctx, t)
 	}
 	made := time.Since(began)
 	var wg sync.WaitGroup
 	for _, a := range list {
 		wg.Go(func() {
-			if out, exit := a.run(ctx, t, "id -u"); exit.Status() != 0 || out != fmt.Sprint(a.UID) {
-				t.Errorf("%s: %+v %s", a.User, exit, out)
+			var out bytes.Buffer
+			exit, err := h.Client.Run(ctx, guest.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
+			if err != nil || exit.Status() != 0 || out.String() != fmt.Sprintln(a.UID) {
+				t.Errorf("%s: %v %+v %s", a.User, err, exit, &out)
 			}
 		})
 	}
