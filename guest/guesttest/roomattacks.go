@@ -149,7 +149,7 @@ func attackProc(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 	hidden(ctx, t, bob,
 		fmt.Sprintf("ls /proc/%d", victim.PID()), fmt.Sprintf("cat /proc/%d/environ", victim.PID()), fmt.Sprintf("cat /proc/%d/fd/9", victim.PID()),
-		"cat /proc/1/root/workspace/agents/alice/secret", "cat /proc/1/environ", "ls /proc/1/fd", "cat /proc/1/mem")
+		"cat /proc/1/root/workspace/agents/alice/secret", "cat /proc/1/environ", "cat /proc/1/fd/0", "cat /proc/1/maps", "head -c 1 /proc/1/mem")
 }
 
 // attackStart: for a moment, a command that starts is the guest's first process, seen
@@ -228,18 +228,23 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatalf("%v %q", err, lacks)
 	}
 	hidden(ctx, t, bob, "cat ~/.venv/secret || cat "+bob.Home+"/.venv/secret", "ls "+bob.Home+"/.cache/data")
-	// The same in the layer, by the root of the room.
-	if out, exit := bob.asRoot(ctx, t, `mv /etc /etc2; ln -s /workspace/shared /etc; ls -ld /etc`); exit.Status() != 0 {
-		t.Fatal(out)
+	// The same in the layer, by the root of the room. What is mounted over cannot
+	// be replaced while the room lives, so there is only what is written to.
+	const planted = "/workspace/shared/planted"
+	if out, exit := bob.asRoot(ctx, t, "ln -sf "+planted+" /etc/passwd && rm /etc/group && mkfifo /etc/group; ! mv /tmp /tmp2 2>/dev/null"); exit.Status() != 0 {
+		t.Errorf("%+v %s", exit, out)
 	}
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.EnsureRoom(ctx, bob.Room); err == nil {
-		t.Error("a room whose /etc leads elsewhere was made")
+	if _, _, err := c.EnsureRoom(ctx, bob.Room); err != nil {
+		t.Error(err)
 	}
-	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "passwd")); err == nil {
+	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "planted")); err == nil {
 		t.Error("the guest's root followed a link into the share")
+	}
+	if out, exit := bob.run(ctx, t, "[ ! -L /etc/passwd ] && cat /etc/passwd /etc/group"); exit.Status() != 0 || strings.Count(out, bob.User+":x:") != 2 {
+		t.Errorf("%+v %s", exit, out)
 	}
 }
 
