@@ -45,7 +45,7 @@ func (b *builder) devices() error {
 	if err := b.mountAt("dev/pts", tree, err); err != nil {
 		return err
 	}
-	tree, err = fresh("tmpfs", still, "mode=1777", "size="+shmSize)
+	tree, err = fresh("tmpfs", still, "mode=1777", shmSize(b.Memory))
 	if err := b.mountAt("dev/shm", tree, err); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (b *builder) cover(path string, tree func(at int) (int, error)) error {
 
 // memory makes /run, and the folder that shares are put in.
 func (b *builder) memory() error {
-	tree, err := fresh("tmpfs", quiet, "mode=0755", "size="+runSize)
+	tree, err := fresh("tmpfs", quiet, "mode=0755", runSize(b.Memory))
 	if err := b.mountAt("run", tree, err); err != nil {
 		return err
 	}

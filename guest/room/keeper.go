@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,7 +172,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string,
 		}
 	}
 	if !proto.Equal(old.spec.Limits, spec.Limits) {
-		if err := old.limit(spec.Limits); err != nil {
+		if err := errors.Join(old.limit(spec.Limits), old.fit(spec.Limits.MemoryBytes)); err != nil {
 			return false, nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
@@ -231,6 +232,29 @@ func (r *Room) limit(l *guestpb.Limits) error {
 		err = errors.Join(err, setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
 	}
 	return err
+}
+
+// fit makes the room's file systems in memory as large as fits its limit. One that
+// holds more stays as it is.
+func (r *Room) fit(memory uint64) error {
+	return within(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
+		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
+			f, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+			if err != nil {
+				return fmt.Errorf("size of %s: %w", path, err)
+			}
+			key, value, _ := strings.Cut(size, "=")
+			err = unix.FsconfigSetString(f, key, value)
+			if err == nil {
+				err = unix.FsconfigReconfigure(f)
+			}
+			_ = unix.Close(f)
+			if err != nil && err != unix.EINVAL {
+				return fmt.Errorf("size of %s: %w", path, err)
+			}
+		}
+		return nil
+	})
 }
 
 // defaults fills in what a spec leaves to the guest.

@@ -107,7 +107,7 @@ func boot(t *testing.T, p pack.Pack) *launch.Guest {
 	return g
 }
 
-func build(t *testing.T, p pack.Pack) image.Image {
+func build(t testing.TB, p pack.Pack) image.Image {
 	t.Helper()
 	store := image.Store{Dir: t.TempDir(), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }}
 	i, err := store.Ensure(t.Context(), p, nil)

@@ -27,7 +27,7 @@ func main() {
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
-		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "watch": watch,
+		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "watch": watch, "spawn": spawn,
 	}
 	trick, ok := tricks[name]
 	if !ok {
@@ -265,6 +265,22 @@ func watch(args []string) {
 	fmt.Println("seen", len(seen) > 0, "found", found)
 }
 
+// spawn says how many nanoseconds it takes to run a program, of each of some times.
+func spawn(args []string) {
+	times, _ := strconv.Atoi(args[0])
+	for range times {
+		began := time.Now()
+		pid, err := syscall.ForkExec(args[1], args[1:], &syscall.ProcAttr{})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			panic(err)
+		}
+		fmt.Println(time.Since(began).Nanoseconds())
+	}
+}
+
 const shmKey, shmSize = 4711, 4096
 
 func shmPut([]string) {
@@ -325,11 +341,11 @@ func hogDisk(args []string) {
 	os.Exit(1)
 }
 
-// hogDescriptors opens files in as many processes as it may have.
+// hogDescriptors opens sockets, in as many processes as it may have.
 func hogDescriptors(args []string) {
 	end := time.Now().Add(seconds(args))
 	for time.Now().Before(end) {
-		if _, err := os.Open("/dev/null"); err == nil {
+		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err == nil {
 			continue
 		}
 		_, _ = syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-descriptors", args[0]}, &syscall.ProcAttr{})
