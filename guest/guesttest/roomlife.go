@@ -101,6 +101,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if _, _, err := c.EnsureRoom(ctx, other); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user id: %v", err)
 	}
+	alice.asRoot(ctx, t, "mkdir -m 700 /closed")
 	for _, tc := range []struct {
 		cmd  guest.Command
 		kind fault.Kind
@@ -111,7 +112,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 		{guest.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
 		{guest.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
 		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
-		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/root"}, fault.Rejected},
+		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
 		{guest.Command{Args: sh("true"), MaxOutput: guest.MaxOutputLimit + 1}, fault.InvalidArgs},
 		{guest.Command{Args: sh("true"), Terminal: &guest.Terminal{Term: "a b"}}, fault.InvalidArgs},
 	} {

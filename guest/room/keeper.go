@@ -56,7 +56,7 @@ type Keeper struct {
 // door is where those wait who want something of the same room.
 type door struct {
 	turn chan struct{} // a lock that can be waited for with a context
-	room *Room         // the last that was made; nil after Reset
+	room *Room         // the last that was made; nil before the first
 	slot int
 	gone bool // the room was forgotten
 }
@@ -309,17 +309,9 @@ func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) 
 	return err
 }
 
-// Reset ends a room and throws its layer away.
-func (k *Keeper) Reset(ctx context.Context, user string) error {
-	return k.end(ctx, user, true, false)
-}
-
-// Remove ends a room and forgets it; with layer, its files go too.
+// Remove ends a room and forgets it; with layer, its files go too. That they are
+// thrown away and nothing else is all that a reset is.
 func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
-	return k.end(ctx, user, layer, true)
-}
-
-func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error {
 	const op = "end room"
 	d, err := k.enter(ctx, user, true) // the layer may be there without a room in this boot
 	if err != nil {
@@ -330,7 +322,6 @@ func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error
 		r.init.Kill() // all that is in its namespaces dies with it
 		r.init.Release()
 		r.forget()
-		d.room = nil
 	}
 	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
@@ -340,14 +331,12 @@ func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error
 			return fault.New(fault.Execution, op, user, err)
 		}
 	}
-	if forget {
-		d.gone = true
-		_ = os.RemoveAll(filepath.Join(k.opts.Run, user))
-		k.mu.Lock()
-		delete(k.doors, user)
-		delete(k.slots, d.slot)
-		k.mu.Unlock()
-	}
+	_ = os.RemoveAll(filepath.Join(k.opts.Run, user))
+	d.gone = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.doors, user)
+	delete(k.slots, d.slot)
 	return nil
 }
 

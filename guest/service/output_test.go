@@ -38,10 +38,3 @@ func FuzzTail(f *testing.F) {
 		}
 	})
 }
-
-func TestMerge(t *testing.T) {
-	got := merge([]string{"A=1", "B=2"}, []string{"B=3", "C=4", "A=5", "C=6"})
-	if want := []string{"A=5", "B=3", "C=6"}; len(got) != 3 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
-		t.Errorf("%q", got)
-	}
-}

@@ -19,11 +19,9 @@ import (
 	"osaurus-sandbox/vm/image/debian"
 )
 
-const (
-	// needRoom is what one pack and its images take with the largest known
-	// root file system: two copies of 400 MB, a kernel, and the work between.
-	needRoom = 2 << 30
-)
+// needRoom is what one pack and its images take with the largest known root
+// file system: two copies of 400 MB, a kernel, and the work between.
+const needRoom = 2 << 30
 
 // Report is all that was found.
 type Report struct {

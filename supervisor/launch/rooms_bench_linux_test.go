@@ -21,7 +21,7 @@ import (
 // so that other load falls on both.
 func BenchmarkRoom(b *testing.B) {
 	const rounds, turns = 12, 5
-	h := newHome(b, build(b, lab.DebianPack(b)), vm.OwnershipSubtree)
+	h := newHome(b, lab.Image(b, lab.DebianPack(b)), vm.OwnershipSubtree)
 	h.boot(b)
 	c, room := h.guest.Client, guest.Room{User: "agent-speed", UID: 2001, Home: guest.HomesDir + "/speed", Hostname: "speed"}
 	files := filepath.Join(h.workspace, "agents", "speed")

@@ -57,6 +57,9 @@ func New(home config.Home) (Service, error) {
 	if err != nil {
 		return Service{}, fault.New(fault.Execution, "find own program", "", err)
 	}
+	if strings.ContainsAny(program, "\"'\\") { // systemd runs no such program
+		return Service{}, fault.New(fault.InvalidArgs, "describe service", program, errors.New("the program's path has a quote or a backslash in it")).Advise("Move the program.")
+	}
 	for _, path := range []string{program, string(home)} {
 		if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
 			return Service{}, fault.New(fault.InvalidArgs, "describe service", path, errors.New("the path has a control character in it")).Advise("Choose another path.")

@@ -1,0 +1,82 @@
+//go:build linux
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// Namespaces are the flags of new namespaces, as clone takes them. unshare has
+// CLONE_NEWTIME besides.
+const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// Requests of ioctl that golang.org/x/sys/unix does not have.
+const (
+	fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
+	fsSetFlags = 0x40086602 // FS_IOC_SETFLAGS
+)
+
+// Base is what no command of an agent needs, wherever it runs: to change mounts,
+// namespaces, the kernel or the machine, and large parts of the kernel that have
+// had many holes.
+func Base() Filter {
+	return Filter{
+		Calls: []Call{
+			// Mounts and namespaces.
+			{"mount", 165, 40, unix.EPERM},
+			{"umount2", 166, 39, unix.EPERM},
+			{"open_tree", 428, 428, unix.EPERM},
+			{"open_tree_attr", 467, 467, unix.EPERM},
+			{"move_mount", 429, 429, unix.EPERM},
+			{"fsopen", 430, 430, unix.EPERM},
+			{"fsconfig", 431, 431, unix.EPERM},
+			{"fsmount", 432, 432, unix.EPERM},
+			{"fspick", 433, 433, unix.EPERM},
+			{"mount_setattr", 442, 442, unix.EPERM},
+			{"pivot_root", 155, 41, unix.EPERM},
+			{"setns", 308, 268, unix.EPERM},
+			// The kernel and the machine.
+			{"init_module", 175, 105, unix.EPERM},
+			{"finit_module", 313, 273, unix.EPERM},
+			{"delete_module", 176, 106, unix.EPERM},
+			{"kexec_load", 246, 104, unix.EPERM},
+			{"kexec_file_load", 320, 294, unix.EPERM},
+			{"reboot", 169, 142, unix.EPERM},
+			{"swapon", 167, 224, unix.EPERM},
+			{"swapoff", 168, 225, unix.EPERM},
+			{"quotactl", 179, 60, unix.EPERM},
+			{"quotactl_fd", 443, 443, unix.EPERM},
+			{"acct", 163, 89, unix.EPERM},
+			{"syslog", 103, 116, unix.EPERM},
+			{"settimeofday", 164, 170, unix.EPERM},
+			{"clock_settime", 227, 112, unix.EPERM},
+			{"sethostname", 170, 161, unix.EPERM},
+			{"setdomainname", 171, 162, unix.EPERM},
+			{"vhangup", 153, 58, unix.EPERM},
+			{"iopl", 172, Absent, unix.EPERM},
+			{"ioperm", 173, Absent, unix.EPERM},
+			// Large surfaces.
+			{"bpf", 321, 280, unix.ENOSYS},
+			{"perf_event_open", 298, 241, unix.ENOSYS},
+			{"userfaultfd", 323, 282, unix.ENOSYS},
+			{"io_uring_setup", 425, 425, unix.ENOSYS},
+			{"io_uring_enter", 426, 426, unix.ENOSYS},
+			{"io_uring_register", 427, 427, unix.ENOSYS},
+			{"add_key", 248, 217, unix.ENOSYS},
+			{"request_key", 249, 218, unix.ENOSYS},
+			{"keyctl", 250, 219, unix.ENOSYS},
+			{"fanotify_init", 300, 262, unix.ENOSYS},
+			{"modify_ldt", 154, Absent, unix.ENOSYS},
+			// Ways around walls.
+			{"open_by_handle_at", 304, 265, unix.EPERM},
+			{"pidfd_getfd", 438, 438, unix.EPERM},
+			{"kcmp", 312, 272, unix.EPERM},
+		},
+		Conditions: []Condition{
+			{Call: Call{"unshare", 272, 97, unix.EPERM}, Bits: Namespaces | unix.CLONE_NEWTIME},
+			{Call: Call{"clone", 56, 220, unix.EPERM}, Bits: Namespaces},
+			// Flags and project of a file outlive its owner's say over it; TIOCSTI types
+			// for others.
+			{Call: Call{"ioctl", 16, 29, unix.EPERM}, Argument: 1, Values: []uint32{fsSetXattr, fsSetFlags, unix.TIOCSTI}},
+		},
+	}
+}

@@ -1,0 +1,58 @@
+//go:build linux
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// Tracing is to read and change other processes.
+func Tracing() Filter {
+	return Filter{Calls: []Call{
+		{"ptrace", 101, 117, unix.EPERM},
+		{"process_vm_readv", 310, 270, unix.EPERM},
+		{"process_vm_writev", 311, 271, unix.EPERM},
+	}}
+}
+
+// Nesting is to make a world within, where anybody may have user namespaces: of
+// clone3 the flags cannot be seen, and libc does without it.
+func Nesting() Filter {
+	return Filter{Calls: []Call{
+		{"clone3", 435, 435, unix.ENOSYS},
+		{"chroot", 161, 51, unix.EPERM},
+	}}
+}
+
+// SocketsBut is to make sockets of any but these families. Pairs of sockets
+// (socketpair) stay.
+func SocketsBut(families ...uint32) Filter {
+	return Filter{Conditions: []Condition{
+		{Call: Call{"socket", 41, 198, unix.EAFNOSUPPORT}, Values: families, Others: true},
+	}}
+}
+
+// Metadata is to change modes, owners, times and attributes of files.
+func Metadata() Filter {
+	return Filter{Calls: []Call{
+		{"chmod", 90, Absent, unix.EROFS},
+		{"fchmod", 91, 52, unix.EROFS},
+		{"fchmodat", 268, 53, unix.EROFS},
+		{"fchmodat2", 452, 452, unix.EROFS},
+		{"chown", 92, Absent, unix.EROFS},
+		{"fchown", 93, 55, unix.EROFS},
+		{"lchown", 94, Absent, unix.EROFS},
+		{"fchownat", 260, 54, unix.EROFS},
+		{"utime", 132, Absent, unix.EROFS},
+		{"utimes", 235, Absent, unix.EROFS},
+		{"futimesat", 261, Absent, unix.EROFS},
+		{"utimensat", 280, 88, unix.EROFS},
+		{"setxattr", 188, 5, unix.EROFS},
+		{"lsetxattr", 189, 6, unix.EROFS},
+		{"fsetxattr", 190, 7, unix.EROFS},
+		{"setxattrat", 463, 463, unix.EROFS},
+		{"removexattr", 197, 14, unix.EROFS},
+		{"lremovexattr", 198, 15, unix.EROFS},
+		{"fremovexattr", 199, 16, unix.EROFS},
+		{"removexattrat", 466, 466, unix.EROFS},
+		{"file_setattr", 469, 469, unix.EROFS},
+	}}
+}

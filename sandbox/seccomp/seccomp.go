@@ -1,0 +1,149 @@
+//go:build linux
+
+// Package seccomp makes filters of system calls from tables of what is refused.
+package seccomp
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Filter is what is refused; all else is allowed. A call that several entries
+// are about is refused by the first of them that says so.
+type Filter struct {
+	Calls      []Call
+	Conditions []Condition
+}
+
+// Call is a system call that fails with Errno: ENOSYS where programs then do
+// without it, EPERM where they should say why.
+type Call struct {
+	Name         string
+	AMD64, ARM64 uint32 // its numbers, or Absent
+	Errno        unix.Errno
+}
+
+// Absent is the number of a call that an architecture does not have.
+const Absent = ^uint32(0)
+
+// Condition is a system call that fails for some values of an argument: those
+// with a bit of Bits, those of Values, or, with Others, those that are none of
+// Values. Only the lower half of an argument counts, as in the kernel for all
+// calls that conditions are made of.
+type Condition struct {
+	Call
+	Argument int
+	Bits     uint32
+	Values   []uint32
+	Others   bool
+}
+
+// Plus is both filters in one.
+func (f Filter) Plus(other Filter) Filter {
+	return Filter{slices.Concat(f.Calls, other.Calls), slices.Concat(f.Conditions, other.Conditions)}
+}
+
+// What a filter answers, and where the fields of struct seccomp_data are.
+const (
+	retAllow = 0x7fff0000
+	retErrno = 0x00050000
+	retKill  = 0x80000000 // the process
+
+	fieldNumber, fieldArch, fieldArguments = 0, 4, 16
+	argumentBytes                          = 8
+
+	// x32 is the bit of the numbers of amd64's second set of calls.
+	x32 = 0x40000000
+)
+
+// architecture is how calls are numbered.
+type architecture struct {
+	audit  uint32
+	number func(Call) uint32
+	x32    bool
+}
+
+func architectureOf(goarch string) (architecture, error) {
+	switch goarch {
+	case "amd64":
+		return architecture{unix.AUDIT_ARCH_X86_64, func(c Call) uint32 { return c.AMD64 }, true}, nil
+	case "arm64":
+		return architecture{unix.AUDIT_ARCH_AARCH64, func(c Call) uint32 { return c.ARM64 }, false}, nil
+	}
+	return architecture{}, fmt.Errorf("there is no table of system calls for %s", goarch)
+}
+
+// program is the filter as instructions. Calls of another architecture kill:
+// their numbers mean something else.
+func (f Filter) program(a architecture) []bpf.Instruction {
+	loadNumber := bpf.LoadAbsolute{Off: fieldNumber, Size: 4}
+	p := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: fieldArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: a.audit, SkipTrue: 1},
+		bpf.RetConstant{Val: retKill},
+		loadNumber,
+	}
+	if a.x32 {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32, SkipTrue: 1}, bpf.RetConstant{Val: retKill})
+	}
+	for _, c := range f.Calls {
+		if n := a.number(c); n != Absent {
+			p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipFalse: 1}, c.refuse())
+		}
+	}
+	for _, c := range f.Conditions {
+		if n := a.number(c.Call); n != Absent {
+			block := append(c.program(), loadNumber)
+			p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: n, SkipTrue: uint8(len(block))})
+			p = append(p, block...)
+		}
+	}
+	return append(p, bpf.RetConstant{Val: retAllow})
+}
+
+// program refuses a call that is the condition's, or goes on after itself.
+func (c Condition) program() []bpf.Instruction {
+	p := []bpf.Instruction{bpf.LoadAbsolute{Off: uint32(fieldArguments + argumentBytes*c.Argument), Size: 4}}
+	if c.Others {
+		for i, v := range c.Values {
+			p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(len(c.Values) - i)})
+		}
+		return append(p, c.refuse())
+	}
+	if c.Bits != 0 {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: c.Bits, SkipFalse: 1}, c.refuse())
+	}
+	for _, v := range c.Values {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: 1}, c.refuse())
+	}
+	return p
+}
+
+func (c Call) refuse() bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(c.Errno)} }
+
+// Install puts the filter on the calling thread and what it starts, for good. The
+// thread must be locked, and may gain no privileges any more (no_new_privs).
+func (f Filter) Install() error {
+	a, err := architectureOf(runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	raw, err := bpf.Assemble(f.program(a))
+	if err != nil {
+		return fmt.Errorf("assemble the filter of system calls: %w", err)
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); e != 0 {
+		return fmt.Errorf("install the filter of system calls: %w", e)
+	}
+	return nil
+}
