@@ -111,7 +111,7 @@ standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernel
 	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
 	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
 
-faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; some 20 minutes
+faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines

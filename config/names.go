@@ -37,6 +37,9 @@ type (
 	JobID string
 )
 
+// SessionDefault is the session where none is named.
+const SessionDefault SessionID = "default"
+
 // SessionSystem is the session of package operations: they never wait for a
 // chat's commands, nor these for them.
 const SessionSystem SessionID = "system"

@@ -38,6 +38,9 @@ type Job struct {
 	Written, Dropped uint64
 }
 
+// Status is the one number that a shell would show of a job that has ended.
+func (j Job) Status() int { return Exit{Code: j.Code, Signal: j.Signal}.Status() }
+
 // JobTail is a part of a job's output.
 type JobTail struct {
 	Data   []byte

@@ -14,6 +14,9 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
+// ShellTimeout is the time limit of a ShellCommand that has none.
+const ShellTimeout = wire.ShellTimeout
+
 // Shell says which session of which agent, and what its shell is made with
 // where it has to be made.
 type Shell struct {

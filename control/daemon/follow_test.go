@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -31,7 +32,7 @@ func serveJournal(t *testing.T) (*control.Client, *events.Journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandbox, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Backend: &hostBackend{}})
+	sandbox, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Backend: &hosttest.Backend{}})
 	if err != nil {
 		t.Fatal(err)
 	}

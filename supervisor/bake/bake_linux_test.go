@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
@@ -112,26 +112,10 @@ func withKey(t testing.TB, rootFile, key string) []byte {
 	return b.Bytes()
 }
 
-// guestProgram builds osaurus-guest once for all tests.
-var guestProgram = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "guest-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "osaurus-guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "osaurus-sandbox/cmd/osaurus-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, text)
-	}
-	return os.ReadFile(out)
-})
-
 func newBaker(dir string, mirrors ...string) bake.Baker {
 	return bake.Baker{
 		Driver: &qemu.Driver{}, Dir: filepath.Join(dir, "state"), Mirrors: mirrors, Packages: []string{"greet"},
-		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(vm.Arch) ([]byte, error) { return guestProgram() }},
+		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRooms(t *testing.T) {
 		{"Asker", func(t *testing.T) pack.Pack { return lab.BusyboxPack(t, string(vm.HostArch())) }, vm.OwnershipAsker},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHome(t, build(t, c.pack(t)), c.ownership)
+			h := newHome(t, lab.Image(t, c.pack(t)), c.ownership)
 			h.boot(t)
 			guesttest.RunRooms(t, &guesttest.House{
 				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Intruder: intruder(t), Server: hello(t),

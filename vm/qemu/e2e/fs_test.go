@@ -74,7 +74,7 @@ func startFS(t *testing.T, arch vm.Arch) *fsGuest {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "test", "-c", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+string(arch))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
