@@ -27,12 +27,25 @@ const entered = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.
 
 // Enter moves the calling thread into the room.
 func (p place) Enter() error {
+	if err := p.join(); err != nil {
+		return err
+	}
+	return p.confine()
+}
+
+// join moves the calling thread into the room's namespaces.
+func (p place) join() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leave the other threads' root: %w", err)
 	}
 	if err := unix.Setns(int(p.room.pidfd.Fd()), entered); err != nil {
 		return fmt.Errorf("enter the room: %w", err)
 	}
+	return nil
+}
+
+// confine takes from the calling thread what nobody has in a room.
+func (p place) confine() error {
 	if err := p.dropCapabilities(); err != nil {
 		return err
 	}
