@@ -123,8 +123,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		_ = ours.Close()
 		return err
 	}
-	env := append(append([]string{}, room.Env...), "TERM=xterm-256color")
-	env = append(append(env, exports...), l.kind.env(l.desk.inside)...)
+	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
 	dir := string(spec.Dir)
 	if dir == "" {
 		dir = room.Home

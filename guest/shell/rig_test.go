@@ -59,7 +59,7 @@ func newRig(t testing.TB, bash bool) *rig {
 			return f, "/desks", err
 		}
 	}
-	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(string) (shell.Room, error) { return room, nil }})
+	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
 	t.Cleanup(func() {
 		r.Close()
 		processes.Close()

@@ -122,7 +122,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error)
 	if l != nil {
 		return l, nil
 	}
-	room, err := s.keeper.opts.Find(s.key.user)
+	room, err := s.keeper.opts.Find(ctx, s.key.user)
 	if err != nil {
 		return nil, err
 	}
