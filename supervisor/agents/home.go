@@ -167,8 +167,8 @@ func (a *Agents) sweepFolders() {
 		}
 		defer root.Close()
 		list, err := fs.ReadDir(root.FS(), homes)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		for _, entry := range list {
 			if strings.HasPrefix(entry.Name(), aside) {
