@@ -292,8 +292,10 @@ func TestAttach(t *testing.T) {
 	b, second := alice.attach("a")
 	second.await(t, "from-a-tool-")
 	alice.want("a", "echo $A", "typed\n")
-	first.await(t, "$ echo $A\r\ntyped\r\n")
-	second.await(t, "$ echo $A\r\ntyped\r\n")
+	for _, v := range []*view{first, second} {
+		v.await(t, "$ echo $A\r\n")
+		v.await(t, "typed\r\n")
+	}
 
 	alice.types(b, "stty size\r")
 	second.await(t, "30 100")
