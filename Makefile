@@ -36,10 +36,10 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 5m
 GUEST_TIMEOUT := 10m
 
-.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos fuzz bench generate clean
+.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
@@ -113,16 +113,19 @@ standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernel
 	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
 	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
 
-faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; some 20 minutes
+faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app
 	MACOSX_DEPLOYMENT_TARGET=13.0 $(MAKE) --no-print-directory build
-	codesign --force --entitlements scripts/entitlements.plist --sign '$(SIGN_AS)' $(PROGRAM)
+	SIGN_AS='$(SIGN_AS)' scripts/sign $(PROGRAM)
 
 verify-macos: app ## on a Mac: all that only a Mac can show, with a report
 	@scripts/verify-macos
+
+release-check: ## what a release is made with: configuration, workflows, formula
+	@scripts/release-check
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++]=$$1} /^ok/ {for (i=0; i<n; i++) print $$2, t[i]; n=0}' | \

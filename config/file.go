@@ -97,7 +97,7 @@ func (f *File) decode(text []byte) error {
 		}
 	}
 	for _, m := range doc.members {
-		field, known := fieldOf(m.key)
+		field, known := fields().find(m.key)
 		if !known {
 			if m.key == versionKey || version > FormatVersion || slices.Contains(stateKeys(), m.key) {
 				continue
@@ -119,19 +119,10 @@ func (f *File) Settings() Settings { return f.settings }
 // separated by commas, everything else reads as it is written in the file, but
 // for the quotes. The file on disk changes with Save.
 func (f *File) Set(key, text string) error {
-	const op = "set"
-	field, ok := fieldOf(key)
-	if !ok {
-		return fault.New(fault.InvalidArgs, op, key, errors.New("unknown key")).Advise("Allowed keys: " + strings.Join(Keys(), ", ") + ".")
-	}
 	changed := f.settings
-	raw := field.raw(strings.TrimSpace(text))
-	err := errors.New("not a value")
-	if json.Valid(raw) {
-		err = field.set(&changed, raw)
-	}
+	raw, err := fields().put(&changed, key, text)
 	if err != nil {
-		return fault.New(fault.InvalidArgs, op, key, err).Advise(key + " is " + field.allowed + ".")
+		return err
 	}
 	f.settings = changed
 	f.doc.put(key, raw)

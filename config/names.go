@@ -30,7 +30,19 @@ type (
 	PackName string
 	// PackageName is a package of the guest's distribution: "py3-pip".
 	PackageName string
+	// SessionID is what an agent's persistent shell is asked for by: "default",
+	// a chat's id.
+	SessionID string
+	// JobID is what a background command is asked for by: 128 random bits.
+	JobID string
 )
+
+// SessionDefault is the session where none is named.
+const SessionDefault SessionID = "default"
+
+// SessionSystem is the session of package operations: they never wait for a
+// chat's commands, nor these for them.
+const SessionSystem SessionID = "system"
 
 // rule is what a name may be, for the parser and for a person.
 type rule struct {
@@ -61,6 +73,10 @@ var (
 	// The alphabet of apk and apt.
 	packageName = rule{"package name", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`), 128,
 		`the name of a package ("ripgrep")`}
+	// 64 bytes hold every usual id of a conversation; it is also a file name.
+	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
+		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
+	jobID = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
 )
 
 func parseName[T ~string](r rule, name string) (T, error) {
@@ -99,6 +115,12 @@ func ParsePackName(name string) (PackName, error) { return parseName[PackName](p
 func ParsePackageName(name string) (PackageName, error) {
 	return parseName[PackageName](packageName, name)
 }
+
+// ParseSessionID reads what an agent's persistent shell is asked for by.
+func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }
+
+// ParseJobID reads what a background command is asked for by.
+func ParseJobID(id string) (JobID, error) { return parseName[JobID](jobID, id) }
 
 // PackRef says which pack: PackAuto, a source, a pack's name or a path.
 type PackRef string

@@ -26,12 +26,17 @@ const (
 	// anybody is there, and given up pingLimit later, with all its calls.
 	pingAfter = 5 * time.Second
 	pingLimit = 10 * time.Second
+	// baseURL names the daemon in requests; connections go to the home's socket.
+	baseURL = "http://sandbox"
 )
 
 // Client speaks to the daemon of a home. Its methods are those of the schema,
 // and their errors *fault.Error, as the daemon had them.
 type Client struct {
 	controlpbconnect.SandboxClient
+	Agents    controlpbconnect.AgentsClient
+	Shells    controlpbconnect.ShellsClient
+	Jobs      controlpbconnect.JobsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -94,8 +99,14 @@ func newClient(home config.Home, name string) *Client {
 		r.Header.Set(clientHeader, name)
 		return t.RoundTrip(r)
 	})
+	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	return &Client{
-		controlpbconnect.NewSandboxClient(&http.Client{Transport: named}, "http://sandbox", clientOptions(), connect.WithInterceptors(faultrpc.Interceptor())), home, t,
+		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
+		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
+		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
+		home:          home,
+		transport:     t,
 	}
 }
 

@@ -21,6 +21,7 @@ const recordLimit = 10 * time.Second
 // note is what an entry of the audit says of a call.
 type note struct {
 	action, subject string
+	agent           config.AgentName // for whom, if it is for one
 	// strict calls are not carried out unless they can be recorded: running
 	// commands, and whatever takes something away. To stop a sandbox must be
 	// possible with a full disk.
@@ -47,7 +48,7 @@ func (s service) record(ctx context.Context, n note, outcome audit.Outcome, deta
 	defer cancel()
 	who := callerOf(ctx)
 	_, err := s.Audit.Record(ctx, audit.Entry{
-		UID: who.uid, Client: who.client, Action: n.action, Subject: n.subject, Outcome: outcome, Detail: detail,
+		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: n.subject, Outcome: outcome, Detail: detail,
 	})
 	if err != nil {
 		s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)

@@ -43,6 +43,8 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 type Client struct {
 	rpc       guestpbconnect.GuestClient
 	rooms     guestpbconnect.RoomsClient
+	shells    guestpbconnect.ShellsClient
+	jobs      guestpbconnect.JobsClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -105,10 +107,12 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		return tr.RoundTrip(r)
 	})
 	const base = "http://guest"
-	web := &http.Client{Transport: withKey}
+	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
 	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(web, base, wire.ClientOptions()),
-		rooms:     guestpbconnect.NewRoomsClient(web, base, wire.ClientOptions()),
+		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
+		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
+		shells:    guestpbconnect.NewShellsClient(web, base, opts),
+		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		transport: tr, conns: cs,
 	}
 }

@@ -250,7 +250,7 @@ func (p *Process) Resize(s TerminalSize) error {
 	if p.cmd.Terminal == nil {
 		return nil
 	}
-	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: &guestpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
+	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: resizeTo(s)}})
 }
 
 // send has one sender at a time. A command that has ended takes no more.
@@ -283,14 +283,7 @@ func (p *Process) follow(ctx context.Context) {
 	for {
 		m, err := p.stream.Receive()
 		if err != nil {
-			switch {
-			case errors.Is(err, io.EOF):
-				err = connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
-			case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
-				// That is what the transport says of a connection that broke.
-				err = connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
-			}
-			p.err = wire.Decode("run command", p.name, err)
+			p.err = wire.Decode("run command", p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
@@ -306,6 +299,18 @@ func (p *Process) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// streamEnd says what it means that a stream ended before its last message.
+func streamEnd(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
+	case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
+		// That is what the transport says of a connection that broke.
+		return connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
+	}
+	return err
 }
 
 func exitOf(e *guestpb.Exit) Exit {

@@ -237,8 +237,11 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (g *fakeGuest) Close() error          { g.die(nil); return nil }
-func (g *fakeGuest) Done() <-chan struct{} { return g.done }
+func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
+func (g *fakeGuest) Shells() supervisor.Shells { return nil }
+func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
+func (g *fakeGuest) Close() error              { g.die(nil); return nil }
+func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
 
 func (g *fakeGuest) Err() error {
 	g.mu.Lock()
@@ -275,6 +278,7 @@ type fakeProcess struct {
 }
 
 func (p *fakeProcess) PID() int                                   { return 1 }
+func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
 func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
 func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
 func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }

@@ -28,6 +28,9 @@ type Options struct {
 	// and gives it back after Close. Without it, New takes the home.
 	Lock *owner.Lock
 	Arch vm.Arch // of the guest; zero means this host's
+	// Folders are those of the workspace that belong to somebody, also as they
+	// change while the guest runs; nil is none.
+	Folders *vm.Subtrees
 	// Record takes note of the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // of what has no event; nil discards
@@ -96,7 +99,7 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 		if o.Arch == "" {
 			o.Arch = vm.HostArch()
 		}
-		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch)}
+		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders)}
 	}
 	s := &Supervisor{
 		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
@@ -163,21 +166,12 @@ func (s *Supervisor) Remove(ctx context.Context, by Cause) error { return s.do(c
 // a command with a timeout ends for the caller also when the guest does not
 // answer any more.
 func (s *Supervisor) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
-	g, err := s.use(ctx)
+	l, err := s.Borrow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, release, err := execute(ctx, g, cmd)
-	if err != nil {
-		s.unuse()
-		return nil, err
-	}
-	s.work.Go(func() {
-		<-p.Done()
-		release()
-		s.unuse()
-	})
-	return p, nil
+	defer l.Return()
+	return l.Exec(ctx, cmd)
 }
 
 // Info asks the guest how it is, now. What it said last is in Status. It does

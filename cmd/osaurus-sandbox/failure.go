@@ -35,7 +35,7 @@ const exitCodes = `Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n
-  boot, exec: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
+  boot, exec, shell, job wait: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
 `
 
 // exitCode is the exit code for an error, from its kind alone.

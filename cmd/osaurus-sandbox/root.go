@@ -14,7 +14,10 @@ func newRoot(c console) *cobra.Command {
 		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
 		Example: `  osaurus-sandbox doctor                          what this computer can do, and what is missing
   osaurus-sandbox up                              have the sandbox running
-  osaurus-sandbox exec --root -- uname -a         run a command in it
+  osaurus-sandbox agent create alice              make an agent
+  osaurus-sandbox exec alice -- uname -a          run a command as it
+  osaurus-sandbox shell alice                     work in its shell
+  osaurus-sandbox secret set alice TOKEN          keep what it needs to know
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
@@ -28,8 +31,8 @@ func newRoot(c console) *cobra.Command {
 	root.SetErr(c.err)
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
-		newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newLogs(c), newPack(c),
-		newServe(c), newService(c), newStatus(c), newVersion(c),
+		newAgent(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newJob(c),
+		newLogs(c), newPack(c), newPs(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c), newStatus(c), newTop(c), newVersion(c),
 	)
 	return root
 }

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,7 @@ const (
 	keepAgain = 30 * time.Second
 )
 
-// diary takes note of a supervisor's events. Whoever follows the journal sees
+// diary takes note of what happens. Whoever follows the journal sees
 // them at once; a goroutine writes them to the disk and to the log.
 type diary struct {
 	journal *events.Journal
@@ -44,7 +46,12 @@ func (d *diary) Record(e supervisor.Event) {
 			fields[name] = value
 		}
 	}
-	if _, err := d.journal.Note(events.Event{Kind: events.Kind(e.Kind), Time: e.Time, Cause: string(e.Cause), Fields: fields}); err != nil {
+	d.Note(events.Event{Kind: events.Kind(e.Kind), Time: e.Time, Cause: string(e.Cause), Fields: fields})
+}
+
+// Note takes note of an event, and waits for nothing.
+func (d *diary) Note(e events.Event) {
+	if _, err := d.journal.Note(e); err != nil {
 		d.lost.Add(1)
 	}
 	select {
@@ -83,7 +90,11 @@ func (d *diary) keep() {
 			d.log.Error("the events could not be read", "error", err)
 			break
 		}
-		d.log.Info("sandbox", "event", e.Kind, "from", e.Fields["from"], "to", e.Fields["to"], "cause", e.Cause, "detail", e.Fields["detail"])
+		line := []any{"event", e.Kind, "cause", e.Cause}
+		for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+			line = append(line, name, e.Fields[name])
+		}
+		d.log.Info("sandbox", line...)
 		d.seen = e.Seq
 	}
 	if n := d.lost.Swap(0); n > 0 {

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/hosttest"
 )
 
 // aloneHome, when set, has the test program be a daemon of that home, whose
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 			cancel()
 		}()
 		err := daemon.Run(ctx, daemon.Options{
-			Home: config.Home(home), Backend: &hostBackend{stuck: true}, Ready: func(*control.Server) { fmt.Println("ready") },
+			Home: config.Home(home), Backend: &hosttest.Backend{Stuck: true}, Ready: func(*control.Server) { fmt.Println("ready") },
 		})
 		if err != nil {
 			fmt.Println(err)

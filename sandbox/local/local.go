@@ -67,7 +67,10 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 		return nil, fault.New(fault.Unavailable, op, os.TempDir(), err).Advise("Make the folder, or set TMPDIR.")
 	}
 	s := &Sandbox{opts: opts, temp: temp}
-	return s, s.prove(ctx)
+	if err := s.prove(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // prove runs a command: whether a kernel does all that is asked of it shows when

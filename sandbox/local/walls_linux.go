@@ -61,9 +61,12 @@ func restrictFiles(c cell) error {
 // restrictSignals is the warden's domain: nothing in it signals anything
 // outside, or speaks with it over an abstract socket.
 func restrictSignals() error {
-	config, err := landlock.NewConfig(landlock.ScopedSet(landlocksys.ScopeSignal | landlocksys.ScopeAbstractUnixSocket))
+	// Every domain forbids to move files between folders, also one that is about
+	// something else; so this one has to allow it.
+	config, err := landlock.NewConfig(landlock.AccessFSSet(landlocksys.AccessFSRefer),
+		landlock.ScopedSet(landlocksys.ScopeSignal|landlocksys.ScopeAbstractUnixSocket))
 	if err == nil {
-		err = config.Restrict()
+		err = config.Restrict(landlock.PathAccess(landlocksys.AccessFSRefer, "/"))
 	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "confine command", "", err).Advise(oldKernel)

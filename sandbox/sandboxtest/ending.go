@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -157,9 +158,10 @@ func closeWithoutReading(ctx context.Context, t *trial) error {
 
 func nothingRemains(ctx context.Context, t *trial) error {
 	// The line leaves behind a process that is as detached as can be, and goes on
-	// when that works: it writes a tick every moment.
+	// when that works: it writes a tick every moment. If the backend does not end
+	// it, it ends when the scenario's folder is gone.
 	const detach = `trap '' HUP INT TERM
-tick='trap "" HUP INT TERM; while :; do echo >> ticks; sleep 0.05; done'
+tick='trap "" HUP INT TERM; echo > ticks; while [ -e ticks ] && echo >> ticks; do sleep 0.05; done'
 if command -v setsid > /dev/null; then (setsid sh -c "$tick" > /dev/null 2>&1 < /dev/null &)
 else (sh -c "$tick" > /dev/null 2>&1 < /dev/null &); fi
 while [ ! -s ticks ]; do sleep 0.05; done
@@ -271,14 +273,38 @@ func openDescriptors() int {
 func hundredStarts(ctx context.Context, t *trial) error {
 	const many = 100
 	errs := make([]error, many)
-	var all sync.WaitGroup
+	gate := make(chan struct{})
+	var begun, all sync.WaitGroup
 	for i := range many {
+		begun.Add(1)
 		all.Go(func() {
-			req := t.line(`echo "$ME"; exit "$ME"`)
+			req := t.line(`cat; echo "$ME"; exit "$ME"`)
 			req.Env = map[string]string{"ME": strconv.Itoa(i)}
-			errs[i] = t.expect(ctx, req, i, strconv.Itoa(i)+"\n")
+			req.Stdin = closing{gate} // so that all of them run at once
+			h, err := t.start(ctx, req)
+			begun.Done()
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer h.Close()
+			got, err := sandbox.Collect(ctx, h)
+			if err == nil && (got.Exit.Code != i || string(got.Stdout) != strconv.Itoa(i)+"\n") {
+				err = fmt.Errorf("number %d: exit %+v, output %s", i, got.Exit, quote(got.Stdout))
+			}
+			errs[i] = err
 		})
 	}
+	begun.Wait()
+	close(gate)
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// closing is an input that ends when its gate is opened.
+type closing struct{ gate <-chan struct{} }
+
+func (c closing) Read([]byte) (int, error) {
+	<-c.gate
+	return 0, io.EOF
 }

@@ -19,7 +19,7 @@ chmod 755 ws/script`
 // What can be seen of it, times of change included: they change with everything
 // that is not seen here. GNU and busybox know stat -c, macOS knows stat -f.
 const readOnlyState = `cd ws && find . | sort | while read -r f; do
-  stat -c '%n %f %h %u %g %s %Y %Z' "$f" 2> /dev/null || stat -f '%N %p %l %u %g %z %m %c' "$f"
+  stat -c '%n %f %h %u %g %s %y %z' "$f" 2> /dev/null || stat -f '%N %p %l %u %g %z %Fm %Fc' "$f"
   if [ -f "$f" ]; then cksum "$f"; fi
   if [ -h "$f" ]; then readlink "$f"; fi
 done`

@@ -75,7 +75,7 @@ const (
 	// tidy is for making and removing a scenario's folder.
 	tidy = 30 * time.Second
 	// soon is within what something happens that happens at once.
-	soon = 15 * time.Second
+	soon = 30 * time.Second
 	// forever is how long a command sleeps that must be ended by something else.
 	forever = "sleep 300"
 )

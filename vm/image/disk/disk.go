@@ -20,6 +20,8 @@ const (
 	// the blocks that mke2fs reserves for group descriptors reach for 1024
 	// times its size.
 	MaxSize = 1 << 40
+
+	adviseRoom = "See that the folder is writable and that its disk has room."
 )
 
 // Create makes a new, empty disk. It takes hardly any room until the guest
@@ -36,7 +38,7 @@ func Create(path string, size int64) error {
 			Advise("A disk is never overwritten: remove it first if nothing on it is needed.")
 	}
 	if err := create(path, size); err != nil {
-		return fault.New(fault.Execution, op, path, err)
+		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
 	}
 	return nil
 }
@@ -74,7 +76,7 @@ func Grow(path string, size int64) error {
 			Advise("Keep its size in the settings, or reset the sandbox to begin with a smaller disk.")
 	}
 	if err := os.Truncate(path, size); err != nil {
-		return fault.New(fault.Execution, op, path, err)
+		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
 	}
 	return nil
 }
