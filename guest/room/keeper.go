@@ -190,7 +190,7 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 // build makes a room where there is none, or a dead one.
 func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	const op = "make room"
-	f, err := newFilter()
+	f, err := refused().Compile()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}

@@ -49,7 +49,7 @@ func (p place) confine() error {
 	if err := p.dropCapabilities(); err != nil {
 		return err
 	}
-	return p.room.filter.install(false)
+	return p.room.filter.Install(false)
 }
 
 // dropCapabilities takes away what a program that the thread starts could get.

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/sandbox/seccomp"
 )
 
 // makePatience is how long the first process of a room may need for its mounts.
@@ -33,7 +34,7 @@ type Room struct {
 	disk   *os.File
 	group  group
 	slot   int
-	filter filter
+	filter seccomp.Program
 	init   *process.Child
 	pidfd  *os.File // of its first process
 	ptmx   *os.File // O_PATH
