@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -104,7 +105,7 @@ func (s Scenario) attempt(ctx context.Context, suite Suite) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		t := &trial{suite: suite, dir: suite.Root + "/sandboxtest-" + strings.ToLower(rand.Text())}
+		t := &trial{suite: suite, dir: suite.Root + "/sandboxtest-" + strings.ToLower(rand.Text()), soon: cmp.Or(suite.soon, soon)}
 		if err := t.shell(ctx, suite.Root, `mkdir "$DIR"`, t.dir); err != nil {
 			done <- fmt.Errorf("make a folder to work in: %w", err)
 			return
@@ -129,6 +130,7 @@ func (s Scenario) attempt(ctx context.Context, suite Suite) error {
 type trial struct {
 	suite Suite
 	dir   string // the scenario's own folder
+	soon  time.Duration
 }
 
 // line is a request for a shell line in the scenario's folder.
@@ -221,14 +223,14 @@ func rest(ctx context.Context, r *sandbox.Reader) ([]byte, error) {
 }
 
 // promptly does what must not take long.
-func promptly(what string, do func() error) error {
+func (t *trial) promptly(what string, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(soon):
-		return fmt.Errorf("%s takes longer than %s", what, soon)
+	case <-time.After(t.soon):
+		return fmt.Errorf("%s takes longer than %s", what, t.soon)
 	}
 }
 
