@@ -269,9 +269,9 @@ func TestCallerDies(t *testing.T) {
 		_, _ = h.Exit(t.Context())
 		return
 	}
-	workspace := t.TempDir()
+	workspace, temp := t.TempDir(), t.TempDir()
 	caller := exec.Command("/proc/self/exe", "-test.run=^TestCallerDies$")
-	caller.Env = append(os.Environ(), "OSAURUS_LOCAL_TEST_CALLER="+workspace)
+	caller.Env = append(os.Environ(), "OSAURUS_LOCAL_TEST_CALLER="+workspace, "TMPDIR="+temp)
 	if err := caller.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,6 +299,15 @@ func TestCallerDies(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			t.Fatal("the command outlives the program that wanted it")
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left, err := os.ReadDir(temp)
+		if err == nil && len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it leaves %v, %v", left, err)
 		}
 	}
 }
