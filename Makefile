@@ -13,10 +13,18 @@ PROGRAM      := bin/osaurus-sandbox
 FUZZTIME     ?= 30s
 RUN_HOME     ?= $(CURDIR)/.build/home
 
-# The guest tier are the packages whose tests use real kernels. They run one
-# package at a time: guests under emulation starve each other on two cores.
-GUEST_TIER = $(shell $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print $$1}')
-UNIT_TIER  = $(filter-out $(GUEST_TIER),$(shell $(GO) list ./...))
+# The guest tier are the packages whose tests start machines. They run one
+# package at a time: guests under emulation starve each other on two cores. The
+# kernel tier are those that use real kernels without our machines. What a
+# package imports tells, so nobody keeps a list.
+TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
+  awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
+GUEST_TIER  = $(patsubst guest:%,%,$(filter guest:%,$(TIERS)))
+KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
+UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck,$(shell $(GO) list ./...))
+
+# What lint has vetted is not vetted again.
+GO_TEST := $(GO) test -vet=off
 
 # With the stand-in for vz the macOS driver's own code runs on Linux.
 STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
@@ -28,10 +36,10 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 5m
 GUEST_TIMEOUT := 10m
 
-.PHONY: help setup build guest-programs run test tiers lint check-darwin unit guest-tier standin-tier app verify-macos fuzz bench generate clean
+.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
@@ -58,10 +66,19 @@ run: setup build ## have a sandbox running, and look around in it
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
 
+# Two lanes at once: guests under emulation, one at a time, leave half of two
+# processors idle, and what boots nothing makes use of it. Guests go first: their
+# lane is the longer one.
 tiers:
-	@for tier in lint check-darwin unit guest-tier standin-tier; do \
+	@$(MAKE) --no-print-directory --jobs=2 quick-lane guest-lane
+
+quick-lane: LANE = lint check-darwin unit kernel-tier
+quick-lane: NICE = nice
+guest-lane: LANE = lab guest-tier standin-tier
+quick-lane guest-lane:
+	@for tier in $(LANE); do \
 	  start=$$SECONDS; \
-	  $(MAKE) --no-print-directory $$tier; \
+	  $(NICE) $(MAKE) --no-print-directory $$tier; \
 	  echo "== $$tier: $$((SECONDS - start)) s"; \
 	done
 
@@ -75,27 +92,40 @@ lint: ## format, vet, staticcheck, order of the house
 	$(GO) run ./internal/house
 
 unit: ## tests that boot nothing, with the race detector
-	$(GO) test -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
+	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(UNIT_TIER)
 
-guest-tier: ## tests on real kernels, with the race detector
+lab: guest-programs ## the kernels, packs and images that tests use, made once
+	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) ./internal/lab
+
+kernel-tier: ## tests on real kernels and archives, without machines of ours
+	$(GO_TEST) -race -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
+
+guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
 	  echo "*** NO ALPINE ROOT FILE SYSTEMS in ../shared/alpine: busybox stands in for Alpine where it can, the bake is not tested"
-	$(GO) test -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
+	$(GO_TEST) -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac
 	$(GO) run ./internal/darwincheck
+	$(GO_TEST) ./internal/darwincheck # which under the race detector takes a minute: it reads types
 
 standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernels
-	$(STANDIN) $(GO) test -race -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
-	$(STANDIN) $(GO) test -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
+	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
+	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
+
+faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
+	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app
 	MACOSX_DEPLOYMENT_TARGET=13.0 $(MAKE) --no-print-directory build
-	codesign --force --entitlements scripts/entitlements.plist --sign '$(SIGN_AS)' $(PROGRAM)
+	SIGN_AS='$(SIGN_AS)' scripts/sign $(PROGRAM)
 
 verify-macos: app ## on a Mac: all that only a Mac can show, with a report
 	@scripts/verify-macos
+
+release-check: ## what a release is made with: configuration, workflows, formula
+	@scripts/release-check
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++]=$$1} /^ok/ {for (i=0; i<n; i++) print $$2, t[i]; n=0}' | \

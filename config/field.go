@@ -2,14 +2,114 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+
+	"osaurus-sandbox/fault"
 )
 
-func boolField(key string, at func(*Settings) *bool) field {
-	return field{key: key, allowed: "true or false", raw: verbatim,
-		set: func(s *Settings, raw json.RawMessage) error {
+// field is one key of some settings: the only place that knows its name, its
+// values and where it is kept.
+type field[S any] struct {
+	key     string
+	effect  Effect
+	allowed string                            // the values that are allowed, for a person
+	raw     func(text string) json.RawMessage // a value from a command line as JSON, if it is one
+	set     func(*S, json.RawMessage) error
+	get     func(*S) any
+}
+
+// Effect says from when a changed setting counts.
+type Effect string
+
+// The effects.
+const (
+	Live      Effect = "live"       // at once
+	NextStart Effect = "next start" // when the VM is started the next time
+)
+
+// live marks a field as one that counts at once.
+func live[S any](f field[S]) field[S] {
+	f.effect = Live
+	return f
+}
+
+// table is every key of some settings, in the order they are shown.
+type table[S any] []field[S]
+
+func (t table[S]) find(key string) (field[S], bool) {
+	i := slices.IndexFunc(t, func(f field[S]) bool { return f.key == key })
+	if i < 0 {
+		return field[S]{}, false
+	}
+	return t[i], true
+}
+
+func (t table[S]) keys() []string {
+	keys := make([]string, len(t))
+	for i, f := range t {
+		keys[i] = f.key
+	}
+	return keys
+}
+
+// effect says from when a key counts; an unknown key is NextStart.
+func (t table[S]) effect(key string) Effect {
+	if f, ok := t.find(key); ok && f.effect != "" {
+		return f.effect
+	}
+	return NextStart
+}
+
+// put changes one setting from its text, and returns its value as JSON.
+func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
+	const op = "set"
+	f, ok := t.find(key)
+	if !ok {
+		return nil, fault.New(fault.InvalidArgs, op, brief(json.RawMessage(key)), errors.New("unknown key")).Advise("Allowed keys: " + strings.Join(t.keys(), ", ") + ".")
+	}
+	raw := f.raw(strings.TrimSpace(text))
+	err := errors.New("not a value")
+	if json.Valid(raw) {
+		err = f.set(s, raw)
+	}
+	if err != nil {
+		return nil, fault.New(fault.InvalidArgs, op, key, err).Advise(key + " is " + f.allowed + ".")
+	}
+	return raw, nil
+}
+
+// differences lists the keys of what two settings do not have in common.
+func (t table[S]) differences(a, b *S) []string {
+	var keys []string
+	for _, f := range t {
+		if !reflect.DeepEqual(f.get(a), f.get(b)) {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+// marshal writes every setting under its key.
+func (t table[S]) marshal(s *S) ([]byte, error) {
+	var d document
+	for _, f := range t {
+		raw, err := json.Marshal(f.get(s))
+		if err != nil {
+			return nil, err
+		}
+		d.put(f.key, raw)
+	}
+	return d.bytes(), nil
+}
+
+func boolField[S any](key string, at func(*S) *bool) field[S] {
+	return field[S]{key: key, allowed: "true or false", raw: verbatim,
+		set: func(s *S, raw json.RawMessage) error {
 			switch string(raw) {
 			case "true", "false":
 				*at(s) = string(raw) == "true"
@@ -17,13 +117,13 @@ func boolField(key string, at func(*Settings) *bool) field {
 			}
 			return fmt.Errorf("%s is not true or false", brief(raw))
 		},
-		get: func(s *Settings) any { return *at(s) },
+		get: func(s *S) any { return *at(s) },
 	}
 }
 
-func intField(key string, lo, hi int, at func(*Settings) *int) field {
-	return field{key: key, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), raw: verbatim,
-		set: func(s *Settings, raw json.RawMessage) error {
+func intField[S any](key string, lo, hi int, at func(*S) *int) field[S] {
+	return field[S]{key: key, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), raw: verbatim,
+		set: func(s *S, raw json.RawMessage) error {
 			n, err := strconv.Atoi(string(raw))
 			if err != nil {
 				return fmt.Errorf("%s is not a whole number", brief(raw))
@@ -34,26 +134,40 @@ func intField(key string, lo, hi int, at func(*Settings) *int) field {
 			*at(s) = n
 			return nil
 		},
-		get: func(s *Settings) any { return *at(s) },
+		get: func(s *S) any { return *at(s) },
 	}
 }
 
-func textField[T ~string](key, allowed string, parse func(string) (T, error), at func(*Settings) *T) field {
-	return field{key: key, allowed: allowed, raw: quoted,
-		set: func(s *Settings, raw json.RawMessage) error {
+// orZero has a number's field take 0 as well, which means something else.
+func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
+	set := f.set
+	f.allowed += ", or 0 for " + meaning
+	f.set = func(s *S, raw json.RawMessage) error {
+		if string(raw) == "0" {
+			*at(s) = 0
+			return nil
+		}
+		return set(s, raw)
+	}
+	return f
+}
+
+func textField[T ~string, S any](key, allowed string, parse func(string) (T, error), at func(*S) *T) field[S] {
+	return field[S]{key: key, allowed: allowed, raw: quoted,
+		set: func(s *S, raw json.RawMessage) error {
 			v, err := parseText(raw, parse)
 			if err == nil {
 				*at(s) = v
 			}
 			return err
 		},
-		get: func(s *Settings) any { return *at(s) },
+		get: func(s *S) any { return *at(s) },
 	}
 }
 
-func listField[T ~string](key, allowed string, parse func(string) (T, error), at func(*Settings) *[]T) field {
-	return field{key: key, allowed: "a list, each item " + allowed, raw: listed,
-		set: func(s *Settings, raw json.RawMessage) error {
+func listField[T ~string, S any](key, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
+	return field[S]{key: key, allowed: "a list, each item " + allowed, raw: listed,
+		set: func(s *S, raw json.RawMessage) error {
 			var items []json.RawMessage
 			if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
 				return fmt.Errorf("%s is not a list", brief(raw))
@@ -72,7 +186,7 @@ func listField[T ~string](key, allowed string, parse func(string) (T, error), at
 			*at(s) = list
 			return nil
 		},
-		get: func(s *Settings) any { return *at(s) },
+		get: func(s *S) any { return *at(s) },
 	}
 }
 

@@ -7,12 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 )
@@ -100,7 +97,7 @@ func (f *File) decode(text []byte) error {
 		}
 	}
 	for _, m := range doc.members {
-		field, known := fieldOf(m.key)
+		field, known := fields().find(m.key)
 		if !known {
 			if m.key == versionKey || version > FormatVersion || slices.Contains(stateKeys(), m.key) {
 				continue
@@ -122,19 +119,10 @@ func (f *File) Settings() Settings { return f.settings }
 // separated by commas, everything else reads as it is written in the file, but
 // for the quotes. The file on disk changes with Save.
 func (f *File) Set(key, text string) error {
-	const op = "set"
-	field, ok := fieldOf(key)
-	if !ok {
-		return fault.New(fault.InvalidArgs, op, key, errors.New("unknown key")).Advise("Allowed keys: " + strings.Join(Keys(), ", ") + ".")
-	}
 	changed := f.settings
-	raw := field.raw(strings.TrimSpace(text))
-	err := errors.New("not a value")
-	if json.Valid(raw) {
-		err = field.set(&changed, raw)
-	}
+	raw, err := fields().put(&changed, key, text)
 	if err != nil {
-		return fault.New(fault.InvalidArgs, op, key, err).Advise(key + " is " + field.allowed + ".")
+		return err
 	}
 	f.settings = changed
 	f.doc.put(key, raw)
@@ -150,18 +138,11 @@ func (f *File) Save() error {
 // Edit changes the home's settings file. Two programs that edit at once do so
 // one after the other, and neither loses what the other wrote.
 func Edit(h Home, edit func(*File) error) error {
-	dir, err := h.Make(h.Locks())
+	unlock, err := h.Lock("settings")
 	if err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "settings"), os.O_CREATE|os.O_RDWR, privateFile)
-	if err != nil {
-		return fault.New(fault.Unavailable, "lock settings", dir, err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fault.New(fault.Execution, "lock settings", lock.Name(), err)
-	}
+	defer unlock()
 	f, err := Load(h.SettingsFile())
 	if err != nil {
 		return err

@@ -83,6 +83,12 @@ func (h Home) InstalledPlugins(agent AgentName) string {
 // Database holds memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 
+// Secrets is the encrypted file of secrets, if they are kept in one.
+func (h Home) Secrets() string { return h.join("secrets.age") }
+
+// SecretsKey is the key that it is encrypted with.
+func (h Home) SecretsKey() string { return h.join("config", "secrets.key") }
+
 // Downloads is for what is fetched; all in it can be fetched again.
 func (h Home) Downloads() string { return h.join("cache", "downloads") }
 

@@ -17,6 +17,9 @@ type (
 	// AgentName is what an agent's home folder and Linux user are called
 	// after: "alice", "0b7c3d5e-…".
 	AgentName string
+	// AgentID is an agent's UUID in capitals, as the desktop app writes it:
+	// "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E".
+	AgentID string
 	// LinuxUser is a user of the guest that belongs to an agent: "agent-alice".
 	LinuxUser string
 	// SecretName is what a secret is asked for by: "OPENAI_API_KEY".
@@ -27,7 +30,19 @@ type (
 	PackName string
 	// PackageName is a package of the guest's distribution: "py3-pip".
 	PackageName string
+	// SessionID is what an agent's persistent shell is asked for by: "default",
+	// a chat's id.
+	SessionID string
+	// JobID is what a background command is asked for by: 128 random bits.
+	JobID string
 )
+
+// SessionDefault is the session where none is named.
+const SessionDefault SessionID = "default"
+
+// SessionSystem is the session of package operations: they never wait for a
+// chat's commands, nor these for them.
+const SessionSystem SessionID = "system"
 
 // rule is what a name may be, for the parser and for a person.
 type rule struct {
@@ -41,6 +56,8 @@ var (
 	// 64 bytes hold a UUID with room to spare, and fit every file system.
 	agentName = rule{"agent name", regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 64,
 		"1 to 64 lower-case letters, digits and dashes, with no dash at either end"}
+	agentID = rule{"agent id", regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), 36,
+		"a UUID: 32 hexadecimal digits in five groups with dashes between them"}
 	// The prefix keeps agents apart from the distribution's own users; 32 bytes
 	// are the most that shadow's tools and the login records take.
 	linuxUser = rule{"Linux user", regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 32,
@@ -56,6 +73,10 @@ var (
 	// The alphabet of apk and apt.
 	packageName = rule{"package name", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`), 128,
 		`the name of a package ("ripgrep")`}
+	// 64 bytes hold every usual id of a conversation; it is also a file name.
+	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
+		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
+	jobID = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
 )
 
 func parseName[T ~string](r rule, name string) (T, error) {
@@ -71,6 +92,12 @@ func notAllowed(op, text, allowed string) error {
 
 // ParseAgentName reads an agent's name.
 func ParseAgentName(name string) (AgentName, error) { return parseName[AgentName](agentName, name) }
+
+// ParseAgentID reads an agent's UUID, in capitals or not.
+func ParseAgentID(id string) (AgentID, error) {
+	parsed, err := parseName[AgentID](agentID, id)
+	return AgentID(strings.ToUpper(string(parsed))), err
+}
 
 // ParseLinuxUser reads the name of a guest user that belongs to an agent.
 func ParseLinuxUser(name string) (LinuxUser, error) { return parseName[LinuxUser](linuxUser, name) }
@@ -88,6 +115,12 @@ func ParsePackName(name string) (PackName, error) { return parseName[PackName](p
 func ParsePackageName(name string) (PackageName, error) {
 	return parseName[PackageName](packageName, name)
 }
+
+// ParseSessionID reads what an agent's persistent shell is asked for by.
+func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }
+
+// ParseJobID reads what a background command is asked for by.
+func ParseJobID(id string) (JobID, error) { return parseName[JobID](jobID, id) }
 
 // PackRef says which pack: PackAuto, a source, a pack's name or a path.
 type PackRef string

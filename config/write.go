@@ -38,14 +38,14 @@ func writeFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return syncDir(dir)
+	return Sync(dir)
 }
 
-// syncDir makes the names in a folder last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// Sync makes a file, or the names in a folder, outlast a power cut.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(f.Sync(), f.Close())
 }

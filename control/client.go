@@ -15,15 +15,29 @@ import (
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/supervisor/owner"
 )
 
-// helloLimit is how long a daemon has to say who it is. It answers from memory.
-const helloLimit = 5 * time.Second
+const (
+	// helloLimit is how long a daemon has to say who it is. It answers from memory.
+	helloLimit = 5 * time.Second
+	// A call may take hours, and a daemon that was stopped or hangs ends none of
+	// its connections. So one that is quiet for pingAfter is asked whether
+	// anybody is there, and given up pingLimit later, with all its calls.
+	pingAfter = 5 * time.Second
+	pingLimit = 10 * time.Second
+	// baseURL names the daemon in requests; connections go to the home's socket.
+	baseURL = "http://sandbox"
+)
 
 // Client speaks to the daemon of a home. Its methods are those of the schema,
 // and their errors *fault.Error, as the daemon had them.
 type Client struct {
 	controlpbconnect.SandboxClient
+	Agents    controlpbconnect.AgentsClient
+	Shells    controlpbconnect.ShellsClient
+	Jobs      controlpbconnect.JobsClient
+	home      config.Home
 	transport *http.Transport
 }
 
@@ -32,9 +46,9 @@ type Client struct {
 func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
 	const op = "connect to the daemon"
 	c := newClient(home, name)
-	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
-	conn, err := dial(ctx, home)
+	conn, err := dial(limited, home)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it with `osaurus-sandbox serve`, or with any command that needs it.")
 	}
@@ -44,9 +58,12 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 // Hello greets the daemon: it fails with fault.Rejected if that speaks no
 // version of the API that this client does.
 func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
-	r, err := c.SandboxClient.Hello(ctx, connect.NewRequest(&controlpb.HelloRequest{VersionMin: VersionMin, VersionMax: VersionMax}))
+	r, err := c.SandboxClient.Hello(limited, connect.NewRequest(&controlpb.HelloRequest{VersionMin: VersionMin, VersionMax: VersionMax}))
+	if limited.Err() != nil && ctx.Err() == nil {
+		return nil, c.silent(err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,21 +74,39 @@ func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 	return r.Msg, nil
 }
 
+// silent is the error of a daemon that does not answer, with who that is.
+func (c *Client) silent(err error) error {
+	who, advice := "the daemon", "See `osaurus-sandbox logs` when it answers again."
+	if has, ok := owner.Holder(c.home); ok {
+		who = has.String()
+		advice = fmt.Sprintf("It is stopped or hangs. If `kill -CONT %d` does not help, end it: `kill -KILL %d`. The next command starts another.", has.PID, has.PID)
+	}
+	return fault.New(fault.Timeout, "greet the daemon", who, err).Advise(advice)
+}
+
 // Close drops all connections; what still runs on them ends.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 func newClient(home config.Home, name string) *Client {
+	settings := http2()
+	settings.SendPingTimeout, settings.PingTimeout = pingAfter, pingLimit
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
-		Protocols:   onlyHTTP2(), HTTP2: http2(),
+		Protocols:   onlyHTTP2(), HTTP2: settings,
 		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
 	}
 	named := roundTrip(func(r *http.Request) (*http.Response, error) {
 		r.Header.Set(clientHeader, name)
 		return t.RoundTrip(r)
 	})
+	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	return &Client{
-		controlpbconnect.NewSandboxClient(&http.Client{Transport: named}, "http://sandbox", clientOptions(), connect.WithInterceptors(faultrpc.Interceptor())), t,
+		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
+		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
+		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
+		home:          home,
+		transport:     t,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,51 +20,89 @@ import (
 
 type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]
 
+// starter starts a command somewhere.
+type starter func(context.Context, guest.Command) (supervisor.Process, error)
+
 // Exec runs one command as root of the guest.
 func (s service) Exec(ctx context.Context, stream *execStream) error {
+	start, err := receiveStart(stream)
+	if err != nil {
+		return err
+	}
+	if start.Agent != "" || start.Line != "" || start.Root || start.ReadOnly || start.Tenant != "" {
+		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line, root, read_only and tenant are not for the guest's root")).Advise("Call Agents.Exec.")
+	}
+	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
+}
+
+// receiveStart is the first message of a call that runs a command.
+func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 	first, err := stream.Receive()
 	if err != nil {
-		return fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("no start: %w", err))
+		return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("no start: %w", err))
 	}
 	start := first.GetStart()
-	if start == nil || len(start.Args) == 0 {
-		return fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
+	if len(start.GetRawArgs()) > 0 {
+		start.Args = texts(start.RawArgs)
 	}
+	if len(start.GetRawEnv()) > 0 {
+		start.Env = texts(start.RawEnv)
+	}
+	if start == nil || len(start.Args) == 0 && start.Line == "" {
+		return nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
+	}
+	return start, nil
+}
+
+// texts are bytes that may be no UTF-8, as the guest takes them.
+func texts(raw [][]byte) []string {
+	list := make([]string, len(raw))
+	for i, b := range raw {
+		list[i] = string(b)
+	}
+	return list
+}
+
+// exec runs a command, on the record.
+func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
 	var exit guest.Exit
-	err = s.audited(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, func() (err error) {
-		exit, err = s.exec(ctx, start, stream)
+	err := s.audited(ctx, n, func() (err error) {
+		exit, err = s.carry(ctx, start, stream, run)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{
-		Exit: &controlpb.ExecExit{Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut},
-	}})
+	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: &controlpb.ExecExit{
+		Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut, Idle: exit.Idle,
+		Oom: exit.OOM, Pids: exit.PIDs, Quota: exit.Quota, StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
+	}}})
 }
 
-// exec carries a command's streams until it has ended.
-func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *execStream) (guest.Exit, error) {
+// carry carries a command's streams until it has ended.
+func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *execStream, run starter) (guest.Exit, error) {
 	out := &outputs{stream: stream}
-	cmd := guest.Command{
-		Args: start.Args, Env: start.Env, Dir: start.Dir, Timeout: start.Timeout.AsDuration(),
-		Stdout: out.to(func(b []byte) *controlpb.ExecResponse {
-			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
-		}),
-		Stderr: out.to(func(b []byte) *controlpb.ExecResponse {
-			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
-		}),
-	}
+	cmd := command(start)
+	cmd.Stdout = out.to(func(b []byte) *controlpb.ExecResponse {
+		return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
+	})
+	cmd.Stderr = out.to(func(b []byte) *controlpb.ExecResponse {
+		return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
+	})
+	var in *input
 	if start.Stdin {
-		stdin := newInput(stream)
-		defer stdin.close()
-		cmd.Stdin = stdin.reader
+		in = newInput()
+		defer in.close()
+		cmd.Stdin = in.reader
 	}
 	out.mu.Lock() // until it is said that the command has started
-	process, err := s.Sandbox.Exec(ctx, cmd)
+	process, err := run(ctx, cmd)
 	if err != nil {
 		out.mu.Unlock()
 		return guest.Exit{}, err
+	}
+	if in != nil || cmd.Terminal != nil {
+		go in.follow(stream, process)
 	}
 	id, forget := s.running.add(process)
 	defer forget()
@@ -77,6 +116,41 @@ func (s service) exec(ctx context.Context, start *controlpb.ExecStart, stream *e
 	return process.Wait()
 }
 
+// command is the command that a start asks for, but for its streams.
+func command(start *controlpb.ExecStart) guest.Command {
+	cmd := guest.Command{
+		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root, ReadOnly: start.ReadOnly,
+		Timeout: start.Timeout.AsDuration(), IdleTimeout: start.IdleTimeout.AsDuration(), MaxOutput: start.MaxOutput,
+	}
+	if start.Line != "" {
+		cmd.Args = loginShell(start.Line)
+	}
+	if t := start.Terminal; t != nil {
+		cmd.Terminal = &guest.Terminal{Size: terminalSize(t.Rows, t.Cols), Term: t.Term}
+	}
+	return cmd
+}
+
+// inLoginShell runs its first argument in an agent's login shell: only the room
+// knows which that is.
+const inLoginShell = `exec "${SHELL:-/bin/sh}" -lc "$1"`
+
+func loginShell(line string) []string { return []string{"/bin/sh", "-c", inLoginShell, "sh", line} }
+
+// asTyped is a command as a shell would read it, or the line that loginShell
+// made a command of.
+func asTyped(args []string) string {
+	if len(args) == len(loginShell("")) && args[2] == inLoginShell {
+		return args[4]
+	}
+	return commandLine(args)
+}
+
+// terminalSize is a size that a client asks for; no terminal is larger.
+func terminalSize(rows, cols uint32) guest.TerminalSize {
+	return guest.TerminalSize{Rows: uint16(min(rows, math.MaxUint16)), Cols: uint16(min(cols, math.MaxUint16))}
+}
+
 // Signal signals a command that Exec runs.
 func (s service) Signal(ctx context.Context, r *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
 	process, err := s.running.get(r.Msg.Id)
@@ -86,30 +160,47 @@ func (s service) Signal(ctx context.Context, r *connect.Request[controlpb.Signal
 	return connect.NewResponse(&controlpb.SignalResponse{}), err
 }
 
-// input is what comes after start: the command's standard input.
+// input is what comes after start for the command's standard input.
 type input struct {
 	reader *io.PipeReader
+	writer *io.PipeWriter
 }
 
-func newInput(stream *execStream) input {
+func newInput() *input {
 	r, w := io.Pipe()
-	go func() {
-		for {
-			m, err := stream.Receive()
-			if err != nil || m.GetStdinEnd() != nil {
-				_ = w.Close() // who goes away without a word ends the call too
-				return
+	return &input{r, w}
+}
+
+// follow carries what comes after start, also where that is no input.
+func (i *input) follow(stream *execStream, process supervisor.Process) {
+	for {
+		m, err := stream.Receive()
+		switch what := m.GetWhat().(type) {
+		case *controlpb.ExecRequest_Resize:
+			err = process.Resize(terminalSize(what.Resize.Rows, what.Resize.Cols))
+		case *controlpb.ExecRequest_Stdin:
+			if i != nil {
+				_, err = i.writer.Write(what.Stdin)
 			}
-			if _, err := w.Write(m.GetStdin()); err != nil {
-				return
-			}
+		case *controlpb.ExecRequest_StdinEnd:
+			i.end()
 		}
-	}()
-	return input{r}
+		if err != nil {
+			i.end() // who goes away without a word ends the call too
+			return
+		}
+	}
+}
+
+// end is the end of the command's input.
+func (i *input) end() {
+	if i != nil {
+		_ = i.writer.Close()
+	}
 }
 
 // close releases whoever waits for the command to read.
-func (i input) close() { _ = i.reader.Close() }
+func (i *input) close() { _ = i.reader.Close() }
 
 // outputs sends what the command writes, one message at a time.
 type outputs struct {

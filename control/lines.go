@@ -9,12 +9,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"path"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 )
@@ -34,9 +34,8 @@ const (
 // envelopes. An error before the first answer has its HTTP status, a later one
 // is the last line: {"error": …}.
 func jsonLines(next http.Handler) http.Handler {
-	methods := controlpb.File_control_proto.Services().ByName("Sandbox").Methods()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		method := methods.ByName(protoreflect.Name(path.Base(r.URL.Path)))
+		method := methodAt(r.URL.Path)
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if method == nil || !method.IsStreamingServer() || r.Method != http.MethodPost || kind != jsonType {
 			next.ServeHTTP(w, r)
@@ -66,6 +65,14 @@ func jsonLines(next http.Handler) http.Handler {
 		next.ServeHTTP(out, in)
 		out.finish()
 	})
+}
+
+// methodAt is the method of a service at a path, or nil.
+func methodAt(at string) protoreflect.MethodDescriptor {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(at, "/"), "/", "."))
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	method, _ := found.(protoreflect.MethodDescriptor)
+	return method
 }
 
 type wrapped struct {

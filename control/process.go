@@ -5,21 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/sandbox"
 )
+
+type clientStream = connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
 
 // Process is a command that runs in the guest.
 type Process struct {
 	client *Client
 	cmd    guest.Command
-	stream *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+	stream *clientStream
+	saying sync.Mutex // of one thing at a time
 	cancel context.CancelFunc
 	id     string
 	pid    int
@@ -30,20 +35,30 @@ type Process struct {
 
 // Run starts a command as root of the guest and returns when it runs; the guest
 // is started if need be. Cancelling the context ends it. It is guest.Client's
-// Exec, through the daemon: only Grace is not the caller's to choose, and texts
-// are UTF-8.
+// Exec, through the daemon: only Grace is not the caller's to choose, and Dir is
+// UTF-8.
 func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
-	for _, text := range append(append([]string{cmd.Dir}, cmd.Args...), cmd.Env...) {
-		if !utf8.ValidString(text) {
-			return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
-		}
-	}
-	start := &controlpb.ExecStart{Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin != nil}
-	if cmd.Timeout != 0 {
-		start.Timeout = durationpb.New(cmd.Timeout)
+	return c.run(ctx, c.Exec, startOf(cmd), cmd)
+}
+
+// RunAs is Run as an agent, by its name or id, in its room.
+func (c *Client) RunAs(ctx context.Context, agent string, cmd guest.Command) (*Process, error) {
+	return c.RunFor(ctx, "", agent, cmd)
+}
+
+// RunFor is RunAs with a word for the audit: for whom the command runs.
+func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string, cmd guest.Command) (*Process, error) {
+	start := startOf(cmd)
+	start.Agent, start.Tenant = agent, string(tenant)
+	return c.run(ctx, c.Agents.Exec, start, cmd)
+}
+
+func (c *Client) run(ctx context.Context, call func(context.Context) *clientStream, start *controlpb.ExecStart, cmd guest.Command) (*Process, error) {
+	if err := checkTexts(cmd.Dir); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, stream: c.Exec(ctx), cancel: cancel, done: make(chan struct{})}
+	p := &Process{client: c, cmd: cmd, stream: call(ctx), cancel: cancel, done: make(chan struct{})}
 	err := p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		cancel()
@@ -58,15 +73,53 @@ func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
 		return nil, unexpected(err)
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if cmd.Stdin != nil {
+	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to say
 		// The transport looks at the context only when the request has ended.
 		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
-		go p.feed()
 	} else {
 		_ = p.stream.CloseRequest()
 	}
+	if cmd.Stdin != nil {
+		go p.feed()
+	}
 	go p.follow()
 	return p, nil
+}
+
+// carried is a list as the schema carries it: as texts if all are UTF-8, as
+// bytes if not.
+func carried(list []string) (texts []string, raw [][]byte) {
+	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
+		return list, nil
+	}
+	for _, s := range list {
+		raw = append(raw, []byte(s))
+	}
+	return nil, raw
+}
+
+// checkTexts refuses what the schema cannot carry.
+func checkTexts(texts ...string) error {
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
+		}
+	}
+	return nil
+}
+
+// startOf is what the daemon is told of a command.
+func startOf(cmd guest.Command) *controlpb.ExecStart {
+	start := &controlpb.ExecStart{
+		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
+		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
+	}
+	start.Args, start.RawArgs = carried(cmd.Args)
+	start.Env, start.RawEnv = carried(cmd.Env)
+	if t := cmd.Terminal; t != nil {
+		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
+	}
+	return start
 }
 
 // unexpected makes a fault of an end that came too early.
@@ -95,16 +148,28 @@ func (p *Process) Signal(ctx context.Context, s guest.Signal) error {
 	return err
 }
 
+// Resize changes the size of the command's terminal. Behind input that nobody
+// reads it waits until the command ends.
+func (p *Process) Resize(s guest.TerminalSize) error {
+	return p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
+}
+
+func (p *Process) say(r *controlpb.ExecRequest) error {
+	p.saying.Lock()
+	defer p.saying.Unlock()
+	return p.stream.Send(r)
+}
+
 // feed carries standard input until it ends or the command does.
 func (p *Process) feed() {
 	buf := make([]byte, chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
-		if n > 0 && p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+		if n > 0 && p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
 			return
 		}
 		if err != nil {
-			_ = p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_StdinEnd{StdinEnd: &controlpb.StdinEnd{}}})
+			_ = p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_StdinEnd{StdinEnd: &controlpb.StdinEnd{}}})
 			return
 		}
 	}
@@ -126,7 +191,11 @@ func (p *Process) follow() {
 		case *controlpb.ExecResponse_Stderr:
 			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
 		case *controlpb.ExecResponse_Exit:
-			p.exit = guest.Exit{Code: int(w.Exit.Status), Signal: guest.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut}
+			p.exit = guest.Exit{
+				Code: int(w.Exit.Status), Signal: guest.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
+				OOM: w.Exit.Oom, PIDs: w.Exit.Pids, Quota: w.Exit.Quota,
+				StdoutTruncated: w.Exit.StdoutTruncated, StderrTruncated: w.Exit.StderrTruncated,
+			}
 			return
 		}
 	}

@@ -17,8 +17,10 @@ import (
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/terminal"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -27,10 +29,12 @@ const drain = 2 * time.Second
 
 // Backing is what a server speaks for.
 type Backing struct {
-	Sandbox *supervisor.Supervisor
-	Events  *events.Journal
-	Audit   *audit.Log
-	Log     *slog.Logger
+	Sandbox   *supervisor.Supervisor
+	Agents    *agents.Agents
+	Terminals *terminal.Terminals
+	Events    *events.Journal
+	Audit     *audit.Log
+	Log       *slog.Logger
 	// Program is this program's release and revision.
 	Program string
 	// Close ends the sandbox, for Quit. It does so also if its context ends, and
@@ -58,7 +62,12 @@ func NewServer(b Backing) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
-	_, rpc := controlpbconnect.NewSandboxHandler(service{s}, handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	rpc := http.NewServeMux()
+	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
+	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,12 +24,8 @@ func (s service) GetConfig(context.Context, *connect.Request[controlpb.GetConfig
 
 // SetConfig changes settings, all or none.
 func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
-	var texts []string
-	for _, key := range slices.Sorted(maps.Keys(r.Msg.Settings)) {
-		texts = append(texts, fmt.Sprintf("%s=%s", key, r.Msg.Settings[key]))
-	}
 	var changed []string
-	err := s.audited(ctx, note{action: "config.set", subject: strings.Join(texts, " "), strict: true}, func() (err error) {
+	err := s.audited(ctx, note{action: "config.set", subject: assignments(r.Msg.Settings), strict: true}, func() (err error) {
 		changed, err = s.Sandbox.Set(r.Msg.Settings, callerOf(ctx).cause())
 		return err
 	})
@@ -41,9 +36,23 @@ func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.Set
 	return connect.NewResponse(&controlpb.SetConfigResponse{Changed: settings}), err
 }
 
+// assignments are settings as a command line has them.
+func assignments(settings map[string]string) string {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		texts = append(texts, key+"="+settings[key])
+	}
+	return strings.Join(texts, " ")
+}
+
 // settings are the ones with these keys.
 func (s service) settings(keys []string) ([]*controlpb.Setting, error) {
-	text, err := json.Marshal(s.Sandbox.Settings())
+	return settingsProto(s.Sandbox.Settings(), keys, config.EffectOf)
+}
+
+// settingsProto is those of some settings that have these keys.
+func settingsProto(of any, keys []string, effect func(string) config.Effect) ([]*controlpb.Setting, error) {
+	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +62,7 @@ func (s service) settings(keys []string) ([]*controlpb.Setting, error) {
 	}
 	var list []*controlpb.Setting
 	for _, key := range keys {
-		list = append(list, &controlpb.Setting{Key: key, Value: string(values[key]), Applies: string(config.EffectOf(key))})
+		list = append(list, &controlpb.Setting{Key: key, Value: string(values[key]), Applies: string(effect(key))})
 	}
 	return list, nil
 }

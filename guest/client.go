@@ -42,6 +42,9 @@ type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 // be reached, Timeout when it did not answer, otherwise what the guest said.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
+	rooms     guestpbconnect.RoomsClient
+	shells    guestpbconnect.ShellsClient
+	jobs      guestpbconnect.JobsClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -103,8 +106,15 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		r.Header.Set(wire.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
-	rpc := guestpbconnect.NewGuestClient(&http.Client{Transport: withKey}, "http://guest", wire.ClientOptions())
-	return &Client{rpc: rpc, transport: tr, conns: cs}
+	const base = "http://guest"
+	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	return &Client{
+		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
+		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
+		shells:    guestpbconnect.NewShellsClient(web, base, opts),
+		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
+		transport: tr, conns: cs,
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -144,11 +154,16 @@ func (c *Client) Close() error {
 
 // call makes a call that answers at once.
 func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return callWithin(ctx, callTimeout, op, "", f, q)
+}
+
+// callWithin makes a call about something that answers within a while.
+func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := f(ctx, connect.NewRequest(q))
 	if err != nil {
-		return nil, wire.Decode(op, "", err)
+		return nil, wire.Decode(op, subject, err)
 	}
 	return r.Msg, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,15 +18,30 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// Command is a program to run in the guest as root. Like exec.Cmd, it is told
-// where its streams go: the guest is read only as fast as they are written.
+// Command is a program to run in the guest, as its root or in a room. Like
+// exec.Cmd, it is told where its streams go: the guest is read only as fast as
+// they are written.
 type Command struct {
 	// Args are the program and its arguments. A program without a slash is
 	// looked for in the PATH of Env.
 	Args []string
-	// Env is the whole environment, as NAME=value; nil means DefaultEnv.
+	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
+	// room it is added to that of a login.
 	Env []string
-	Dir string // empty means /
+	Dir string // empty means /, or in a room the agent's home
+
+	// Room is the Linux user in whose room the command runs; empty means as
+	// root of the guest. RoomRoot is for installing packages there.
+	Room     string
+	RoomRoot bool
+
+	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
+	// rooms.
+	ReadOnly bool
+
+	// Terminal, if not nil, gives the command one instead of pipes. What it
+	// shows goes to Stdout.
+	Terminal *Terminal
 
 	// Stdin may be nil: the command then reads nothing. A Read of it may
 	// still be under way when Wait returns.
@@ -38,10 +54,29 @@ type Command struct {
 	// Timeout, if not 0, is how long the command may run. The guest itself
 	// then ends it.
 	Timeout time.Duration
+	// IdleTimeout, if not 0, is how long the command may neither write nor be
+	// written to.
+	IdleTimeout time.Duration
+	// MaxOutput, if not 0, bounds what Stdout and Stderr get each, up to
+	// MaxOutputLimit: the first 40 % as they come, and at the end the last 60 %.
+	MaxOutput uint64
 	// Grace is how long the command may live on after SIGTERM when it is ended
 	// (by Timeout, or by its context); 0 means five seconds.
 	Grace time.Duration
 }
+
+// MaxOutputLimit is the largest MaxOutput. Beyond it, the guest would hold too
+// much: who wants more bounds it where it is written.
+const MaxOutputLimit = wire.MaxOutput
+
+// Terminal is what a command finds when it asks for its own.
+type Terminal struct {
+	Size TerminalSize
+	Term string // the variable TERM; empty means xterm-256color
+}
+
+// TerminalSize is in characters.
+type TerminalSize struct{ Rows, Cols uint16 }
 
 // DefaultEnv is the environment of a command that was given none.
 func DefaultEnv() []string {
@@ -56,6 +91,13 @@ type Exit struct {
 	Code     int    // its exit code, unless a signal ended it
 	Signal   Signal // the signal that ended it, or 0
 	TimedOut bool   // it was ended because its Timeout was over
+	Idle     bool   // it was ended because its IdleTimeout was over
+
+	// While it ran, its room was at a limit: a process was killed for memory,
+	// or one could not be started. Quota: at the end, the room's disk was full.
+	OOM, PIDs, Quota bool
+	// Bytes that MaxOutput left out.
+	StdoutTruncated, StderrTruncated uint64
 }
 
 // Status is the one number that a shell would show: 128 plus the signal, or
@@ -98,16 +140,17 @@ func HostSignal(s syscall.Signal) Signal {
 
 // Process is a command that has been started.
 type Process struct {
-	client *Client
-	cmd    Command
-	name   string
-	id     uint64
-	pid    int
-	stream *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
-	cancel context.CancelFunc
-	done   chan struct{}
-	exit   Exit  // after done
-	err    error // after done
+	client  *Client
+	cmd     Command
+	name    string
+	id      uint64
+	pid     int
+	stream  *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+	sending sync.Mutex
+	cancel  context.CancelFunc
+	done    chan struct{}
+	exit    Exit  // after done
+	err     error // after done
 }
 
 // Exec starts a command and returns when it runs. Cancelling the context ends
@@ -139,10 +182,12 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, wire.Decode(op, p.name, err)
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if cmd.Stdin != nil {
+	if cmd.Stdin != nil || cmd.Terminal != nil {
 		// The transport looks at the context only when the request has ended.
 		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
-		go p.feed()
+		if cmd.Stdin != nil {
+			go p.feed()
+		}
 	} else {
 		_ = p.stream.CloseRequest()
 	}
@@ -160,14 +205,19 @@ func (c *Client) Run(ctx context.Context, cmd Command) (Exit, error) {
 }
 
 func (cmd Command) proto() *guestpb.Start {
-	if cmd.Env == nil {
+	if cmd.Env == nil && cmd.Room == "" {
 		cmd.Env = DefaultEnv()
 	}
-	return &guestpb.Start{
+	start := &guestpb.Start{
 		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
-		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace),
+		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
+		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, MaxOutputBytes: cmd.MaxOutput,
 	}
+	if t := cmd.Terminal; t != nil {
+		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
+	}
+	return start
 }
 
 func byteSlices(list []string) [][]byte {
@@ -199,17 +249,32 @@ func (p *Process) Signal(ctx context.Context, s Signal) error {
 	return err
 }
 
+// Resize changes the size of the command's terminal, if it has one.
+func (p *Process) Resize(s TerminalSize) error {
+	if p.cmd.Terminal == nil {
+		return nil
+	}
+	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: resizeTo(s)}})
+}
+
+// send has one sender at a time. A command that has ended takes no more.
+func (p *Process) send(m *guestpb.ExecRequest) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return p.stream.Send(m)
+}
+
 // feed carries standard input until it ends or the command does.
 func (p *Process) feed() {
 	buf := make([]byte, wire.Chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
-		if n > 0 && p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+		if n > 0 && p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
 			return
 		}
 		if err != nil {
 			// A broken reader ends the input; that it broke is its owner's to see.
-			_ = p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
+			_ = p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
 			return
 		}
 	}
@@ -222,14 +287,7 @@ func (p *Process) follow(ctx context.Context) {
 	for {
 		m, err := p.stream.Receive()
 		if err != nil {
-			switch {
-			case errors.Is(err, io.EOF):
-				err = connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
-			case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
-				// That is what the transport says of a connection that broke.
-				err = connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
-			}
-			p.err = wire.Decode("run command", p.name, err)
+			p.err = wire.Decode("run command", p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
@@ -238,12 +296,32 @@ func (p *Process) follow(ctx context.Context) {
 		case *guestpb.ExecResponse_Stderr:
 			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
 		case *guestpb.ExecResponse_Exit:
-			p.exit = Exit{Code: int(w.Exit.Code), Signal: Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut}
+			p.exit = exitOf(w.Exit)
 			return
 		}
 		if p.err != nil {
 			return
 		}
+	}
+}
+
+// streamEnd says what it means that a stream ended before its last message.
+func streamEnd(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
+	case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
+		// That is what the transport says of a connection that broke.
+		return connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
+	}
+	return err
+}
+
+func exitOf(e *guestpb.Exit) Exit {
+	return Exit{
+		Code: int(e.GetCode()), Signal: Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Idle: e.GetIdle(),
+		OOM: e.GetOom(), PIDs: e.GetPids(), Quota: e.GetQuota(),
+		StdoutTruncated: e.GetStdoutTruncated(), StderrTruncated: e.GetStderrTruncated(),
 	}
 }
 

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"io"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
@@ -46,6 +48,11 @@ type Guest interface {
 	Info(ctx context.Context) (guest.Info, error)
 	// Exec starts a command: see guest.Client.
 	Exec(ctx context.Context, cmd guest.Command) (Process, error)
+	// Rooms is what it does for agents.
+	Rooms() Rooms
+	// Shells and Jobs are what it has of them.
+	Shells() Shells
+	Jobs() Jobs
 	// Shutdown ends what runs in the guest, has it write everything to its
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.
@@ -59,9 +66,41 @@ type Guest interface {
 	Err() error
 }
 
+// Rooms is what a guest does for agents: see guest.Client.
+type Rooms interface {
+	EnsureRoom(ctx context.Context, r guest.Room) (made bool, lacks []string, err error)
+	SetRoomLimits(ctx context.Context, user string, l guest.Limits) error
+	ResetRoom(ctx context.Context, user string) error
+	RemoveRoom(ctx context.Context, user string, layer bool) error
+	RoomUsages(ctx context.Context, user string) ([]guest.RoomUsage, error)
+	RoomProcesses(ctx context.Context, user string) (list []guest.RoomProcess, more bool, err error)
+}
+
+// Shells are the persistent shells of a guest: see guest.Client.
+type Shells interface {
+	RunShell(ctx context.Context, cmd guest.ShellCommand) (guest.ShellResult, error)
+	CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID) error
+	AttachShell(ctx context.Context, shell guest.Shell, size guest.TerminalSize, output io.Writer) (*guest.Attachment, error)
+	Sessions(ctx context.Context, user config.LinuxUser) ([]guest.Session, error)
+	Transcript(ctx context.Context, user config.LinuxUser, id config.SessionID) (text string, version uint64, err error)
+	CloseSession(ctx context.Context, user config.LinuxUser, id config.SessionID) (int, error)
+}
+
+// Jobs are the background commands of a guest: see guest.Client.
+type Jobs interface {
+	StartJob(ctx context.Context, cmd guest.JobCommand) (guest.Job, error)
+	Jobs(ctx context.Context, user config.LinuxUser) ([]guest.Job, error)
+	Job(ctx context.Context, user config.LinuxUser, id config.JobID) (guest.Job, error)
+	WaitJob(ctx context.Context, user config.LinuxUser, id config.JobID, wait time.Duration) (guest.Job, error)
+	KillJob(ctx context.Context, user config.LinuxUser, id config.JobID, hard bool) (guest.Job, error)
+	TailJob(ctx context.Context, user config.LinuxUser, id config.JobID, offset uint64, wait time.Duration) (guest.JobTail, error)
+	TailJobEnd(ctx context.Context, user config.LinuxUser, id config.JobID, n uint64) (guest.JobTail, error)
+}
+
 // Process is a command that runs in the guest: a *guest.Process.
 type Process interface {
 	PID() int
+	Resize(guest.TerminalSize) error
 	Signal(ctx context.Context, s guest.Signal) error
 	Done() <-chan struct{}
 	Wait() (guest.Exit, error)

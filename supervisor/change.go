@@ -34,12 +34,14 @@ func (s *Supervisor) touch() {
 	s.changed = make(chan struct{})
 }
 
-// note writes an event into the diary.
+// note records an event.
 func (s *Supervisor) note(e Event) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
-	s.diary.write(e)
+	if s.record != nil {
+		s.record.Record(e)
+	}
 }
 
 // snapshot is the status for somebody else. The mutex is held.

@@ -40,7 +40,6 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.closed = true
 	s.touch()
 	s.mu.Unlock()
-	s.diary.close()
 	if s.release != nil {
 		err = errors.Join(err, s.release())
 	}

@@ -1,9 +1,6 @@
 package supervisor
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Cause says who or what wanted something: the ones below, or the words of a
 // caller ("cli: up, uid 1000").
@@ -49,8 +46,8 @@ type Event struct {
 	Detail   string
 }
 
-// Recorder keeps events. A supervisor calls it from one goroutine, in order,
-// and never while anybody waits for it; an error goes to the log.
+// Recorder takes note of events. It is called in order, from whatever goroutine
+// they happen in, and must not wait for anything.
 type Recorder interface {
-	Record(ctx context.Context, e Event) error
+	Record(e Event)
 }

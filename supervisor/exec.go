@@ -18,36 +18,7 @@ const (
 	execGrace = 5 * time.Second
 	// endSlack is how long after that its end is waited for.
 	endSlack = 5 * time.Second
-	// deathSlack is how much later than a connection the machine may be seen
-	// to have ended that broke it.
-	deathSlack = time.Second
 )
-
-// use returns the guest, started if need be, and has it count as used until unuse.
-func (s *Supervisor) use(ctx context.Context) (Guest, error) {
-	for {
-		if err := s.do(ctx, Exec, CauseDemand); err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		if s.status.State == Running {
-			g := s.guest
-			s.busy++
-			s.touch()
-			s.mu.Unlock()
-			return g, nil
-		}
-		s.mu.Unlock() // somebody stopped it in this moment
-	}
-}
-
-func (s *Supervisor) unuse() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.busy--
-	s.lastUsed = time.Now()
-	s.touch()
-}
 
 // errLate is why a command's context ended.
 var errLate = errors.New("the guest does not answer")
@@ -105,21 +76,8 @@ func (c *command) explain(err error) error {
 	switch {
 	case context.Cause(c.limit) == errLate:
 		return fault.New(fault.Timeout, op, c.name, errLate).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
-	case c.asked.Err() != nil, !broken(err):
+	case c.asked.Err() != nil:
 		return err
 	}
-	select {
-	case <-c.over:
-		return fault.New(fault.Unavailable, op, c.name, errors.New("the machine ended before it did")).
-			Advise("See `osaurus-sandbox status` for why; then run it again.")
-	case <-time.After(deathSlack):
-		return err
-	}
-}
-
-// broken reports whether an error may be that of a connection, and is not the
-// guest's answer.
-func broken(err error) bool {
-	kind := fault.KindOf(err)
-	return kind == fault.Execution || kind == fault.Unavailable || kind == fault.Timeout
+	return ended(c.over, op, c.name, err)
 }

@@ -237,8 +237,11 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (g *fakeGuest) Close() error          { g.die(nil); return nil }
-func (g *fakeGuest) Done() <-chan struct{} { return g.done }
+func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
+func (g *fakeGuest) Shells() supervisor.Shells { return nil }
+func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
+func (g *fakeGuest) Close() error              { g.die(nil); return nil }
+func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
 
 func (g *fakeGuest) Err() error {
 	g.mu.Lock()
@@ -275,6 +278,7 @@ type fakeProcess struct {
 }
 
 func (p *fakeProcess) PID() int                                   { return 1 }
+func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
 func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
 func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
 func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
@@ -288,7 +292,7 @@ type record struct {
 	state  supervisor.State
 }
 
-func (r *record) Record(_ context.Context, e supervisor.Event) error {
+func (r *record) Record(e supervisor.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Kind == supervisor.StateChanged {
@@ -301,7 +305,6 @@ func (r *record) Record(_ context.Context, e supervisor.Event) error {
 		r.t.Errorf("event without time or cause: %+v", e)
 	}
 	r.events = append(r.events, e)
-	return nil
 }
 
 // count counts the events of a kind.

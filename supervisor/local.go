@@ -30,6 +30,9 @@ func (l launched) Shutdown(ctx context.Context) error           { return l.guest
 func (l launched) Close() error                                 { return l.guest.Close() }
 func (l launched) Done() <-chan struct{}                        { return l.guest.Machine.Done() }
 func (l launched) Err() error                                   { return l.guest.Machine.Err() }
+func (l launched) Rooms() Rooms                                 { return l.guest.Client }
+func (l launched) Shells() Shells                               { return l.guest.Client }
+func (l launched) Jobs() Jobs                                   { return l.guest.Client }
 
 func (l launched) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
 	p, err := l.guest.Client.Exec(ctx, cmd)

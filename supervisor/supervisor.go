@@ -28,9 +28,12 @@ type Options struct {
 	// and gives it back after Close. Without it, New takes the home.
 	Lock *owner.Lock
 	Arch vm.Arch // of the guest; zero means this host's
-	// Record keeps the events; nil keeps none.
+	// Folders are those of the workspace that belong to somebody, also as they
+	// change while the guest runs; nil is none.
+	Folders *vm.Subtrees
+	// Record takes note of the events; it may be nil.
 	Record Recorder
-	Log    *slog.Logger // nil discards
+	Log    *slog.Logger // of what has no event; nil discards
 	// Backend, if not nil, takes the place of the one that works on Home with Driver.
 	Backend Backend
 }
@@ -43,8 +46,8 @@ type Supervisor struct {
 	home    config.Home
 	backend Backend
 	log     *slog.Logger
+	record  Recorder     // or nil
 	release func() error // gives the home back, if that is ours to do
-	diary   *diary
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -96,14 +99,13 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 		if o.Arch == "" {
 			o.Arch = vm.HostArch()
 		}
-		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch)}
+		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders)}
 	}
 	s := &Supervisor{
-		home: o.Home, backend: o.Backend, log: o.Log, settings: file.Settings(),
+		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
 		changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.diary = newDiary(o.Record, o.Log)
 	s.work.Go(s.watchHost)
 
 	accelerator, err := o.Backend.Check(ctx)
@@ -164,21 +166,12 @@ func (s *Supervisor) Remove(ctx context.Context, by Cause) error { return s.do(c
 // a command with a timeout ends for the caller also when the guest does not
 // answer any more.
 func (s *Supervisor) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
-	g, err := s.use(ctx)
+	l, err := s.Borrow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, release, err := execute(ctx, g, cmd)
-	if err != nil {
-		s.unuse()
-		return nil, err
-	}
-	s.work.Go(func() {
-		<-p.Done()
-		release()
-		s.unuse()
-	})
-	return p, nil
+	defer l.Return()
+	return l.Exec(ctx, cmd)
 }
 
 // Info asks the guest how it is, now. What it said last is in Status. It does

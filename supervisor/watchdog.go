@@ -87,14 +87,15 @@ func (s *Supervisor) attend(g Guest) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	answered, told := time.Now(), time.Time{}
-	limit := silence
 	for life.Err() == nil {
 		began := time.Now()
+		// Silence counts from the last answer, not from the question.
+		limit := max(probe, silence-began.Sub(answered))
 		info, err := ask(life, g, limit, began.Sub(told) >= infoEvery)
 		now := time.Now()
 		switch {
 		case err == nil:
-			answered, limit = now, silence
+			answered = now
 			if info != nil {
 				told = now
 			}
@@ -102,7 +103,6 @@ func (s *Supervisor) attend(g Guest) {
 		case now.Sub(began) > limit+stall:
 			answered = now // nobody can say whether it answered
 		case now.Sub(answered) >= silence:
-			limit = probe
 			s.missed(g, now.Sub(answered), err)
 		}
 		select {

@@ -2,13 +2,17 @@ package vm
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+
+	"osaurus-sandbox/fault"
 )
 
 // Life is the part of a Machine that is the same for every driver: its state,
 // who watches it, and how it ended. Drivers embed one.
 type Life struct {
+	name string
 	mu   sync.Mutex
 	now  *moment
 	over bool
@@ -24,9 +28,10 @@ type moment struct {
 	next  *moment // nil for the last one
 }
 
-// NewLife returns the life of a machine that was not started yet.
-func NewLife() *Life {
-	return &Life{now: &moment{state: Stopped, past: make(chan struct{})}, done: make(chan struct{})}
+// NewLife returns the life of a machine that was not started yet; its errors
+// name it.
+func NewLife(name string) *Life {
+	return &Life{name: name, now: &moment{state: Stopped, past: make(chan struct{})}, done: make(chan struct{})}
 }
 
 // Move changes the state to one and reports true if the present state is one
@@ -77,6 +82,25 @@ func (l *Life) State() State {
 
 // Done implements Machine.
 func (l *Life) Done() <-chan struct{} { return l.done }
+
+// Ended reports whether Done is closed.
+func (l *Life) Ended() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Misfit is the error of a method that does not fit the state.
+func (l *Life) Misfit(op string) error {
+	e := fault.New(fault.Rejected, op, l.name, fmt.Errorf("it is %s", l.State()))
+	if l.Ended() {
+		return e.Advise("A machine runs once: make a new one.")
+	}
+	return e
+}
 
 // Err implements Machine.
 func (l *Life) Err() error {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestLifeTellsEachWatcherAllInOrder(t *testing.T) {
-	l := vm.NewLife()
+	l := vm.NewLife("test")
 	slow, fast := l.Watch(t.Context()), l.Watch(t.Context())
 	var want []vm.State
 	move := func(to, from vm.State) {
@@ -51,7 +51,7 @@ func TestLifeTellsEachWatcherAllInOrder(t *testing.T) {
 }
 
 func TestWatchEndsWithItsContext(t *testing.T) {
-	l := vm.NewLife()
+	l := vm.NewLife("test")
 	ctx, cancel := context.WithCancel(t.Context())
 	idle, unread := l.Watch(ctx), l.Watch(ctx)
 	l.Move(vm.Starting, vm.Stopped)

@@ -73,7 +73,7 @@ func newAuditList(c console) *cobra.Command {
 						err = lines.Encode(auditLine(e))
 					} else {
 						_, err = fmt.Fprintf(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
-							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(strings.TrimSpace(e.Subject+" "+e.Detail)))
+							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(aboutWhat(e)))
 					}
 					if err != nil {
 						return err
@@ -88,6 +88,15 @@ func newAuditList(c console) *cobra.Command {
 	cmd.Flags().StringVar(&agent, "agent", "", "only what was asked for this agent")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many")
 	return cmd
+}
+
+// aboutWhat is for whom something was done, what, and what came of it.
+func aboutWhat(e audit.Entry) string {
+	text := strings.TrimSpace(e.Subject + " " + e.Detail)
+	if e.Agent == "" {
+		return text
+	}
+	return strings.TrimSpace(string(e.Agent) + ": " + text)
 }
 
 // auditLine is an entry with the names that it has in the API.

@@ -19,9 +19,17 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// labHome is a home whose settings name a small pack: a real kernel and
-// busybox.
+// labHome is bareHome with the images that tests share.
 func labHome(t *testing.T) config.Home {
+	t.Helper()
+	home := bareHome(t)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// bareHome is a home whose settings name a small pack: a real kernel and
+// busybox.
+func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	t.Setenv(config.HomeVariable, string(home))
@@ -111,7 +119,18 @@ type program struct {
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(os.Args[0], args...)}
+	return startCommand(t, exec.Command(os.Args[0], args...))
+}
+
+// startUnderNohup is start as nohup does it.
+func startUnderNohup(t *testing.T, args ...string) *program {
+	t.Helper()
+	return startCommand(t, exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0]}, args...)...))
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{Cmd: cmd}
 	p.Env = append(os.Environ(), asProgram+"=1")
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -173,14 +192,15 @@ func TestBootSignals(t *testing.T) {
 	home := labHome(t)
 	for _, tc := range []struct {
 		name, script string
+		start        func(*testing.T, ...string) *program
 		signals      []syscall.Signal
 		code         int
 	}{
-		{"the first goes to the command", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done", []syscall.Signal{syscall.SIGTERM}, 5},
-		{"the second ends the VM", "trap '' INT; echo ready; while :; do sleep 0.1; done", []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
+		{"the first goes to the command, but for a hangup under nohup", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done", startUnderNohup, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 5},
+		{"the second ends the VM", "trap '' INT; echo ready; while :; do sleep 0.1; done", start, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := start(t, "boot", "--", "sh", "-c", tc.script)
+			p := tc.start(t, "boot", "--", "sh", "-c", tc.script)
 			p.await(t, "ready\n")
 			qemu := p.qemu(t)
 			for i, s := range tc.signals {

@@ -29,7 +29,7 @@ func newConfig(c console) *cobra.Command {
 }
 
 func newConfigShow() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print every setting as JSON, and where the file is",
 		Args:  cobra.NoArgs,
@@ -42,6 +42,8 @@ func newConfigShow() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), settings)
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
 }
 
 func newConfigGet(c console) *cobra.Command {
@@ -93,13 +95,9 @@ func newConfigSet(c console) *cobra.Command {
 		Long: "Keys: " + strings.Join(config.Keys(), ", ") + ".",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			texts := map[string]string{}
-			for _, arg := range args {
-				key, value, ok := strings.Cut(arg, "=")
-				if !ok {
-					return fault.New(fault.InvalidArgs, "set", arg, errors.New("no value")).Advise("Write KEY=VALUE.")
-				}
-				texts[key] = value
+			texts, err := assignments(args)
+			if err != nil {
+				return err
 			}
 			home, err := config.FindHome()
 			if err != nil {
@@ -109,7 +107,7 @@ func newConfigSet(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printChanged(c.out, changed, asJSON)
+			return printChanged(c.out, changed, config.EffectOf, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -155,17 +153,17 @@ func setThrough(ctx context.Context, client *control.Client, texts map[string]st
 	return changed, nil
 }
 
-func printChanged(w io.Writer, keys []string, asJSON bool) error {
+func printChanged(w io.Writer, keys []string, effect func(string) config.Effect, asJSON bool) error {
 	if asJSON {
 		changed := map[string]config.Effect{}
 		for _, key := range keys {
-			changed[key] = config.EffectOf(key)
+			changed[key] = effect(key)
 		}
 		return printJSON(w, changed)
 	}
 	for _, key := range keys {
 		when := "counts now"
-		if config.EffectOf(key) == config.NextStart {
+		if effect(key) == config.NextStart {
 			when = "counts from the next start on"
 		}
 		if _, err := fmt.Fprintf(w, "%s %s\n", key, when); err != nil {

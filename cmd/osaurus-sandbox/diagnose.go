@@ -63,11 +63,11 @@ What this guest does not have is not checked.`,
 }
 
 func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
-	verdict := "ok"
+	verdict := paintFor(w).good("ok    ")
 	if !r.Passed {
-		verdict = "FAILED"
+		verdict = paintFor(w).bad("FAILED")
 	}
-	_, err := fmt.Fprintf(w, "%-6s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
+	_, err := fmt.Fprintf(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
 	if err == nil && r.Advice != "" {
 		_, err = fmt.Fprintf(w, "%8s%s\n", "", r.Advice)
 	}

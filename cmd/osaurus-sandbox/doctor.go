@@ -41,11 +41,16 @@ func newDoctor() *cobra.Command {
 }
 
 func printReport(cmd *cobra.Command, r doctor.Report) error {
+	p := paintFor(cmd.OutOrStdout())
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	for _, f := range r.Findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Status, f.What, f.Detail)
+		status := p.good(string(f.Status))
 		if f.Mend != "" {
-			fmt.Fprintf(table, "\t\tmend: %s\n", f.Mend)
+			status = p.bad(string(f.Status))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
+		if f.Mend != "" {
+			fmt.Fprintf(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
 		}
 	}
 	return table.Flush()

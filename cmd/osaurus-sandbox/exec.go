@@ -7,50 +7,117 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
 
 func newExec(c console) *cobra.Command {
-	var asRoot bool
-	var dir string
+	var asRoot, tty, asJSON bool
+	var dir, session string
 	var env []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "exec --root [flags] -- COMMAND [ARG...]",
-		Short: "Run a command as root of the guest: the operator's door",
-		Long: `Runs a command as root of the guest, with this terminal's input and output. It is the door of whoever operates the
-sandbox, past all that keeps agents apart, and each use of it is in the audit; --root says that you mean it.
+		Use:   "exec {AGENT | --root} [flags] -- COMMAND [ARG...]",
+		Short: "Run a command as an agent, or as root of the guest",
+		Long: `Runs a command as an agent, in its room, with this terminal's input and output. With --root it runs as root of the agent's
+own room, to install packages there; no other agent sees any of it. With --root and no agent it runs as root of the guest: the
+door of whoever operates the sandbox, past all that keeps agents apart. Each use is in the audit.
 
 The guest is started if need be. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The exit code
 is the command's own, 128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there
-is no such command.`,
-		Example: `  osaurus-sandbox exec --root -- df -h /
-  osaurus-sandbox exec --root -- sh -c 'apk add jq'`,
-		Args:        cobra.MinimumNArgs(1),
-		Annotations: map[string]string{runsCommand: "true"},
+is no such command. With --json the command's output and its end are told in one JSON object, and the exit code is the same.
+
+With --session the command runs in a shell of the agent's that stays: the next one finds the folder, variables and functions
+that this one leaves. A single argument is then a line for the shell, several are words that it takes as they are. The command
+reads nothing, and its output comes at its end: of a long one the beginning and the end. --cwd and --env count only for a
+shell that is made anew; --timeout is 30s unless you say otherwise.`,
+		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
+  osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
+  osaurus-sandbox exec alice --tty -- vi notes.txt
+  osaurus-sandbox exec alice --root -- apk add jq
+  osaurus-sandbox exec --root -- df -h /`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		Annotations:       map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !asRoot {
-				return fault.New(fault.InvalidArgs, "run command", "", errors.New("as whom?")).Advise("Say --root: the command is then root of the guest.")
+			agent, args, err := whose(cmd, args, asRoot)
+			if err != nil {
+				return err
+			}
+			if tty && asJSON {
+				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --json")).Advise("A terminal's output is for a person: say one of them.")
+			}
+			if session != "" && (tty || asRoot) {
+				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--session goes with neither --tty nor --root")).Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
+			}
+			shell := guest.Shell{Env: env, Dir: dir}
+			if session != "" {
+				if shell.Session, err = config.ParseSessionID(session); err != nil {
+					return err
+				}
 			}
 			client, err := need(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			command := guest.Command{Args: args, Dir: dir, Timeout: timeout}
-			if len(env) > 0 {
+			if session != "" {
+				return execInSession(cmd.Context(), c, client, agent, guest.ShellCommand{Shell: shell, Command: asLine(args), Timeout: timeout}, asJSON)
+			}
+			command := guest.Command{Args: args, Dir: dir, Env: env, Timeout: timeout, RoomRoot: asRoot && agent != ""}
+			if agent == "" && len(env) > 0 {
 				command.Env = append(guest.DefaultEnv(), env...)
 			}
-			_, err = runCommand(cmd.Context(), c, command, func(ctx context.Context, command guest.Command) (process, error) { return client.Run(ctx, command) })
+			run := func(ctx context.Context, command guest.Command) (process, error) {
+				return runAs(ctx, client, agent, command)
+			}
+			switch {
+			case asJSON:
+				return execJSON(cmd.Context(), c, command, run)
+			case tty:
+				return execTerminal(cmd.Context(), c, command, run)
+			}
+			_, err = runCommand(cmd.Context(), c, command, run)
 			return err
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the command is the command's
-	f.BoolVar(&asRoot, "root", false, "as root of the guest")
-	f.StringVar(&dir, "dir", "", "the folder it runs in (default /)")
+	f.BoolVar(&asRoot, "root", false, "as root: of the agent's room, or without an agent of the guest")
+	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home, or /)")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")
+	f.StringVar(&session, "session", "", "in this persistent shell of the agent's")
+	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
+	f.BoolVar(&tty, "tty", false, "run it on a terminal, as large as this one")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object at its end")
 	return cmd
+}
+
+// whose tells the agent from the command: they are on either side of "--".
+func whose(cmd *cobra.Command, args []string, asRoot bool) (agent string, command []string, err error) {
+	wrong := func(why, advice string) (string, []string, error) {
+		return "", nil, fault.New(fault.InvalidArgs, "run command", "", errors.New(why)).Advise(advice)
+	}
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0:
+		return wrong("which part is the command?", "Write -- before it: osaurus-sandbox exec alice -- whoami.")
+	case dash > 1:
+		return wrong("more than one agent", "Write one name before the --.")
+	case dash == len(args):
+		return wrong("there is no command", "Write it after the --.")
+	case dash == 1:
+		return args[0], args[1:], nil
+	case !asRoot:
+		return wrong("as whom?", "Name an agent before the --, or say --root: the command is then root of the guest.")
+	}
+	return "", args, nil
+}
+
+func runAs(ctx context.Context, client *control.Client, agent string, command guest.Command) (process, error) {
+	if agent == "" {
+		return client.Run(ctx, command)
+	}
+	return client.RunAs(ctx, agent, command)
 }

@@ -35,7 +35,7 @@ const exitCodes = `Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n
-  boot, exec: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
+  boot, exec, shell, job wait: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
 `
 
 // exitCode is the exit code for an error, from its kind alone.
@@ -119,9 +119,10 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
-		fmt.Fprintf(w, failurePrefix+"%v\n", err)
+		p := paintFor(w)
+		fmt.Fprintf(w, "%s%v\n", p.bad(failurePrefix), err)
 		if advice := fault.AdviceOf(err); advice != "" {
-			fmt.Fprintf(w, advicePrefix+"%s\n", advice)
+			fmt.Fprintf(w, "%s%s\n", p.busy(advicePrefix), advice)
 		}
 	}
 	return code

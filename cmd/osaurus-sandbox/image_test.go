@@ -12,7 +12,7 @@ import (
 // A changed byte is refused before the command runs, whenever it is found, and
 // the advice that is given mends it.
 func TestChangedImage(t *testing.T) {
-	home := labHome(t)
+	home := bareHome(t)
 	build := func() {
 		t.Helper()
 		if code, _, said := sandbox(t, "pack", "build"); code != 0 {

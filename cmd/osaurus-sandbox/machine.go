@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -115,14 +116,17 @@ it does not obey. The daemon stays, and starts the guest for the next command th
 			client, err := control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
 				// Then no guest runs: it would have ended with its daemon.
-				return released(ctx, home)
+				return errors.Join(released(ctx, home), printNoDaemon(c.out, asJSON))
 			}
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			if daemon { // of whatever version it is
-				return quit(ctx, client, home)
+				if err := quit(ctx, client, home); err != nil {
+					return err
+				}
+				return printNoDaemon(c.out, asJSON)
 			}
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
 				return answer(client.Down(ctx, connect.NewRequest(&controlpb.DownRequest{})))
@@ -136,6 +140,16 @@ it does not obey. The daemon stays, and starts the guest for the next command th
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&daemon, "daemon", false, "end the daemon too")
 	return cmd
+}
+
+// printNoDaemon says, to programs alone, that nothing runs: a person did ask for it.
+func printNoDaemon(w io.Writer, asJSON bool) error {
+	if !asJSON {
+		return nil
+	}
+	return printJSON(w, struct {
+		Daemon bool `json:"daemon"`
+	}{})
 }
 
 // answer is the status in an answer.

@@ -18,6 +18,7 @@ type console struct {
 }
 
 func main() {
+	_ = noCore() // to lower a limit is always allowed
 	// A reader that went away is an error of Write, to be cleaned up after, and
 	// not the sudden end that Go makes of it on standard output.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -33,7 +34,7 @@ func main() {
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endings()...)
 	go func() {
 		select {
 		case s := <-signals:
@@ -43,6 +44,16 @@ func untilInterrupted(parent context.Context) (context.Context, context.CancelFu
 		signal.Stop(signals)
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// endings are the signals that end what runs. SIGHUP is none of them where
+// nohup has had it ignored.
+func endings() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
 
 // interrupted is why a context ended: somebody sent a signal.

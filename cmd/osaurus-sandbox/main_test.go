@@ -180,14 +180,25 @@ func TestProgressOnNoTerminal(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	var w bytes.Buffer
 	e := progress.Event{Step: "download a.iso", Done: 34_603_008, Total: 69_206_016, Rate: 11.2e6, Left: 3 * time.Second}
-	drawBar(&w, e, 120)
+	drawBar(&w, e, 120, false)
 	want := "\r\x1b[Kdownload a.iso                 [############            ] 34.6 of 69.2 MB, 11.2 MB/s, 3s left"
 	if w.String() != want {
 		t.Errorf("%q", w.String())
 	}
 	w.Reset()
-	drawBar(&w, e, 30)
+	drawBar(&w, e, 30, false)
 	if w.String() != "\r\x1b[Kdownload a.iso 34.6 of 69.2 M" {
 		t.Errorf("on a narrow terminal: %q", w.String())
+	}
+	w.Reset()
+	drawBar(&w, e, 120, true)
+	if !strings.Contains(w.String(), "[\x1b[32m############\x1b[0m            ]") {
+		t.Errorf("in colour: %q", w.String())
+	}
+	w.Reset()
+	e.Finished = true
+	drawBar(&w, e, 120, true)
+	if !strings.HasSuffix(w.String(), " \x1b[32mdone\x1b[0m\n") {
+		t.Errorf("in colour: %q", w.String())
 	}
 }

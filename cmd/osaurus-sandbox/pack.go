@@ -23,7 +23,7 @@ file that another computer exported.`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c))
+	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c), newPackRemove())
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func size(m pack.Manifest) (sum int64) {
 }
 
 func newPackShow() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show PACK",
 		Short: "Print a pack's manifest",
 		Args:  cobra.ExactArgs(1),
@@ -86,6 +86,8 @@ func newPackShow() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), p.Manifest)
 		},
 	}
+	alwaysJSON(cmd)
+	return cmd
 }
 
 // openPack opens a pack that is here: by its name, or in a folder.
@@ -215,6 +217,25 @@ func newPackImport(c console) *cobra.Command {
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
 			return nil
+		},
+	}
+}
+
+func newPackRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove PACK...",
+		Short: "Delete packs",
+		Long:  "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := packs()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				err = errors.Join(err, store.Remove(cmd.Context(), name))
+			}
+			return err
 		},
 	}
 }

@@ -54,6 +54,9 @@ func TestPack(t *testing.T) {
 		t.Errorf("a flipped byte: %s", said)
 	}
 	expect(exitRejected, "", "export", name, filepath.Join(t.TempDir(), "bad.tar.zst"))
+	expect(exitOK, "", "remove", name)
+	expect(exitOK, "[]", "list", "--json")
+	expect(exitNotFound, "", "remove", name)
 
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	expect(exitOK, name, "import", file)

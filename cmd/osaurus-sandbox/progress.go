@@ -18,13 +18,16 @@ const (
 	barWidth = 24
 	// plainEvery is how often a step reports where lines stay on the screen.
 	plainEvery = 10 * time.Second
+	// done is the last word about a step.
+	done = "done"
 )
 
 // showProgress draws a bar for each step where w is a terminal, and elsewhere
 // writes a line when a step begins, now and then, and when it ends.
 func showProgress(w io.Writer) progress.Func {
 	if columns := terminalWidth(w); columns > 0 {
-		return func(e progress.Event) { drawBar(w, e, columns) }
+		colours := paintFor(w)
+		return func(e progress.Event) { drawBar(w, e, columns, colours) }
 	}
 	p := plain{w: w}
 	return p.show
@@ -53,16 +56,17 @@ func isTerminal(r io.Reader) bool {
 	return err == nil
 }
 
-func drawBar(w io.Writer, e progress.Event, columns int) {
+func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 	const clearLine = "\r\x1b[K"
 	if e.Note != "" {
 		fmt.Fprintf(w, "%s%s\n", clearLine, e.Note)
 		return
 	}
-	line := e.Step
+	line, bar := e.Step, ""
 	if e.Total > 0 && columns >= 80 {
 		full := int(min(e.Done, e.Total) * barWidth / e.Total)
-		line = fmt.Sprintf("%-30s [%s%s]", e.Step, strings.Repeat("#", full), strings.Repeat(" ", barWidth-full))
+		bar = strings.Repeat("#", full)
+		line = fmt.Sprintf("%-30s [%s%s]", e.Step, bar, strings.Repeat(" ", barWidth-full))
 	}
 	line += " " + howFar(e)
 	if runes := []rune(line); len(runes) >= columns {
@@ -70,7 +74,10 @@ func drawBar(w io.Writer, e progress.Event, columns int) {
 	}
 	end := ""
 	if e.Finished {
-		end = "\n"
+		bar, end = done, "\n"
+	}
+	if at := strings.LastIndex(line, bar); bar != "" && at >= 0 { // colours have no width, so they come last
+		line = line[:at] + colours.good(bar) + line[at+len(bar):]
 	}
 	fmt.Fprint(w, clearLine, line, end)
 }
@@ -113,7 +120,7 @@ func howFar(e progress.Event) string {
 	}
 	switch {
 	case e.Finished:
-		parts = append(parts, "done")
+		parts = append(parts, done)
 	case e.Left > 0:
 		parts = append(parts, fmt.Sprintf("%v left", e.Left))
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
@@ -17,7 +14,10 @@ func newRoot(c console) *cobra.Command {
 		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
 		Example: `  osaurus-sandbox doctor                          what this computer can do, and what is missing
   osaurus-sandbox up                              have the sandbox running
-  osaurus-sandbox exec --root -- uname -a         run a command in it
+  osaurus-sandbox agent create alice              make an agent
+  osaurus-sandbox exec alice -- uname -a          run a command as it
+  osaurus-sandbox shell alice                     work in its shell
+  osaurus-sandbox secret set alice TOKEN          keep what it needs to know
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
@@ -31,8 +31,8 @@ func newRoot(c console) *cobra.Command {
 	root.SetErr(c.err)
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
-		newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newLogs(c), newPack(c),
-		newServe(c), newService(c), newStatus(c), newVersion(),
+		newAgent(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newJob(c),
+		newLogs(c), newPack(c), newPs(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c), newStatus(c), newTop(c), newVersion(c),
 	)
 	return root
 }
@@ -41,41 +41,13 @@ func newRoot(c console) *cobra.Command {
 // cobra takes any unknown word for a call for help.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-func newVersion() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := struct {
-				Version  string `json:"version"`
-				Revision string `json:"revision,omitempty"`
-				Go       string `json:"go"`
-				Platform string `json:"platform"`
-			}{"unknown", "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				v.Version = info.Main.Version
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						v.Revision = s.Value
-					}
-				}
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
-			return err
-		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
 func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON")
 }
+
+// alwaysJSON is the flag of a command that prints nothing else: whoever says it
+// everywhere is not wrong here.
+func alwaysJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", true, "print JSON, as it always does") }
 
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

@@ -16,17 +16,21 @@ import (
 // process is a command that runs in a guest.
 type process interface {
 	Signal(context.Context, guest.Signal) error
+	Resize(guest.TerminalSize) error
 	Done() <-chan struct{}
 	Wait() (guest.Exit, error)
 }
+
+// starter starts a command in a guest.
+type starter func(context.Context, guest.Command) (process, error)
 
 // runCommand runs a command in the guest with the console's streams and
 // signals; an exit code other than 0 is an exit error. The first signal goes to
 // the command. The second, or one before the command runs, means that nobody
 // waits for anything any more: then patient is false.
-func runCommand(ctx context.Context, c console, cmd guest.Command, start func(context.Context, guest.Command) (process, error)) (patient bool, err error) {
+func runCommand(ctx context.Context, c console, cmd guest.Command, start starter) (patient bool, err error) {
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
 
 	run, end := context.WithCancel(context.WithoutCancel(ctx))

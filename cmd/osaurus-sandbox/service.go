@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,22 @@ func thisService() (service.Service, error) {
 	return service.New(home)
 }
 
+// report says what became of a service.
+func report(ctx context.Context, c console, s service.Service, did string, asJSON bool) error {
+	if !asJSON {
+		_, err := fmt.Fprintln(c.out, did, s.File())
+		return err
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return printJSON(c.out, status)
+}
+
 func newServiceInstall(c console) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install the service and start it",
 		Long:  "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
@@ -56,14 +71,16 @@ func newServiceInstall(c console) *cobra.Command {
 			if err := s.Install(cmd.Context()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.out, "installed", s.File())
-			return err
+			return report(cmd.Context(), c, s, "installed", asJSON)
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func newServiceUninstall(c console) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Stop the service and remove it",
 		Args:  cobra.NoArgs,
@@ -75,10 +92,11 @@ func newServiceUninstall(c console) *cobra.Command {
 			if err := s.Uninstall(cmd.Context()); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.out, "removed", s.File())
-			return err
+			return report(cmd.Context(), c, s, "removed", asJSON)
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func newServiceStatus(c console) *cobra.Command {

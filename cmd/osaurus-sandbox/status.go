@@ -91,7 +91,7 @@ func printLine[M proto.Message](w io.Writer, m M) error {
 
 // printStatusLine prints what changes most.
 func printStatusLine(w io.Writer, s *controlpb.Status) error {
-	line := s.State
+	line := paintFor(w).state(s.State)
 	if s.Operation != "" {
 		line += ", " + s.Operation
 	}
@@ -117,7 +117,7 @@ func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
 			fmt.Fprintf(table, "%s\t%s\n", name, text)
 		}
 	}
-	row("state", fmt.Sprintf("%s for %s (%s)", s.State, ago(s.Since.AsTime()), s.Cause))
+	row("state", fmt.Sprintf("%s for %s (%s)", paintFor(w).state(s.State), ago(s.Since.AsTime()), s.Cause))
 	row("reason", s.GetReason().GetText())
 	row("advice", s.GetReason().GetAdvice())
 	if r := s.Retries; r != nil {

@@ -1500,6 +1500,7 @@ type ExecRequest struct {
 	//	*ExecRequest_Start
 	//	*ExecRequest_Stdin
 	//	*ExecRequest_StdinEnd
+	//	*ExecRequest_Resize
 	What          isExecRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1569,6 +1570,15 @@ func (x *ExecRequest) GetStdinEnd() *StdinEnd {
 	return nil
 }
 
+func (x *ExecRequest) GetResize() *Resize {
+	if x != nil {
+		if x, ok := x.What.(*ExecRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
 type isExecRequest_What interface {
 	isExecRequest_What()
 }
@@ -1585,11 +1595,17 @@ type ExecRequest_StdinEnd struct {
 	StdinEnd *StdinEnd `protobuf:"bytes,3,opt,name=stdin_end,json=stdinEnd,proto3,oneof"`
 }
 
+type ExecRequest_Resize struct {
+	Resize *Resize `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
+}
+
 func (*ExecRequest_Start) isExecRequest_What() {}
 
 func (*ExecRequest_Stdin) isExecRequest_What() {}
 
 func (*ExecRequest_StdinEnd) isExecRequest_What() {}
+
+func (*ExecRequest_Resize) isExecRequest_What() {}
 
 type StdinEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1627,20 +1643,91 @@ func (*StdinEnd) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
-type ExecStart struct {
+// Resize changes the size of a command's terminal.
+type Resize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Args          []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
-	Env           []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
-	Dir           string                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
-	Stdin         bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
-	Timeout       *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resize) Reset() {
+	*x = Resize{}
+	mi := &file_control_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resize) ProtoMessage() {}
+
+func (x *Resize) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resize.ProtoReflect.Descriptor instead.
+func (*Resize) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Resize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Resize) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+type ExecStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is not UTF-8 is in raw_args and raw_env, in place of these.
+	Args    []string             `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
+	Env     []string             `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
+	Dir     string               `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
+	Stdin   bool                 `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
+	RawArgs [][]byte             `protobuf:"bytes,14,rep,name=raw_args,json=rawArgs,proto3" json:"raw_args,omitempty"`
+	RawEnv  [][]byte             `protobuf:"bytes,15,rep,name=raw_env,json=rawEnv,proto3" json:"raw_env,omitempty"`
+	// What follows is for Agents.Exec alone. There, env adds to the agent's login
+	// environment, and an empty dir is its home.
+	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
+	Line  string `protobuf:"bytes,7,opt,name=line,proto3" json:"line,omitempty"`   // for the agent's login shell, in place of args
+	// As root of the agent's own room, which can install packages there and
+	// nothing else.
+	Root        bool                 `protobuf:"varint,8,opt,name=root,proto3" json:"root,omitempty"`
+	Terminal    *Terminal            `protobuf:"bytes,9,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,10,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // without output or input; none: never
+	// Bytes of each stream. Beyond it the middle is left out: the first 40 % come
+	// as they are written, the last 60 % at the end. 0: no bound.
+	MaxOutput uint64 `protobuf:"varint,11,opt,name=max_output,json=maxOutput,proto3" json:"max_output,omitempty"`
+	// The guest's kernel refuses every change below dir.
+	ReadOnly      bool   `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Tenant        string `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"` // for whom it runs, for the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1739,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1752,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecStart) GetArgs() []string {
@@ -1703,6 +1790,138 @@ func (x *ExecStart) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *ExecStart) GetRawArgs() [][]byte {
+	if x != nil {
+		return x.RawArgs
+	}
+	return nil
+}
+
+func (x *ExecStart) GetRawEnv() [][]byte {
+	if x != nil {
+		return x.RawEnv
+	}
+	return nil
+}
+
+func (x *ExecStart) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ExecStart) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
+func (x *ExecStart) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+func (x *ExecStart) GetTerminal() *Terminal {
+	if x != nil {
+		return x.Terminal
+	}
+	return nil
+}
+
+func (x *ExecStart) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
+func (x *ExecStart) GetMaxOutput() uint64 {
+	if x != nil {
+		return x.MaxOutput
+	}
+	return 0
+}
+
+func (x *ExecStart) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *ExecStart) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// Terminal has the command run on a terminal instead of pipes: output and
+// errors are one stream then, stdout.
+type Terminal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	Term          string                 `protobuf:"bytes,3,opt,name=term,proto3" json:"term,omitempty"` // the variable TERM
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Terminal) Reset() {
+	*x = Terminal{}
+	mi := &file_control_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Terminal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Terminal) ProtoMessage() {}
+
+func (x *Terminal) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
+func (*Terminal) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Terminal) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Terminal) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *Terminal) GetTerm() string {
+	if x != nil {
+		return x.Term
+	}
+	return ""
+}
+
 type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to What:
@@ -1718,7 +1937,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1949,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1962,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1827,7 +2046,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2058,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2071,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecStarted) GetId() string {
@@ -1870,17 +2089,26 @@ func (x *ExecStarted) GetPid() int32 {
 }
 
 type ExecExit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        int32                  `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // as a shell shows it: the code, or 128 + the signal
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // that ended it, or 0
-	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Status   int32                  `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // as a shell shows it: the code, or 128 + the signal
+	Signal   int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // that ended it, or 0
+	TimedOut bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	Idle     bool                   `protobuf:"varint,4,opt,name=idle,proto3" json:"idle,omitempty"` // its idle timeout was over
+	// While it ran, the agent was at its limit of memory (and a process was ended
+	// for it), of processes (and one was not started), or of disk.
+	Oom   bool `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
+	Pids  bool `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`
+	Quota bool `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
+	// Bytes that were left out of a stream, after the first and before the last.
+	StdoutTruncated uint64 `protobuf:"varint,8,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
+	StderrTruncated uint64 `protobuf:"varint,9,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2120,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2133,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecExit) GetStatus() int32 {
@@ -1929,6 +2157,48 @@ func (x *ExecExit) GetTimedOut() bool {
 	return false
 }
 
+func (x *ExecExit) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *ExecExit) GetOom() bool {
+	if x != nil {
+		return x.Oom
+	}
+	return false
+}
+
+func (x *ExecExit) GetPids() bool {
+	if x != nil {
+		return x.Pids
+	}
+	return false
+}
+
+func (x *ExecExit) GetQuota() bool {
+	if x != nil {
+		return x.Quota
+	}
+	return false
+}
+
+func (x *ExecExit) GetStdoutTruncated() uint64 {
+	if x != nil {
+		return x.StdoutTruncated
+	}
+	return 0
+}
+
+func (x *ExecExit) GetStderrTruncated() uint64 {
+	if x != nil {
+		return x.StderrTruncated
+	}
+	return 0
+}
+
 type SignalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1939,7 +2209,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2221,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2234,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1989,7 +2259,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2271,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2284,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 type GetConfigRequest struct {
@@ -2025,7 +2295,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2307,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2320,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 type GetConfigResponse struct {
@@ -2063,7 +2333,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2345,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2358,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetConfigResponse) GetFile() string {
@@ -2117,7 +2387,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2399,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2412,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Setting) GetKey() string {
@@ -2176,7 +2446,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2458,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2471,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetConfigRequest) GetSettings() map[string]string {
@@ -2220,7 +2490,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2502,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2515,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetConfigResponse) GetChanged() []*Setting {
@@ -2266,7 +2536,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2548,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2561,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EventsRequest) GetAfter() int64 {
@@ -2321,7 +2591,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2603,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2616,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *EventsResponse) GetSeq() int64 {
@@ -2396,7 +2666,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2678,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2691,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
@@ -2456,7 +2726,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2738,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2751,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LogsResponse) GetSource() string {
@@ -2515,7 +2785,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2797,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2810,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DiagnoseRequest) GetNatTarget() string {
@@ -2564,7 +2834,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2846,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2859,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DiagnoseResponse) GetName() string {
@@ -2646,7 +2916,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2928,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2941,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -2720,7 +2990,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +3002,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +3015,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListAuditResponse) GetSeq() int64 {
@@ -2826,7 +3096,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3108,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3121,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 type VerifyAuditResponse struct {
@@ -2866,7 +3136,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3148,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3161,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -3011,20 +3281,40 @@ const file_control_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x0f\n" +
 	"\rRemoveRequest\"D\n" +
 	"\x0eRemoveResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\xa1\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\xd7\x01\n" +
 	"\vExecRequest\x125\n" +
 	"\x05start\x18\x01 \x01(\v2\x1d.osaurus.control.v1.ExecStartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12;\n" +
-	"\tstdin_end\x18\x03 \x01(\v2\x1c.osaurus.control.v1.StdinEndH\x00R\bstdinEndB\x06\n" +
+	"\tstdin_end\x18\x03 \x01(\v2\x1c.osaurus.control.v1.StdinEndH\x00R\bstdinEnd\x124\n" +
+	"\x06resize\x18\x04 \x01(\v2\x1a.osaurus.control.v1.ResizeH\x00R\x06resizeB\x06\n" +
 	"\x04what\"\n" +
 	"\n" +
-	"\bStdinEnd\"\x8e\x01\n" +
+	"\bStdinEnd\"0\n" +
+	"\x06Resize\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xcc\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x03 \x01(\tR\x03dir\x12\x14\n" +
 	"\x05stdin\x18\x04 \x01(\bR\x05stdin\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xbb\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x19\n" +
+	"\braw_args\x18\x0e \x03(\fR\arawArgs\x12\x17\n" +
+	"\araw_env\x18\x0f \x03(\fR\x06rawEnv\x12\x14\n" +
+	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04line\x18\a \x01(\tR\x04line\x12\x12\n" +
+	"\x04root\x18\b \x01(\bR\x04root\x128\n" +
+	"\bterminal\x18\t \x01(\v2\x1c.osaurus.control.v1.TerminalR\bterminal\x12<\n" +
+	"\fidle_timeout\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12\x1d\n" +
+	"\n" +
+	"max_output\x18\v \x01(\x04R\tmaxOutput\x12\x1b\n" +
+	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x16\n" +
+	"\x06tenant\x18\r \x01(\tR\x06tenant\"F\n" +
+	"\bTerminal\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\tR\x04term\"\xbb\x01\n" +
 	"\fExecResponse\x12;\n" +
 	"\astarted\x18\x01 \x01(\v2\x1f.osaurus.control.v1.ExecStartedH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
@@ -3033,11 +3323,17 @@ const file_control_proto_rawDesc = "" +
 	"\x04what\"/\n" +
 	"\vExecStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x05R\x03pid\"W\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xfd\x01\n" +
 	"\bExecExit\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\"7\n" +
+	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x12\n" +
+	"\x04idle\x18\x04 \x01(\bR\x04idle\x12\x10\n" +
+	"\x03oom\x18\x05 \x01(\bR\x03oom\x12\x12\n" +
+	"\x04pids\x18\x06 \x01(\bR\x04pids\x12\x14\n" +
+	"\x05quota\x18\a \x01(\bR\x05quota\x12)\n" +
+	"\x10stdout_truncated\x18\b \x01(\x04R\x0fstdoutTruncated\x12)\n" +
+	"\x10stderr_truncated\x18\t \x01(\x04R\x0fstderrTruncated\"7\n" +
 	"\rSignalRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x10\n" +
@@ -3141,7 +3437,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_control_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: osaurus.control.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: osaurus.control.v1.HelloResponse
@@ -3171,116 +3467,121 @@ var file_control_proto_goTypes = []any{
 	(*RemoveResponse)(nil),        // 25: osaurus.control.v1.RemoveResponse
 	(*ExecRequest)(nil),           // 26: osaurus.control.v1.ExecRequest
 	(*StdinEnd)(nil),              // 27: osaurus.control.v1.StdinEnd
-	(*ExecStart)(nil),             // 28: osaurus.control.v1.ExecStart
-	(*ExecResponse)(nil),          // 29: osaurus.control.v1.ExecResponse
-	(*ExecStarted)(nil),           // 30: osaurus.control.v1.ExecStarted
-	(*ExecExit)(nil),              // 31: osaurus.control.v1.ExecExit
-	(*SignalRequest)(nil),         // 32: osaurus.control.v1.SignalRequest
-	(*SignalResponse)(nil),        // 33: osaurus.control.v1.SignalResponse
-	(*GetConfigRequest)(nil),      // 34: osaurus.control.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),     // 35: osaurus.control.v1.GetConfigResponse
-	(*Setting)(nil),               // 36: osaurus.control.v1.Setting
-	(*SetConfigRequest)(nil),      // 37: osaurus.control.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 38: osaurus.control.v1.SetConfigResponse
-	(*EventsRequest)(nil),         // 39: osaurus.control.v1.EventsRequest
-	(*EventsResponse)(nil),        // 40: osaurus.control.v1.EventsResponse
-	(*LogsRequest)(nil),           // 41: osaurus.control.v1.LogsRequest
-	(*LogsResponse)(nil),          // 42: osaurus.control.v1.LogsResponse
-	(*DiagnoseRequest)(nil),       // 43: osaurus.control.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 44: osaurus.control.v1.DiagnoseResponse
-	(*ListAuditRequest)(nil),      // 45: osaurus.control.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 46: osaurus.control.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),    // 47: osaurus.control.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),   // 48: osaurus.control.v1.VerifyAuditResponse
-	nil,                           // 49: osaurus.control.v1.SetConfigRequest.SettingsEntry
-	nil,                           // 50: osaurus.control.v1.EventsResponse.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
+	(*Resize)(nil),                // 28: osaurus.control.v1.Resize
+	(*ExecStart)(nil),             // 29: osaurus.control.v1.ExecStart
+	(*Terminal)(nil),              // 30: osaurus.control.v1.Terminal
+	(*ExecResponse)(nil),          // 31: osaurus.control.v1.ExecResponse
+	(*ExecStarted)(nil),           // 32: osaurus.control.v1.ExecStarted
+	(*ExecExit)(nil),              // 33: osaurus.control.v1.ExecExit
+	(*SignalRequest)(nil),         // 34: osaurus.control.v1.SignalRequest
+	(*SignalResponse)(nil),        // 35: osaurus.control.v1.SignalResponse
+	(*GetConfigRequest)(nil),      // 36: osaurus.control.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),     // 37: osaurus.control.v1.GetConfigResponse
+	(*Setting)(nil),               // 38: osaurus.control.v1.Setting
+	(*SetConfigRequest)(nil),      // 39: osaurus.control.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 40: osaurus.control.v1.SetConfigResponse
+	(*EventsRequest)(nil),         // 41: osaurus.control.v1.EventsRequest
+	(*EventsResponse)(nil),        // 42: osaurus.control.v1.EventsResponse
+	(*LogsRequest)(nil),           // 43: osaurus.control.v1.LogsRequest
+	(*LogsResponse)(nil),          // 44: osaurus.control.v1.LogsResponse
+	(*DiagnoseRequest)(nil),       // 45: osaurus.control.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 46: osaurus.control.v1.DiagnoseResponse
+	(*ListAuditRequest)(nil),      // 47: osaurus.control.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 48: osaurus.control.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),    // 49: osaurus.control.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),   // 50: osaurus.control.v1.VerifyAuditResponse
+	nil,                           // 51: osaurus.control.v1.SetConfigRequest.SettingsEntry
+	nil,                           // 52: osaurus.control.v1.EventsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
 }
 var file_control_proto_depIdxs = []int32{
-	51, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
+	53, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
-	51, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
+	53, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
 	12, // 4: osaurus.control.v1.Status.journey:type_name -> osaurus.control.v1.Journey
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
-	51, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
-	51, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
+	53, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
+	53, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
 	11, // 8: osaurus.control.v1.Status.guest:type_name -> osaurus.control.v1.Guest
-	51, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
+	53, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
 	9,  // 10: osaurus.control.v1.Status.retries:type_name -> osaurus.control.v1.Retries
-	51, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
-	52, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
-	51, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	51, // 14: osaurus.control.v1.Journey.began:type_name -> google.protobuf.Timestamp
+	53, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
+	54, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
+	53, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
+	53, // 14: osaurus.control.v1.Journey.began:type_name -> google.protobuf.Timestamp
 	13, // 15: osaurus.control.v1.Journey.steps:type_name -> osaurus.control.v1.Step
-	52, // 16: osaurus.control.v1.Journey.left:type_name -> google.protobuf.Duration
-	52, // 17: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	52, // 18: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	54, // 16: osaurus.control.v1.Journey.left:type_name -> google.protobuf.Duration
+	54, // 17: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	54, // 18: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
 	7,  // 19: osaurus.control.v1.UpResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 20: osaurus.control.v1.ProvisionResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 21: osaurus.control.v1.DownResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 22: osaurus.control.v1.RestartResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 23: osaurus.control.v1.ResetResponse.status:type_name -> osaurus.control.v1.Status
 	7,  // 24: osaurus.control.v1.RemoveResponse.status:type_name -> osaurus.control.v1.Status
-	28, // 25: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
+	29, // 25: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
 	27, // 26: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	52, // 27: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	30, // 28: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
-	31, // 29: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	36, // 30: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	49, // 31: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	36, // 32: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	51, // 33: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	50, // 34: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	51, // 35: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	51, // 36: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	52, // 37: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	51, // 38: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	51, // 39: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
-	0,  // 40: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
-	2,  // 41: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
-	4,  // 42: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
-	6,  // 43: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
-	14, // 44: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.UpRequest
-	16, // 45: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.ProvisionRequest
-	18, // 46: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.DownRequest
-	20, // 47: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.RestartRequest
-	22, // 48: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
-	24, // 49: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
-	26, // 50: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	32, // 51: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
-	34, // 52: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	37, // 53: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	39, // 54: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	41, // 55: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	43, // 56: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	45, // 57: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	47, // 58: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
-	1,  // 59: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
-	3,  // 60: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
-	5,  // 61: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
-	5,  // 62: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
-	15, // 63: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
-	17, // 64: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
-	19, // 65: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
-	21, // 66: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
-	23, // 67: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
-	25, // 68: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
-	29, // 69: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	33, // 70: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
-	35, // 71: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	38, // 72: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	40, // 73: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	42, // 74: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	44, // 75: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	46, // 76: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	48, // 77: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
-	59, // [59:78] is the sub-list for method output_type
-	40, // [40:59] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	28, // 27: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
+	54, // 28: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	30, // 29: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
+	54, // 30: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
+	32, // 31: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
+	33, // 32: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
+	38, // 33: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	51, // 34: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	38, // 35: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	53, // 36: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	52, // 37: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	53, // 38: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	53, // 39: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	54, // 40: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	53, // 41: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	53, // 42: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	0,  // 43: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
+	2,  // 44: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
+	4,  // 45: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
+	6,  // 46: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
+	14, // 47: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.UpRequest
+	16, // 48: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.ProvisionRequest
+	18, // 49: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.DownRequest
+	20, // 50: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.RestartRequest
+	22, // 51: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
+	24, // 52: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
+	26, // 53: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
+	34, // 54: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	36, // 55: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	39, // 56: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	41, // 57: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	43, // 58: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	45, // 59: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	47, // 60: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	49, // 61: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	1,  // 62: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
+	3,  // 63: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
+	5,  // 64: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 65: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
+	15, // 66: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
+	17, // 67: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
+	19, // 68: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
+	21, // 69: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
+	23, // 70: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
+	25, // 71: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
+	31, // 72: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	35, // 73: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	37, // 74: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	40, // 75: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	42, // 76: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	44, // 77: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	46, // 78: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	48, // 79: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	50, // 80: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	62, // [62:81] is the sub-list for method output_type
+	43, // [43:62] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -3292,8 +3593,9 @@ func file_control_proto_init() {
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
+		(*ExecRequest_Resize)(nil),
 	}
-	file_control_proto_msgTypes[29].OneofWrappers = []any{
+	file_control_proto_msgTypes[31].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -3305,7 +3607,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2,3 +2,6 @@
 package controlpb
 
 //go:generate sh ../../scripts/protoc control.proto
+//go:generate sh ../../scripts/protoc agents.proto
+//go:generate sh ../../scripts/protoc agentshells.proto
+//go:generate sh ../../scripts/protoc agentjobs.proto

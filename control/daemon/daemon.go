@@ -12,10 +12,12 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/vm"
 )
 
@@ -70,9 +72,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer after(func() error { return journal.Close(context.WithoutCancel(ctx)) })
+	diary := newDiary(journal, log)
+	defer diary.close()
 
+	folders := new(vm.Subtrees)
 	sandbox, err := supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: recorder{journal}, Log: log, Backend: o.Backend,
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders,
 	})
 	if err != nil {
 		return err
@@ -88,9 +93,20 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
+	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Record: diary, Log: log})
+	if err != nil {
+		return err
+	}
+	defer residents.Close()
+	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
+	defer terminals.Close()
+	finish := func(ctx context.Context) error {
+		terminals.Close() // it asks the guest for what is to be kept
+		return end(ctx)
+	}
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: end,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err
@@ -112,19 +128,5 @@ func Run(ctx context.Context, o Options) (err error) {
 		log.Info("the daemon ends", "cause", "a client asked for it")
 	}
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
-	return errors.Join(server.Unlink(), end(ctx), server.Close())
-}
-
-// recorder keeps a supervisor's events in the journal.
-type recorder struct{ journal *events.Journal }
-
-func (r recorder) Record(ctx context.Context, e supervisor.Event) error {
-	fields := map[string]string{}
-	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
-		if value != "" {
-			fields[name] = value
-		}
-	}
-	_, err := r.journal.Append(ctx, events.Event{Kind: events.Kind(e.Kind), Cause: string(e.Cause), Fields: fields})
-	return err
+	return errors.Join(server.Unlink(), finish(ctx), server.Close())
 }

@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/hosttest"
 )
 
 // limit is how long anything here may take before it counts as hanging.
@@ -45,7 +46,7 @@ func serve(t *testing.T, o daemon.Options) (client *control.Client, end func() e
 		o.Home = newHome(t, "home")
 	}
 	if o.Backend == nil {
-		o.Backend = &hostBackend{}
+		o.Backend = &hosttest.Backend{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -108,7 +109,7 @@ func TestLife(t *testing.T) {
 // An error arrives as the daemon has it: kind, words and advice.
 func TestFaultsCross(t *testing.T) {
 	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")
-	client, _ := serve(t, daemon.Options{Backend: &hostBackend{broken: broken}})
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Broken: broken}})
 	_, unary := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
 	stream, err := client.Provision(t.Context(), connect.NewRequest(&controlpb.ProvisionRequest{}))
 	if err != nil {
@@ -247,7 +248,7 @@ func TestConfig(t *testing.T) {
 func TestTwoDaemons(t *testing.T) {
 	home := newHome(t, "home")
 	serve(t, daemon.Options{Home: home})
-	err := daemon.Run(t.Context(), daemon.Options{Home: home, Backend: &hostBackend{}})
+	err := daemon.Run(t.Context(), daemon.Options{Home: home, Backend: &hosttest.Backend{}})
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), fmt.Sprint("process ", os.Getpid())) {
 		t.Errorf("%v", err)
 	}

@@ -4,6 +4,7 @@ package faultrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -93,10 +94,20 @@ func Decode(op, subject string, err error) error {
 		return fault.New(fault.Timeout, op, subject, context.DeadlineExceeded)
 	case errors.Is(err, context.Canceled), ok && ce.Code() == connect.CodeCanceled:
 		return fault.New(fault.Execution, op, subject, context.Canceled)
+	case ok && ce.Code() == connect.CodeInternal && !connect.IsWireError(err):
+		return fault.New(fault.Unavailable, op, subject, fmt.Errorf("the connection broke: %w", innermost(ce)))
 	case ok:
 		return fault.New(kind(ce.Code()), op, subject, errors.New(Clip(ce.Message())))
 	}
 	return fault.New(fault.Unavailable, op, subject, err)
+}
+
+// innermost is what an error comes from.
+func innermost(err error) error {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
 }
 
 // Answered reports whether an error is the other end's answer, rather than a

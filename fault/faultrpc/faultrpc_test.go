@@ -46,7 +46,7 @@ func TestDecodeWithoutDetail(t *testing.T) {
 		{connect.NewError(connect.CodeCanceled, errors.New("x")), fault.Execution, context.Canceled},
 		{connect.NewError(connect.CodeUnavailable, errors.New("x")), fault.Unavailable, nil},
 		{connect.NewError(connect.CodeResourceExhausted, errors.New("x")), fault.Rejected, nil},
-		{connect.NewError(connect.CodeInternal, errors.New("x")), fault.Execution, nil},
+		{connect.NewError(connect.CodeInternal, errors.New("x")), fault.Unavailable, nil}, // a stream that broke off
 		{errors.New("connection refused"), fault.Unavailable, nil},
 	} {
 		err := Decode("call", "it", tc.err)

@@ -2,3 +2,6 @@
 package guestpb
 
 //go:generate sh ../../scripts/protoc guest.proto
+//go:generate sh ../../scripts/protoc rooms.proto
+//go:generate sh ../../scripts/protoc shells.proto
+//go:generate sh ../../scripts/protoc jobs.proto

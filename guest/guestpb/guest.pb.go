@@ -862,6 +862,7 @@ type ExecRequest struct {
 	//	*ExecRequest_Start
 	//	*ExecRequest_Stdin
 	//	*ExecRequest_StdinEnd
+	//	*ExecRequest_Resize
 	What          isExecRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,6 +932,15 @@ func (x *ExecRequest) GetStdinEnd() *StdinEnd {
 	return nil
 }
 
+func (x *ExecRequest) GetResize() *Resize {
+	if x != nil {
+		if x, ok := x.What.(*ExecRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
 type isExecRequest_What interface {
 	isExecRequest_What()
 }
@@ -947,11 +957,70 @@ type ExecRequest_StdinEnd struct {
 	StdinEnd *StdinEnd `protobuf:"bytes,3,opt,name=stdin_end,json=stdinEnd,proto3,oneof"`
 }
 
+type ExecRequest_Resize struct {
+	Resize *Resize `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
+}
+
 func (*ExecRequest_Start) isExecRequest_What() {}
 
 func (*ExecRequest_Stdin) isExecRequest_What() {}
 
 func (*ExecRequest_StdinEnd) isExecRequest_What() {}
+
+func (*ExecRequest_Resize) isExecRequest_What() {}
+
+// Resize changes the size of a command's terminal.
+type Resize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resize) Reset() {
+	*x = Resize{}
+	mi := &file_guest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resize) ProtoMessage() {}
+
+func (x *Resize) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resize.ProtoReflect.Descriptor instead.
+func (*Resize) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Resize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Resize) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
 
 type StdinEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -961,7 +1030,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1042,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,26 +1055,39 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 type Start struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Args          [][]byte               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"` // args[0] is looked up in PATH unless it has a slash
-	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`   // NAME=value, the whole environment
-	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
-	Stdin         bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`   // without it, standard input is empty
-	Stdout        bool                   `protobuf:"varint,5,opt,name=stdout,proto3" json:"stdout,omitempty"` // without it, standard output goes nowhere
-	Stderr        bool                   `protobuf:"varint,6,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	TimeoutNanos  int64                  `protobuf:"varint,7,opt,name=timeout_nanos,json=timeoutNanos,proto3" json:"timeout_nanos,omitempty"` // 0: none
-	GraceNanos    int64                  `protobuf:"varint,8,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`       // between SIGTERM and SIGKILL
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Args         [][]byte               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"` // args[0] is looked up in PATH unless it has a slash
+	Env          [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`   // NAME=value, the whole environment
+	Dir          []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
+	Stdin        bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`   // without it, standard input is empty
+	Stdout       bool                   `protobuf:"varint,5,opt,name=stdout,proto3" json:"stdout,omitempty"` // without it, standard output goes nowhere
+	Stderr       bool                   `protobuf:"varint,6,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	TimeoutNanos int64                  `protobuf:"varint,7,opt,name=timeout_nanos,json=timeoutNanos,proto3" json:"timeout_nanos,omitempty"` // 0: none
+	GraceNanos   int64                  `protobuf:"varint,8,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`       // between SIGTERM and SIGKILL
+	// The Linux user in whose room it runs, with that user's login environment
+	// below env and the home as dir if that is empty. Without one it runs as root
+	// of the guest.
+	Room     []byte `protobuf:"bytes,9,opt,name=room,proto3" json:"room,omitempty"`
+	RoomRoot bool   `protobuf:"varint,10,opt,name=room_root,json=roomRoot,proto3" json:"room_root,omitempty"` // as root of the room, for its system packages
+	// A terminal instead of pipes: input, output and errors are one stream, stdout.
+	Pty              *Pty  `protobuf:"bytes,11,opt,name=pty,proto3" json:"pty,omitempty"`
+	IdleTimeoutNanos int64 `protobuf:"varint,12,opt,name=idle_timeout_nanos,json=idleTimeoutNanos,proto3" json:"idle_timeout_nanos,omitempty"` // without output or input; 0: none
+	// Of each stream. Beyond it the middle is left out: the first 40 % are sent
+	// as they come, the last 60 % at the end. 0: no bound.
+	MaxOutputBytes uint64 `protobuf:"varint,13,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
+	// In a room: it can change nothing below dir.
+	ReadOnly      bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1099,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1112,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Start) GetArgs() [][]byte {
@@ -1089,6 +1171,108 @@ func (x *Start) GetGraceNanos() int64 {
 	return 0
 }
 
+func (x *Start) GetRoom() []byte {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *Start) GetRoomRoot() bool {
+	if x != nil {
+		return x.RoomRoot
+	}
+	return false
+}
+
+func (x *Start) GetPty() *Pty {
+	if x != nil {
+		return x.Pty
+	}
+	return nil
+}
+
+func (x *Start) GetIdleTimeoutNanos() int64 {
+	if x != nil {
+		return x.IdleTimeoutNanos
+	}
+	return 0
+}
+
+func (x *Start) GetMaxOutputBytes() uint64 {
+	if x != nil {
+		return x.MaxOutputBytes
+	}
+	return 0
+}
+
+func (x *Start) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+type Pty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	Term          string                 `protobuf:"bytes,3,opt,name=term,proto3" json:"term,omitempty"` // the variable TERM
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pty) Reset() {
+	*x = Pty{}
+	mi := &file_guest_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pty) ProtoMessage() {}
+
+func (x *Pty) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pty.ProtoReflect.Descriptor instead.
+func (*Pty) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Pty) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Pty) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *Pty) GetTerm() string {
+	if x != nil {
+		return x.Term
+	}
+	return ""
+}
+
 type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to What:
@@ -1104,7 +1288,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1300,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1313,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1213,7 +1397,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1409,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1422,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Started) GetId() uint64 {
@@ -1256,17 +1440,26 @@ func (x *Started) GetPid() int32 {
 }
 
 type Exit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`     // when signal is 0
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // the number of the signal that ended it
-	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Code     int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`     // when signal is 0
+	Signal   int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // the number of the signal that ended it
+	TimedOut bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	Idle     bool                   `protobuf:"varint,4,opt,name=idle,proto3" json:"idle,omitempty"` // its idle time was over
+	// While it ran, the room was at its limit of memory (and a process was killed
+	// for it), of processes (and one was not started), or of disk.
+	Oom   bool `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
+	Pids  bool `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`
+	Quota bool `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
+	// Bytes that were left out of a stream, after the first and before the last.
+	StdoutTruncated uint64 `protobuf:"varint,8,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
+	StderrTruncated uint64 `protobuf:"varint,9,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1471,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1484,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1315,6 +1508,48 @@ func (x *Exit) GetTimedOut() bool {
 	return false
 }
 
+func (x *Exit) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *Exit) GetOom() bool {
+	if x != nil {
+		return x.Oom
+	}
+	return false
+}
+
+func (x *Exit) GetPids() bool {
+	if x != nil {
+		return x.Pids
+	}
+	return false
+}
+
+func (x *Exit) GetQuota() bool {
+	if x != nil {
+		return x.Quota
+	}
+	return false
+}
+
+func (x *Exit) GetStdoutTruncated() uint64 {
+	if x != nil {
+		return x.StdoutTruncated
+	}
+	return 0
+}
+
+func (x *Exit) GetStderrTruncated() uint64 {
+	if x != nil {
+		return x.StderrTruncated
+	}
+	return 0
+}
+
 type SignalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1325,7 +1560,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1572,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1585,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SignalRequest) GetId() uint64 {
@@ -1375,7 +1610,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1622,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1635,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 type SetTimeRequest struct {
@@ -1412,7 +1647,7 @@ type SetTimeRequest struct {
 
 func (x *SetTimeRequest) Reset() {
 	*x = SetTimeRequest{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1659,7 @@ func (x *SetTimeRequest) String() string {
 func (*SetTimeRequest) ProtoMessage() {}
 
 func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1672,7 @@ func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeRequest.ProtoReflect.Descriptor instead.
 func (*SetTimeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetTimeRequest) GetTimeUnixNano() int64 {
@@ -1456,7 +1691,7 @@ type SetTimeResponse struct {
 
 func (x *SetTimeResponse) Reset() {
 	*x = SetTimeResponse{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1703,7 @@ func (x *SetTimeResponse) String() string {
 func (*SetTimeResponse) ProtoMessage() {}
 
 func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1716,7 @@ func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeResponse.ProtoReflect.Descriptor instead.
 func (*SetTimeResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetTimeResponse) GetOffsetNanos() int64 {
@@ -1500,7 +1735,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1747,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1760,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShutdownRequest) GetGraceNanos() int64 {
@@ -1543,7 +1778,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1790,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1803,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{24}
 }
 
 var File_guest_proto protoreflect.FileDescriptor
@@ -1645,14 +1880,18 @@ const file_guest_proto_rawDesc = "" +
 	"\fSTATE_FAILED\x10\x03\"=\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fuptime_nanos\x18\x02 \x01(\x03R\vuptimeNanos\"\x99\x01\n" +
+	"\fuptime_nanos\x18\x02 \x01(\x03R\vuptimeNanos\"\xcd\x01\n" +
 	"\vExecRequest\x12/\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.osaurus.guest.v1.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x129\n" +
-	"\tstdin_end\x18\x03 \x01(\v2\x1a.osaurus.guest.v1.StdinEndH\x00R\bstdinEndB\x06\n" +
-	"\x04what\"\n" +
+	"\tstdin_end\x18\x03 \x01(\v2\x1a.osaurus.guest.v1.StdinEndH\x00R\bstdinEnd\x122\n" +
+	"\x06resize\x18\x04 \x01(\v2\x18.osaurus.guest.v1.ResizeH\x00R\x06resizeB\x06\n" +
+	"\x04what\"0\n" +
+	"\x06Resize\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\n" +
 	"\n" +
-	"\bStdinEnd\"\xcb\x01\n" +
+	"\bStdinEnd\"\x9a\x03\n" +
 	"\x05Start\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -1662,7 +1901,18 @@ const file_guest_proto_rawDesc = "" +
 	"\x06stderr\x18\x06 \x01(\bR\x06stderr\x12#\n" +
 	"\rtimeout_nanos\x18\a \x01(\x03R\ftimeoutNanos\x12\x1f\n" +
 	"\vgrace_nanos\x18\b \x01(\x03R\n" +
-	"graceNanos\"\xaf\x01\n" +
+	"graceNanos\x12\x12\n" +
+	"\x04room\x18\t \x01(\fR\x04room\x12\x1b\n" +
+	"\troom_root\x18\n" +
+	" \x01(\bR\broomRoot\x12'\n" +
+	"\x03pty\x18\v \x01(\v2\x15.osaurus.guest.v1.PtyR\x03pty\x12,\n" +
+	"\x12idle_timeout_nanos\x18\f \x01(\x03R\x10idleTimeoutNanos\x12(\n" +
+	"\x10max_output_bytes\x18\r \x01(\x04R\x0emaxOutputBytes\x12\x1b\n" +
+	"\tread_only\x18\x0e \x01(\bR\breadOnly\"A\n" +
+	"\x03Pty\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\tR\x04term\"\xaf\x01\n" +
 	"\fExecResponse\x125\n" +
 	"\astarted\x18\x01 \x01(\v2\x19.osaurus.guest.v1.StartedH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
@@ -1671,11 +1921,17 @@ const file_guest_proto_rawDesc = "" +
 	"\x04what\"+\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x05R\x03pid\"O\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xf5\x01\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\"7\n" +
+	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x12\n" +
+	"\x04idle\x18\x04 \x01(\bR\x04idle\x12\x10\n" +
+	"\x03oom\x18\x05 \x01(\bR\x03oom\x12\x12\n" +
+	"\x04pids\x18\x06 \x01(\bR\x04pids\x12\x14\n" +
+	"\x05quota\x18\a \x01(\bR\x05quota\x12)\n" +
+	"\x10stdout_truncated\x18\b \x01(\x04R\x0fstdoutTruncated\x12)\n" +
+	"\x10stderr_truncated\x18\t \x01(\x04R\x0fstderrTruncated\"7\n" +
 	"\rSignalRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x10\n" +
@@ -1710,7 +1966,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_guest_proto_goTypes = []any{
 	(Network_Kind)(0),        // 0: osaurus.guest.v1.Network.Kind
 	(NetworkState_State)(0),  // 1: osaurus.guest.v1.NetworkState.State
@@ -1726,52 +1982,56 @@ var file_guest_proto_goTypes = []any{
 	(*NetworkState)(nil),     // 11: osaurus.guest.v1.NetworkState
 	(*Step)(nil),             // 12: osaurus.guest.v1.Step
 	(*ExecRequest)(nil),      // 13: osaurus.guest.v1.ExecRequest
-	(*StdinEnd)(nil),         // 14: osaurus.guest.v1.StdinEnd
-	(*Start)(nil),            // 15: osaurus.guest.v1.Start
-	(*ExecResponse)(nil),     // 16: osaurus.guest.v1.ExecResponse
-	(*Started)(nil),          // 17: osaurus.guest.v1.Started
-	(*Exit)(nil),             // 18: osaurus.guest.v1.Exit
-	(*SignalRequest)(nil),    // 19: osaurus.guest.v1.SignalRequest
-	(*SignalResponse)(nil),   // 20: osaurus.guest.v1.SignalResponse
-	(*SetTimeRequest)(nil),   // 21: osaurus.guest.v1.SetTimeRequest
-	(*SetTimeResponse)(nil),  // 22: osaurus.guest.v1.SetTimeResponse
-	(*ShutdownRequest)(nil),  // 23: osaurus.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 24: osaurus.guest.v1.ShutdownResponse
-	nil,                      // 25: osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	(*Resize)(nil),           // 14: osaurus.guest.v1.Resize
+	(*StdinEnd)(nil),         // 15: osaurus.guest.v1.StdinEnd
+	(*Start)(nil),            // 16: osaurus.guest.v1.Start
+	(*Pty)(nil),              // 17: osaurus.guest.v1.Pty
+	(*ExecResponse)(nil),     // 18: osaurus.guest.v1.ExecResponse
+	(*Started)(nil),          // 19: osaurus.guest.v1.Started
+	(*Exit)(nil),             // 20: osaurus.guest.v1.Exit
+	(*SignalRequest)(nil),    // 21: osaurus.guest.v1.SignalRequest
+	(*SignalResponse)(nil),   // 22: osaurus.guest.v1.SignalResponse
+	(*SetTimeRequest)(nil),   // 23: osaurus.guest.v1.SetTimeRequest
+	(*SetTimeResponse)(nil),  // 24: osaurus.guest.v1.SetTimeResponse
+	(*ShutdownRequest)(nil),  // 25: osaurus.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 26: osaurus.guest.v1.ShutdownResponse
+	nil,                      // 27: osaurus.guest.v1.InfoResponse.OsReleaseEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	4,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
 	5,  // 1: osaurus.guest.v1.Boot.network:type_name -> osaurus.guest.v1.Network
 	6,  // 2: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
 	0,  // 3: osaurus.guest.v1.Network.kind:type_name -> osaurus.guest.v1.Network.Kind
-	25, // 4: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	27, // 4: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
 	11, // 5: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
 	6,  // 6: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
 	12, // 7: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
 	1,  // 8: osaurus.guest.v1.NetworkState.state:type_name -> osaurus.guest.v1.NetworkState.State
-	15, // 9: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
-	14, // 10: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
-	17, // 11: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
-	18, // 12: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
-	2,  // 13: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
-	7,  // 14: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
-	9,  // 15: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
-	13, // 16: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
-	19, // 17: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
-	21, // 18: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
-	23, // 19: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
-	3,  // 20: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
-	8,  // 21: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
-	10, // 22: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
-	16, // 23: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
-	20, // 24: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
-	22, // 25: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
-	24, // 26: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 9: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
+	15, // 10: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
+	14, // 11: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
+	17, // 12: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
+	19, // 13: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
+	20, // 14: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
+	2,  // 15: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
+	7,  // 16: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
+	9,  // 17: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
+	13, // 18: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
+	21, // 19: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
+	23, // 20: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
+	25, // 21: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
+	3,  // 22: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
+	8,  // 23: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
+	10, // 24: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
+	18, // 25: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
+	22, // 26: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
+	24, // 27: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
+	26, // 28: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
+	22, // [22:29] is the sub-list for method output_type
+	15, // [15:22] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -1783,8 +2043,9 @@ func file_guest_proto_init() {
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
+		(*ExecRequest_Resize)(nil),
 	}
-	file_guest_proto_msgTypes[14].OneofWrappers = []any{
+	file_guest_proto_msgTypes[16].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -1796,7 +2057,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,9 +29,11 @@ type machine struct {
 	listener io.Closer
 	prepared chan error // what became of prepare, once
 	late     sync.WaitGroup
-	ending   atomic.Bool
-	hasData  atomic.Bool // the root lies on a data disk
-	cgroups  bool        // there is a cgroup2 file system
+	// lateLoaded is closed when the late modules are loaded.
+	lateLoaded chan struct{}
+	ending     atomic.Bool
+	hasData    atomic.Bool // the root lies on a data disk
+	cgroups    bool        // there is a cgroup2 file system
 
 	mu       sync.Mutex
 	console  io.Writer
@@ -41,7 +43,7 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	return &machine{console: os.Stderr, prepared: make(chan error, 1)}
+	return &machine{console: os.Stderr, prepared: make(chan error, 1), lateLoaded: make(chan struct{})}
 }
 
 // log writes a short line to the console.
@@ -148,6 +150,8 @@ func (m *machine) afterBoot() {
 	if err := m.modules.load(late, m.warn); err != nil {
 		m.warn("load late modules", err)
 	}
+	close(m.lateLoaded)
+	m.set(lastKernelSettings())
 	if err := m.modules.drop(); err != nil {
 		m.warn("remove module files", err)
 	}

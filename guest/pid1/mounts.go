@@ -15,6 +15,9 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
+// resolvers are the name servers, as rooms see them.
+const resolvers = own + "/resolv.conf"
+
 const cgroups = "/sys/fs/cgroup"
 
 // quiet are the flags of mounts that hold neither programs with privileges nor
@@ -124,5 +127,6 @@ func writeResolvers(dns []netip.Addr) error {
 	for _, a := range dns {
 		text += "nameserver " + a.String() + "\n"
 	}
-	return replace("/etc/resolv.conf", text)
+	// The same for rooms, which see this very file and would not see another.
+	return errors.Join(replace("/etc/resolv.conf", text), os.WriteFile(resolvers, []byte(text), 0o644))
 }

@@ -15,20 +15,32 @@ import (
 
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
 )
 
-// commands is where the cgroups of the host's commands are.
-const commands = cgroups + "/commands"
+// Where the cgroups of the host's commands are, and those of rooms.
+const (
+	commands = cgroups + "/commands"
+	rooms    = cgroups + "/rooms"
+)
 
-// Run is the life of PID 1. It never returns: the machine ends with it.
+// Run is the life of PID 1. It never returns: the machine ends with it. It must
+// be called on the first thread of the process, locked to it.
 func Run(version string) {
 	unix.Umask(0o022)
+	// While it starts a child, this process is seen in a room, as the agent.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		panic(err) // no kernel has refused that yet
+	}
 	m := newMachine()
-	err := m.serve(version)
-	// Nobody can be told but the one who reads the console.
-	m.log("cannot serve: %v; powering off", err)
-	m.PowerOff(time.Second)
+	go func() {
+		err := m.serve(version)
+		// Nobody can be told but the one who reads the console.
+		m.log("cannot serve: %v; powering off", err)
+		m.PowerOff(time.Second)
+	}()
+	select {}
 }
 
 // serve boots so far that the host can be answered, lets the rest of the boot
@@ -66,10 +78,22 @@ func (m *machine) serve(version string) error {
 		m.prepared <- m.prepare()
 		m.step("root")
 	}()
-	if err := service.New(m, keeper, version).Serve(hostOnly{l}); !m.ending.Load() {
+	if err := service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version).Serve(hostOnly{l}); !m.ending.Load() {
 		return err
 	}
 	select {} // PowerOff has closed the listener and goes on
+}
+
+// rooms returns the keeper of rooms, which makes none before it is asked to. A
+// kernel without cgroups has no rooms.
+func (m *machine) rooms(keeper *process.Keeper) *room.Keeper {
+	if !m.cgroups {
+		return nil
+	}
+	return room.NewKeeper(room.Options{
+		Keeper: keeper, Program: own + "/guest", Base: own + "/base", Data: own + "/data/rooms", Run: own + "/rooms",
+		Resolvers: resolvers, Cgroup: rooms, Late: m.lateLoaded,
+	})
 }
 
 // hostOnly accepts connections of the host. Programs in this guest could
@@ -102,11 +126,14 @@ func (m *machine) obey() {
 	m.PowerOff(wire.DefaultGrace)
 }
 
-// limits raises what children inherit: many tools need more than the kernel's
-// 1024 open files, and few look at the hard limit.
+// limits sets what children inherit: many tools need more than the kernel's
+// 1024 open files, and few look at the hard limit. Nobody looks at core dumps.
 func (m *machine) limits() {
 	const soft, hard = 64 << 10, 512 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {
 		m.warn("raise the limit of open files", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		m.warn("forbid core dumps", err)
 	}
 }

@@ -29,6 +29,7 @@ func (m *machine) PowerOff(grace time.Duration) {
 	m.log("power off")
 	// Every process but this one, which also reaps them.
 	_ = unix.Kill(-1, unix.SIGTERM)
+	_ = unix.Kill(-1, unix.SIGHUP) // interactive shells ignore the other
 	if !aloneWithin(grace) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 		if !aloneWithin(killPatience) {
@@ -79,8 +80,19 @@ func (m *machine) leaveDisks() {
 		return
 	}
 	for _, path := range []string{"/", own + "/data"} {
-		if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		if err := remountReadOnly(path); err != nil {
 			m.log("make %s read-only: %v", path, err)
+		}
+	}
+}
+
+// remountReadOnly waits a little for mounts of rooms, which go some moments after
+// the last process in them.
+func remountReadOnly(path string) error {
+	for end := time.Now().Add(killPatience); ; time.Sleep(aliveCheck) {
+		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		if err != unix.EBUSY || time.Now().After(end) {
+			return err
 		}
 	}
 }

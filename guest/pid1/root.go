@@ -69,11 +69,15 @@ func (m *machine) prepare() error {
 	return m.finishRoot()
 }
 
-// finishRoot mounts what every root has.
+// finishRoot mounts what every root has, and sets the kernel up for agents.
 func (m *machine) finishRoot() error {
 	if err := mount("tmpfs", "/tmp", "tmpfs", quiet, "mode=1777"); err != nil {
 		return bootErr("mount memory", "/tmp", err, "")
 	}
+	if err := os.WriteFile(resolvers, nil, 0o644); err != nil {
+		return bootErr("make file", resolvers, err, "")
+	}
+	m.set(kernelSettings())
 	return nil
 }
 

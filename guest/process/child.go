@@ -5,6 +5,7 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +23,16 @@ type Child struct {
 	status syscall.WaitStatus // after done
 
 	release sync.Once
+}
+
+// makeGroup makes the child's cgroup and opens it.
+func (c *Child) makeGroup(in string) (fd int, err error) {
+	c.cgroup = filepath.Join(in, strconv.FormatUint(c.id, 10))
+	if err := os.Mkdir(c.cgroup, 0o755); err != nil {
+		c.cgroup = ""
+		return 0, err
+	}
+	return unix.Open(c.cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
 // ID is a number that no other child of the keeper has or had.

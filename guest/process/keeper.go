@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -30,7 +28,9 @@ type Options struct {
 
 // Keeper starts children and reaps them. It is the only one in its process
 // who waits: a pid stays taken until the keeper has noted the child's end under
-// its lock, so a signal sent under that lock never reaches a stranger.
+// its lock, so a signal sent under that lock never reaches a stranger. (A child
+// that ends before Start has its lock back is noted by pid alone: for a moment,
+// in which no kernel goes once around all of its pids.)
 type Keeper struct {
 	opts  Options
 	chld  chan os.Signal
@@ -38,7 +38,9 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	children map[int]*Child
-	next     uint64 // id of the next child
+	starting int                        // calls of Start under way
+	early    map[int]syscall.WaitStatus // what ended meanwhile and may be theirs
+	next     uint64                     // id of the next child
 	orphans  uint64
 }
 
@@ -50,7 +52,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -96,9 +98,12 @@ func (k *Keeper) reap() {
 			if pid <= 0 {
 				return
 			}
-			if c := k.children[pid]; c != nil {
+			switch c := k.children[pid]; {
+			case c != nil:
 				k.note(c, status)
-			} else {
+			case k.starting > 0:
+				k.early[pid] = status
+			default:
 				k.orphans++
 			}
 		}
@@ -127,46 +132,95 @@ func wait(pid int) (int, syscall.WaitStatus) {
 	}
 }
 
-// Spec is a program to start. Path is what is executed; the files become its
-// descriptors 0 to 2.
+// Spec is a program to start; the files become its descriptors 0 to 2.
 type Spec struct {
-	Path  string
-	Args  []string
-	Env   []string
-	Dir   string
+	Args []string // Args[0] is looked up as Lookup does, in the place
+	Env  []string
+	Dir  string
+	// Files are open in this process. With TTY the first is a terminal, which
+	// becomes the child's controlling one.
 	Files [3]uintptr
+	TTY   bool
+	Place Place // nil: the root of this process, as its user
+	// Namespaces are flags (CLONE_NEWNS and the like) of new ones for the child.
+	Namespaces uintptr
 }
 
-// Start starts a child in a session and group of its own.
+// Start starts a child in a session and group of its own. Its errors are
+// *fault.Error: NotFound if there is no such program or directory, Rejected if
+// it may not be executed, Unavailable where there is no room for one more.
 func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.next++
 	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: s.Files[:], Sys: &syscall.SysProcAttr{Setsid: true}}
-	if k.opts.Cgroup != "" {
-		c.cgroup = filepath.Join(k.opts.Cgroup, strconv.FormatUint(c.id, 10))
-		if err := os.Mkdir(c.cgroup, 0o755); err != nil {
-			return nil, fmt.Errorf("make cgroup: %w", err)
-		}
-		fd, err := unix.Open(c.cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	k.starting++
+	k.mu.Unlock()
+	pid, err := k.launch(s, c)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.starting--
+	if err == nil {
+		c.pid = pid
+		k.adopt(c)
+	} else if c.cgroup != "" {
+		_ = os.Remove(c.cgroup)
+	}
+	if k.starting == 0 {
+		k.orphans += uint64(len(k.early))
+		clear(k.early)
+	}
+	return c, err
+}
+
+// launch forks. It holds no lock: a place at its limits can make it slow.
+func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
+	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: s.Files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY, Cloneflags: s.Namespaces}}
+	groups := k.opts.Cgroup
+	if s.Place != nil {
+		groups, attr.Sys.Credential = s.Place.Cgroup(), s.Place.Credential()
+	}
+	if groups != "" {
+		fd, err := c.makeGroup(groups)
 		if err != nil {
-			_ = os.Remove(c.cgroup)
-			return nil, fmt.Errorf("open cgroup: %w", err)
+			return 0, startFault("make group for command", s.Args[0], err)
 		}
 		defer unix.Close(fd)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
-	// Not os.StartProcess: the handle that it takes on a child is of no use
-	// beside a keeper that reaps everything.
-	pid, err := syscall.ForkExec(s.Path, s.Args, attr)
-	if err != nil {
-		if c.cgroup != "" {
-			_ = os.Remove(c.cgroup)
+	fork := func() error {
+		var path string
+		if err := as(attr.Sys.Credential, func() (err error) {
+			if err := checkDir(s.Dir); err != nil {
+				return err
+			}
+			path, err = Lookup(s.Args[0], s.Dir, s.Env)
+			return err
+		}); err != nil {
+			return err
 		}
-		return nil, err
+		// Not os.StartProcess: the handle that it takes on a child is of no
+		// use beside a keeper that reaps everything.
+		if pid, err = syscall.ForkExec(path, s.Args, attr); err != nil {
+			return startFault("start program", s.Args[0], err)
+		}
+		return nil
 	}
-	c.pid = pid
-	k.children[pid] = c
-	return c, nil
+	if s.Place == nil {
+		err = fork()
+	} else {
+		err = onEntered(s.Place, fork)
+	}
+	return pid, err
+}
+
+// adopt holds on to a child that has started, and may have ended since. The
+// keeper's lock is held.
+func (k *Keeper) adopt(c *Child) {
+	k.children[c.pid] = c
+	if status, ended := k.early[c.pid]; ended {
+		delete(k.early, c.pid)
+		k.note(c, status)
+	} else if got, status := wait(c.pid); got == c.pid {
+		k.note(c, status)
+	}
 }

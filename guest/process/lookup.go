@@ -47,9 +47,9 @@ func Lookup(name, dir string, env []string) (string, error) {
 		Advise("Install it, or give the program's full path.")
 }
 
-// CheckDir fails unless dir is a directory: the kernel's own answer could not
+// checkDir fails unless dir is a directory: the kernel's own answer could not
 // be told from that to a missing program.
-func CheckDir(dir string) error {
+func checkDir(dir string) error {
 	st, err := os.Stat(dir)
 	if err == nil && !st.IsDir() {
 		err = unix.ENOTDIR
@@ -60,9 +60,7 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// StartFault gives the failure to execute a program its kind.
-func StartFault(name string, err error) error { return startFault("start program", name, err) }
-
+// startFault gives the failure to start a program its kind.
 func startFault(op, subject string, err error) error {
 	kind := fault.Execution
 	switch {

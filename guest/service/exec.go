@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/guest/process"
 )
 
 // linger is how long what a command left behind may still write to its
@@ -45,7 +42,7 @@ func (s *Service) Exec(ctx context.Context, stream *execStream) error {
 		return fault.New(fault.Rejected, "start command", "", fmt.Errorf("%d commands are running", wire.MaxCommands)).
 			Advise("Wait until one has ended.")
 	}
-	c, err := s.begin(start, stream)
+	c, err := s.begin(ctx, start, stream)
 	if err != nil {
 		return err
 	}
@@ -78,103 +75,10 @@ func (s *Service) Signal(_ context.Context, r *connect.Request[guestpb.SignalReq
 	return connect.NewResponse(&guestpb.SignalResponse{}), nil
 }
 
-// command is one running Exec.
-type command struct {
-	child  *process.Child
-	stream *execStream
-	sendMu sync.Mutex // a stream has one sender at a time
-
-	stdin   *os.File // nil without standard input
-	outputs []*output
-}
-
-func (c *command) send(m *guestpb.ExecResponse) error {
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	return c.stream.Send(m)
-}
-
-// begin starts the command with pipes for the streams that the host wants.
-func (s *Service) begin(start *guestpb.Start, stream *execStream) (_ *command, err error) {
-	c := &command{stream: stream}
-	args, env, dir := texts(start.Args), texts(start.Env), string(start.Dir)
-	if dir == "" {
-		dir = "/"
-	}
-	if err := process.CheckDir(dir); err != nil {
-		return nil, err
-	}
-	path, err := process.Lookup(args[0], dir, env)
-	if err != nil {
-		return nil, err
-	}
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
-	}
-	theirs := []int{null}
-	defer func() {
-		for _, fd := range theirs {
-			_ = unix.Close(fd)
-		}
-		if err != nil {
-			c.close()
-		}
-	}()
-	spec := process.Spec{Path: path, Args: args, Env: env, Dir: dir, Files: [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}}
-	for i, want := range []bool{start.Stdin, start.Stdout, start.Stderr} {
-		if !want {
-			continue
-		}
-		p := make([]int, 2)
-		if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
-			return nil, fault.New(fault.Unavailable, "make pipe", "", err)
-		}
-		if i == 0 {
-			p[0], p[1] = p[1], p[0]
-		}
-		// Only our end is non-blocking: programs do not expect it of theirs.
-		_ = unix.SetNonblock(p[0], true)
-		ours := os.NewFile(uintptr(p[0]), [...]string{"stdin", "stdout", "stderr"}[i])
-		theirs = append(theirs, p[1])
-		spec.Files[i] = uintptr(p[1])
-		if i == 0 {
-			c.stdin = ours
-		} else {
-			c.outputs = append(c.outputs, &output{file: ours, wrap: wraps[i]})
-		}
-	}
-	if c.child, err = s.keeper.Start(spec); err != nil {
-		return nil, process.StartFault(args[0], err)
-	}
-	s.mu.Lock()
-	s.running[c.child.ID()] = c.child
-	s.mu.Unlock()
-	return c, nil
-}
-
-// end leaves nothing of a command.
-func (s *Service) end(c *command) {
-	c.child.Release()
-	c.close()
-	s.mu.Lock()
-	delete(s.running, c.child.ID())
-	s.mu.Unlock()
-}
-
-func (c *command) close() {
-	if c.stdin != nil {
-		_ = c.stdin.Close()
-	}
-	for _, o := range c.outputs {
-		_ = o.file.Close()
-	}
-}
-
 // follow carries the streams until the command has ended, and ends it when the
 // host is gone or the time is over.
 func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
-	if c.stdin != nil {
+	if c.stdin != nil || c.terminal != nil {
 		go c.feed()
 	}
 	var pumps sync.WaitGroup
@@ -191,11 +95,14 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 		defer t.Stop()
 		timeout = t.C
 	}
-	timedOut := false
+	exit := &guestpb.Exit{}
 	select {
 	case <-c.child.Done():
 	case <-timeout:
-		timedOut = true
+		exit.TimedOut = true
+		c.terminate(g)
+	case <-c.idle.over:
+		exit.Idle = true
 		c.terminate(g)
 	case <-ctx.Done():
 		c.terminate(g)
@@ -210,14 +117,46 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	exit := &guestpb.Exit{TimedOut: timedOut}
-	if st := c.child.Status(); st.Signaled() {
+	if err := c.sum(exit); err != nil {
+		return err
+	}
+	return c.send(&guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: exit}})
+}
+
+// sum says how the command ended.
+func (c *command) sum(exit *guestpb.Exit) error {
+	st := c.child.Status()
+	if st.Signaled() {
 		exit.Signal = int32(st.Signal())
 	} else {
 		exit.Code = int32(st.ExitStatus())
 	}
-	return c.send(&guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: exit}})
+	for _, o := range c.outputs {
+		if o.stderr {
+			exit.StderrTruncated = o.tail.dropped
+		} else {
+			exit.StdoutTruncated = o.tail.dropped
+		}
+	}
+	if c.room == nil {
+		return nil
+	}
+	exit.Oom, exit.Pids, exit.Quota = c.room.Met(c.marks)
+	if killed := st.Signaled() && st.Signal() == unix.SIGKILL; !killed || exit.Oom || exit.TimedOut || exit.Idle {
+		return nil
+	}
+	select {
+	case <-c.room.Dead():
+		return fault.New(fault.Unavailable, "run command", c.room.User(), errors.New("the room was ended, and all that ran in it")).
+			Advise("Run it again: the room is made anew.")
+	case <-time.After(deathNotice):
+		return nil
+	}
 }
+
+// deathNotice is how much later than its processes a room's first process is seen
+// to have ended: it is the last.
+const deathNotice = 100 * time.Millisecond
 
 // terminate asks the command to end and kills it if it does not.
 func (c *command) terminate(grace time.Duration) {
@@ -230,68 +169,4 @@ func (c *command) terminate(grace time.Duration) {
 		c.child.Kill()
 		<-c.child.Done()
 	}
-}
-
-// feed carries standard input. A write to a pipe that is full waits, and with
-// it the host.
-func (c *command) feed() {
-	defer c.stdin.Close()
-	for {
-		m, err := c.stream.Receive()
-		if err != nil || m.GetStdinEnd() != nil {
-			return
-		}
-		if _, err := c.stdin.Write(m.GetStdin()); err != nil {
-			return
-		}
-	}
-}
-
-// output is one stream of a command to the host.
-type output struct {
-	file   *os.File
-	wrap   func([]byte) *guestpb.ExecResponse
-	ending atomic.Bool
-}
-
-var wraps = [...]func([]byte) *guestpb.ExecResponse{
-	1: func(b []byte) *guestpb.ExecResponse {
-		return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: b}}
-	},
-	2: func(b []byte) *guestpb.ExecResponse {
-		return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: b}}
-	},
-}
-
-// finish has the pump end at the end of the stream or, if somebody keeps the
-// stream open without writing, after linger.
-func (o *output) finish() {
-	o.ending.Store(true)
-	_ = o.file.SetReadDeadline(time.Now().Add(linger))
-}
-
-// pump carries the stream. It reads on only when the host has taken what was
-// read before, so a slow host slows the command and costs one chunk.
-func (o *output) pump(c *command) {
-	buf := make([]byte, wire.Chunk)
-	for {
-		n, err := o.file.Read(buf)
-		if n > 0 && c.send(o.wrap(buf[:n])) != nil {
-			return // the host is gone: the call's context says so too
-		}
-		if err != nil && (o.ending.Load() || !errors.Is(err, os.ErrDeadlineExceeded)) {
-			return
-		}
-		if o.ending.Load() {
-			_ = o.file.SetReadDeadline(time.Now().Add(linger))
-		}
-	}
-}
-
-func texts(list [][]byte) []string {
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
 }

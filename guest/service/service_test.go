@@ -31,6 +31,18 @@ import (
 	"osaurus-sandbox/guest/service"
 )
 
+// TestMain takes the signals that this process was started without (nohup, a
+// shell's background job), as PID 1 takes all: commands inherit what is ignored,
+// and a shell cannot trap it.
+func TestMain(m *testing.M) {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	os.Exit(m.Run())
+}
+
 // host is a System that is this process: commands are real, the machine is not.
 type host struct {
 	bootErr error
@@ -80,7 +92,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = service.New(h, keeper, "test").Serve(l) }()
+	go func() { defer close(done); _ = service.New(h, keeper, nil, t.TempDir(), "test").Serve(l) }()
 	t.Cleanup(func() {
 		l.Close()
 		<-done

@@ -40,7 +40,7 @@ func mutate(t *testing.T, file, old, new string) (path string, text []byte) {
 func TestTypesFindMistakes(t *testing.T) {
 	universes := map[target]*universe{}
 	for _, target := range []target{arm64, amd64} {
-		pkgs, err := list(target, true, nil, "./vm/vz")
+		pkgs, err := list(target, true, nil, "./vm/vz", "./secrets/keychain")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +64,8 @@ func TestTypesFindMistakes(t *testing.T) {
 		{"the same call there", arm64, "vm/vz/machine.go", "m.apple.Start()", `m.apple.SaveMachineStateToPath("x")`, ""},
 		{"a call that no longer is", arm64, "vm/vz/machine.go", "m.apple.Pause", "m.apple.Suspend", "Suspend"},
 		{"an attachment in a device's place", arm64, "vm/vz/hardware.go", "all = append(all, disk)", "all = append(all, image)", "hardware.go"},
+		{"a name in a secret's place", arm64, "secrets/keychain/system_darwin.go", "change.SetData(data)", "change.SetData(account)", "system_darwin.go"},
+		{"a name in an item's place", amd64, "secrets/keychain/system_darwin.go", "apple.UpdateItem(query(service, account), change)", "apple.UpdateItem(service, change)", "system_darwin.go"},
 		{"a mistake in a test", arm64, "vm/vz/vz_test.go", "vz.NativeArch()", "vz.NativeArch(1)", "vz_test.go"},
 	} {
 		t.Run(c.name+" "+c.target.arch, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 // cgoModules are those that need cgo on macOS. A new one is added here, and
 // nowhere else.
-var cgoModules = []string{"github.com/Code-Hex/vz/v3"}
+var cgoModules = []string{"github.com/Code-Hex/vz/v3", "github.com/keybase/go-keychain"}
 
 const (
 	standInModule = "github.com/Code-Hex/vz/v3"

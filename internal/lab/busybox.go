@@ -17,12 +17,12 @@ import (
 // for an architecture ("amd64", "arm64"), and nothing but busybox.
 func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	t.Helper()
-	return labPack(t, "busybox-debian-kernel-"+arch, func(_ context.Context, dir string) (pack.Manifest, error) {
+	return labPack(t, "busybox-debian-kernel-"+arch+"-"+guestModulesKey(), func(ctx context.Context, dir string) (pack.Manifest, error) {
 		k := DebianKernel(t, arch)
 		return pack.Manifest{
 			Distribution: "busybox", Version: k.Release, Arch: vm.Arch(arch), PackageTool: pack.APK,
 			Kernel: pack.File{Name: "kernel"}, Modules: pack.File{Name: "modules.tar.zst"}, Root: pack.File{Name: "root.tar"},
-		}, errors.Join(copyFile(k.Image, filepath.Join(dir, "kernel")), modulesArchive(k, filepath.Join(dir, "modules.tar.zst")), busyboxRoot(Busybox(t, arch), filepath.Join(dir, "root.tar")))
+		}, errors.Join(copyFile(k.Image, filepath.Join(dir, "kernel")), guestModules(ctx, k, filepath.Join(dir, "modules.tar.zst")), busyboxRoot(Busybox(t, arch), filepath.Join(dir, "root.tar")))
 	})
 }
 

@@ -1,19 +1,16 @@
 package lab
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/debian"
-	"osaurus-sandbox/vm/image/depmod"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -39,14 +36,35 @@ func AlpinePack(t testing.TB, arch string) (pack.Pack, bool) {
 	if root == "" {
 		return pack.Pack{}, false
 	}
-	return labPack(t, "alpine-3.20.3-debian-kernel-"+arch, func(_ context.Context, dir string) (pack.Manifest, error) {
+	return labPack(t, "alpine-3.20.3-debian-kernel-"+arch+"-"+guestModulesKey(), func(ctx context.Context, dir string) (pack.Manifest, error) {
 		k := DebianKernel(t, arch)
 		return pack.Manifest{
 			Distribution: "alpine", Version: "3.20.3", Arch: vm.Arch(arch), PackageTool: pack.APK,
 			Kernel: pack.File{Name: "kernel"}, Modules: pack.File{Name: "modules.tar.zst"}, Root: pack.File{Name: "root.tar.gz"},
 			Origins: []pack.Origin{{Name: filepath.Base(root)}, {Name: filepath.Base(k.Image)}},
-		}, errors.Join(copyFile(k.Image, filepath.Join(dir, "kernel")), copyFile(root, filepath.Join(dir, "root.tar.gz")), modulesArchive(k, filepath.Join(dir, "modules.tar.zst")))
+		}, errors.Join(copyFile(k.Image, filepath.Join(dir, "kernel")), copyFile(root, filepath.Join(dir, "root.tar.gz")), guestModules(ctx, k, filepath.Join(dir, "modules.tar.zst")))
 	}), true
+}
+
+// ReleasePack returns a pack that is made as those of Alpine's own releases are,
+// of what there is here: see AlpineRelease. It belongs to this checkout, since
+// its own code makes it; fresh makes it anew.
+func ReleasePack(t testing.TB, arch vm.Arch, fresh bool) pack.Pack {
+	t.Helper()
+	pins, client := AlpineRelease(t, arch)
+	store := pack.Store{Dir: filepath.Join(Root(t), ".build", "packs")}
+	if fresh {
+		if err := store.Remove(t.Context(), pins.Name()); err != nil && fault.KindOf(err) != fault.NotFound {
+			t.Fatal(err)
+		}
+	}
+	p, err := store.Build(t.Context(), pins.Name(), nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
+		return alpine.Build(ctx, pins, client, dir, nil)
+	})
+	if err != nil {
+		t.Fatalf("lab: pack %s: %v", pins.Name(), err)
+	}
+	return p
 }
 
 func labPack(t testing.TB, name string, fill func(context.Context, string) (pack.Manifest, error)) pack.Pack {
@@ -66,41 +84,4 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, b, 0o644)
-}
-
-// modulesArchive packs a kernel's modules.
-func modulesArchive(k Kernel, path string) error {
-	return pack.WriteZstd(path, "", nil, func(w io.Writer) error {
-		out := tar.NewWriter(w)
-		write := func(name string, b []byte) error {
-			err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/modules/" + k.Release + "/" + name, Size: int64(len(b)), Mode: 0o644})
-			if err == nil {
-				_, err = out.Write(b)
-			}
-			return err
-		}
-		return errors.Join(k.EachModuleFile(write), out.Close())
-	})
-}
-
-// EachModuleFile calls write for every file of a kernel's modules, and then for
-// the modules.dep and modules.softdep that Debian leaves to its depmod.
-func (k Kernel) EachModuleFile(write func(name string, b []byte) error) error {
-	var index depmod.Index
-	modules := os.DirFS(k.Modules)
-	err := fs.WalkDir(modules, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		b, err := fs.ReadFile(modules, name)
-		if err != nil {
-			return err
-		}
-		if depmod.IsModule(name) {
-			err = index.Add(name, bytes.NewReader(b))
-		}
-		return errors.Join(err, write(name, b))
-	})
-	dep, noDep := index.Dep()
-	return errors.Join(err, noDep, write("modules.dep", dep), write("modules.softdep", index.Softdep()))
 }

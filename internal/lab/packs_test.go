@@ -1,16 +1,28 @@
 package lab
 
-import "testing"
+import (
+	"testing"
 
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+// TestPacks makes what other tests boot, packs and images. `make test` runs it
+// before them and without the race detector, which would make it take minutes.
 func TestPacks(t *testing.T) {
-	for _, arch := range []string{"amd64", "arm64"} {
-		if err := BusyboxPack(t, arch).Verify(t.Context(), nil); err != nil {
+	packs := []pack.Pack{DebianPack(t)}
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		packs = append(packs, BusyboxPack(t, string(arch)), ReleasePack(t, arch, true))
+		if p, ok := AlpinePack(t, string(arch)); ok {
+			packs = append(packs, p)
+		}
+	}
+	for _, p := range packs {
+		if err := p.Verify(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
-		if p, ok := AlpinePack(t, arch); ok {
-			if err := p.Verify(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
+		if err := Image(t, p).Verify(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

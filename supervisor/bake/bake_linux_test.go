@@ -11,13 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
@@ -110,26 +112,10 @@ func withKey(t testing.TB, rootFile, key string) []byte {
 	return b.Bytes()
 }
 
-// guestProgram builds osaurus-guest once for all tests.
-var guestProgram = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "guest-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "osaurus-guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "osaurus-sandbox/cmd/osaurus-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, text)
-	}
-	return os.ReadFile(out)
-})
-
 func newBaker(dir string, mirrors ...string) bake.Baker {
 	return bake.Baker{
 		Driver: &qemu.Driver{}, Dir: filepath.Join(dir, "state"), Mirrors: mirrors, Packages: []string{"greet"},
-		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(vm.Arch) ([]byte, error) { return guestProgram() }},
+		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
 	}
 }
 
@@ -285,7 +271,7 @@ func TestKilledBaker(t *testing.T) {
 	case <-time.After(3 * time.Minute):
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
-	time.Sleep(8 * time.Second) // for what is downloaded to be on the builder's disk
+	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.files[libgreet])
 	_ = cmd.Process.Kill()
 	<-ended
 	r.mu.Lock()
@@ -309,6 +295,56 @@ func TestKilledBaker(t *testing.T) {
 	}
 	if list := packageList(t, baked); !strings.Contains(list, "\nlibgreet-1.0-r0\n") {
 		t.Errorf("packages are %q", list)
+	}
+}
+
+// awaitOnDisk waits until the builder's disk holds a file, and its name: the
+// builder writes that in the same go.
+func awaitOnDisk(t *testing.T, disk string, file []byte) {
+	t.Helper()
+	const settled = time.Second
+	found := false
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		info, err := os.Stat(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = found || holds(t, disk, file[:min(len(file), 512)])
+		if found && time.Since(info.ModTime()) > settled {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("what was downloaded is not on the builder's disk (its data: %v)", found)
+		}
+	}
+}
+
+// holds reports whether a sparse file has some bytes somewhere.
+func holds(t *testing.T, path string, want []byte) bool {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for end := int64(0); ; {
+		start, err := unix.Seek(int(f.Fd()), end, unix.SEEK_DATA)
+		if err == unix.ENXIO {
+			return false
+		}
+		if err == nil {
+			end, err = unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(io.NewSectionReader(f, start, end-start))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, want) {
+			return true
+		}
 	}
 }
 

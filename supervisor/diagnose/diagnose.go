@@ -144,6 +144,7 @@ func Run(ctx context.Context, s Sandbox, target Target) iter.Seq[Result] {
 func guestChecks(ctx context.Context, b bench) []check {
 	checks := []check{
 		{"exec", "run `echo " + greeting + "` in the guest", exec},
+		{"vsock", fmt.Sprintf("ask the guest %d times how it is", roundTrips), vsock},
 		{"virtiofs-to-guest", "write a file into the workspace here, and read it in the guest", toGuest},
 		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", toHost},
 		{"clock", "compare the guest's clock with this computer's", clock},
@@ -174,11 +175,16 @@ func (c check) timed(ctx context.Context, b bench) Result {
 	return Result{Name: c.name, Did: c.did, Detail: detail, Err: err, Took: time.Since(began)}
 }
 
-// sh runs a script in the guest and returns what it wrote, without the space
-// around. An exit code other than 0 is an error that quotes it.
+// sh runs a script in the guest: see run.
 func (b bench) sh(ctx context.Context, script string, args ...string) (string, error) {
+	return b.run(ctx, append([]string{"sh", "-c", script, "sh"}, args...)...)
+}
+
+// run runs a command in the guest and returns what it wrote, without the space
+// around. An exit code other than 0 is an error that quotes it.
+func (b bench) run(ctx context.Context, args ...string) (string, error) {
 	var out bounded
-	process, err := b.Exec(ctx, guest.Command{Args: append([]string{"sh", "-c", script, "sh"}, args...), Stdout: &out, Stderr: &out, Timeout: limit})
+	process, err := b.Exec(ctx, guest.Command{Args: args, Stdout: &out, Stderr: &out, Timeout: limit})
 	if err != nil {
 		return "", err
 	}

@@ -19,11 +19,9 @@ import (
 	"osaurus-sandbox/vm/image/debian"
 )
 
-const (
-	// needRoom is what one pack and its images take with the largest known
-	// root file system: two copies of 400 MB, a kernel, and the work between.
-	needRoom = 2 << 30
-)
+// needRoom is what one pack and its images take with the largest known root
+// file system: two copies of 400 MB, a kernel, and the work between.
+const needRoom = 2 << 30
 
 // Report is all that was found.
 type Report struct {
@@ -43,7 +41,7 @@ type Host struct {
 func Examine(ctx context.Context, h Host) Report {
 	return newReport(slices.Concat(
 		h.Driver(ctx, vm.HostArch()),
-		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), debianPacks()},
+		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), debianPacks()},
 		guestPrograms(),
 	)...)
 }

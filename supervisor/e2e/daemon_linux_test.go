@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,38 +188,65 @@ func (d *daemon) begin(moment string) {
 	}
 }
 
-// TestDaemonIsKilled kills a daemon at all sorts of moments. Its machine goes
-// with it, and the next daemon has a sandbox that works.
+// lives are a sandbox's daemons, one after the other.
+type lives struct {
+	*daemon
+	t    *testing.T
+	home config.Home
+}
+
+func newLives(t *testing.T) *lives {
+	t.Helper()
+	l := &lives{t: t, home: newHome(t)}
+	l.daemon = newDaemon(t, l.home)
+	l.answer("new ok")
+	l.do("start")
+	return l
+}
+
+// killed kills the daemon, whose machine goes with it. The next one knows, and
+// has a sandbox that works.
+func (l *lives) killed(t *testing.T) {
+	t.Helper()
+	found := machines(t, l.pid())
+	send(t, l.pid(), syscall.SIGKILL)
+	_ = l.cmd.Wait() // it was killed
+	for _, pid := range found {
+		gone(t, pid)
+	}
+	l.daemon = newDaemon(l.t, l.home) // it outlives this part of the test
+	l.daemon.t = t
+	l.answer("new ok")
+	l.do("inherited")
+	l.do("start")
+	l.do("exec")
+}
+
+// end ends the last daemon, of which nothing may be left.
+func (l *lives) end() {
+	l.t.Helper()
+	l.daemon.t = l.t
+	l.close()
+	if found := machines(l.t, l.pid()); len(found) > 0 {
+		l.t.Errorf("left behind: %v", found)
+	}
+}
+
+// TestDaemonIsKilled kills a daemon at all sorts of moments.
 func TestDaemonIsKilled(t *testing.T) {
-	home := newHome(t)
-	d := newDaemon(t, home)
-	d.answer("new ok")
-	d.do("start")
-	life := t // of the daemons, which outlive the moment they began in
+	l := newLives(t)
 	moments := []string{"reset"}
 	if everything() {
 		moments = []string{"idle", "exec", "start", "stop", "reset"}
 	}
 	for _, moment := range moments {
 		t.Run(moment, func(t *testing.T) {
-			d.t = t
-			d.begin(moment)
-			found := machines(t, d.pid())
-			send(t, d.pid(), syscall.SIGKILL)
-			_ = d.cmd.Wait() // it was killed
-			for _, pid := range found {
-				gone(t, pid)
-			}
-			d = newDaemon(life, home)
-			d.t = t
-			d.answer("new ok")
-			d.do("inherited")
-			d.do("start")
-			d.do("exec")
+			l.daemon.t = t
+			l.begin(moment)
+			l.killed(t)
 		})
 	}
-	d.t = t
-	d.close()
+	l.end()
 }
 
 // gone waits until a process that was a machine is no more.
@@ -236,41 +264,45 @@ func gone(t *testing.T, pid int) {
 }
 
 // TestDaemonIsStopped stops a daemon at all sorts of moments. While it is
-// stopped nobody can take its home; let go, it does what it was about to do.
+// stopped nobody can take its home. Let go, it does what it was about to do;
+// given up and killed, it makes room for another.
 func TestDaemonIsStopped(t *testing.T) {
-	home := newHome(t)
-	d := newDaemon(t, home)
-	d.answer("new ok")
-	d.do("start")
-	moments := []string{"idle", "stop"}
-	if everything() {
-		moments = []string{"idle", "exec", "start", "stop", "reset"}
+	l := newLives(t)
+	type cell struct {
+		moment string
+		letGo  bool
 	}
-	for _, moment := range moments {
-		t.Run(moment, func(t *testing.T) {
-			d.t = t
-			d.begin(moment)
-			send(t, d.pid(), syscall.SIGSTOP)
-			other := newDaemon(t, home)
-			other.answer(fmt.Sprintf("new rejected take %s: e2e.test, process %d,", home, d.pid()))
+	cells := []cell{{"idle", true}, {"start", false}}
+	if everything() {
+		cells = nil
+		for _, moment := range []string{"idle", "exec", "start", "stop", "reset"} {
+			cells = append(cells, cell{moment, true}, cell{moment, false})
+		}
+	}
+	for _, cell := range cells {
+		t.Run(fmt.Sprintf("%s, let go: %v", cell.moment, cell.letGo), func(t *testing.T) {
+			l.daemon.t = t
+			l.begin(cell.moment)
+			send(t, l.pid(), syscall.SIGSTOP)
+			other := newDaemon(t, l.home)
+			other.answer(fmt.Sprintf("new rejected take %s: %s, process %d,", l.home, filepath.Base(os.Args[0]), l.pid()))
+			if !cell.letGo {
+				l.killed(t)
+				return
+			}
 			time.Sleep(6 * time.Second) // longer than a guest may be silent
-			send(t, d.pid(), syscall.SIGCONT)
-			switch moment {
-			case "idle":
+			send(t, l.pid(), syscall.SIGCONT)
+			if cell.moment == "idle" {
 				time.Sleep(pause)
-			default:
-				d.answer(moment + " ok")
+			} else {
+				l.answer(cell.moment + " ok")
 			}
-			if moment == "stop" {
-				d.do("start")
+			if cell.moment == "stop" {
+				l.do("start")
 			}
-			d.do("true")
-			d.do("exec")
+			l.do("true")
+			l.do("exec")
 		})
 	}
-	d.t = t
-	d.close()
-	if found := machines(t, d.pid()); len(found) > 0 {
-		t.Errorf("left behind: %v", found)
-	}
+	l.end()
 }

@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/vm"
 )
 
 const (
@@ -34,8 +35,16 @@ const (
 	patience = 2 * time.Minute
 )
 
-// newHome makes a home whose sandbox boots the smallest guest there is.
+// newHome is bareHome with the images that tests share, which nobody removes.
 func newHome(t *testing.T) config.Home {
+	t.Helper()
+	home := bareHome(t)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// bareHome makes a home whose sandbox boots the smallest guest there is.
+func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	settings := fmt.Sprintf(`{"pack": %q, "toolbox": [], "network": "none", "cpus": 2, "memoryGB": 1, "diskGB": 1}`, lab.BusyboxPack(t, arch).Dir)
@@ -59,9 +68,13 @@ type sandbox struct {
 	t *testing.T
 }
 
-func newSandbox(t *testing.T, home config.Home) *sandbox {
+func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t, home, driver()) }
+
+func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 	t.Helper()
-	s, err := supervisor.New(t.Context(), options(home, nil))
+	o := options(home, &journal{})
+	o.Driver = driver
+	s, err := supervisor.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +181,11 @@ type journal struct {
 	events []supervisor.Event
 }
 
-func (j *journal) Record(_ context.Context, e supervisor.Event) error {
+func (j *journal) Record(e supervisor.Event) {
+	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, e)
-	return nil
 }
 
 func (j *journal) has(kind supervisor.EventKind) bool {

@@ -19,7 +19,7 @@ import (
 
 // TestLife goes through the life of one sandbox.
 func TestLife(t *testing.T) {
-	home := newHome(t)
+	home := bareHome(t)
 	s := newSandbox(t, home)
 	if state := s.Status().State; state != supervisor.NotProvisioned {
 		t.Fatalf("a new home is %s", state)
@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 	}
 
 	t.Run("a second supervisor is refused", func(t *testing.T) {
-		_, err := supervisor.New(t.Context(), options(home, nil))
+		_, err := supervisor.New(t.Context(), options(home, &journal{}))
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "e2e.test, process") {
 			t.Errorf("New: %v", err)
 		}

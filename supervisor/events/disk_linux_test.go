@@ -22,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 		waited := 0
 		// What the WAL already has room for may still be written.
 		for waited < 40 {
-			e, err := j.Append(t.Context(), Event{Kind: "e", Cause: "full"})
+			e, err := j.put(t.Context(), Event{Kind: "e", Cause: "full"})
 			if last++; e.Seq != last || follow().Seq != last {
 				t.Fatalf("%+v, %v; want number %d", e, err, last)
 			}

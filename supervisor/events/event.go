@@ -70,7 +70,7 @@ func (e Event) check() (Event, error) {
 }
 
 func invalid(subject, why string) error {
-	return fault.New(fault.InvalidArgs, "append event", subject, errors.New(why))
+	return fault.New(fault.InvalidArgs, "note event", subject, errors.New(why))
 }
 
 // cut makes valid UTF-8 of at most maxText bytes, and shows that it did.

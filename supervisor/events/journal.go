@@ -29,7 +29,7 @@ type limits struct{ keep, slack, unkept int }
 // at once by many.
 //
 // An event is in memory first: whoever follows sees it at once, also while the
-// disk is slow, full or frozen. It is on the disk when Append returns.
+// disk is slow, full or frozen. It is on the disk when Keep returns.
 type Journal struct {
 	db      *store.DB
 	limits  limits
@@ -70,28 +70,19 @@ func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
 	return j, nil
 }
 
-// Append gives the event its number and time and shows it to all who follow.
-// It returns when the event is on the disk. An error says that it is not yet:
-// the event that came with it was shown all the same, if it has a number, and
-// is written with the next one that can be. Only when very many wait like that
-// is an event refused.
-func (j *Journal) Append(ctx context.Context, e Event) (Event, error) {
+// Note gives an event its number and time and shows it to all who follow. It
+// touches no disk: Keep does. Only when very many wait for a disk that takes
+// nothing is an event refused.
+func (j *Journal) Note(e Event) (Event, error) {
 	e, err := e.check()
 	if err != nil {
 		return Event{}, err
 	}
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.last == j.reserved {
-		j.mu.Unlock()
-		// Nothing went to the disk for long; perhaps it does now.
-		if err := j.keep(ctx); err != nil {
-			return Event{}, err
-		}
-		j.mu.Lock()
-		if j.last == j.reserved { // others were quicker
-			j.mu.Unlock()
-			return Event{}, fault.New(fault.Unavailable, "append event", string(e.Kind), fmt.Errorf("%d events wait for the disk", j.limits.unkept))
-		}
+		return Event{}, fault.New(fault.Unavailable, "note event", string(e.Kind), fmt.Errorf("%d events wait for the disk", j.limits.unkept)).
+			Advise("Make room on the disk of the home.")
 	}
 	j.last++
 	if e.Seq = j.last; e.Time.IsZero() {
@@ -101,12 +92,12 @@ func (j *Journal) Append(ctx context.Context, e Event) (Event, error) {
 	j.recent = append(j.recent, e)
 	close(j.arrived)
 	j.arrived = make(chan struct{})
-	j.mu.Unlock()
-	return e, j.keep(ctx)
+	return e, nil
 }
 
-// keep writes all that is not yet on the disk, for everyone who waits.
-func (j *Journal) keep(ctx context.Context) error {
+// Keep writes all that was noted and is not yet on the disk. After an error the
+// next one tries again.
+func (j *Journal) Keep(ctx context.Context) error {
 	j.mu.Lock()
 	want := j.last
 	j.mu.Unlock()
@@ -191,9 +182,9 @@ func (j *Journal) Last() Seq {
 	return j.last
 }
 
-// Close writes what still waits for the disk. Nothing may be appended after it.
+// Close writes what still waits for the disk. Nothing may be noted after it.
 func (j *Journal) Close(ctx context.Context) error {
-	if err := j.keep(ctx); err != nil {
+	if err := j.Keep(ctx); err != nil {
 		return err
 	}
 	return j.db.Write(ctx, "close event journal", func(tx *sql.Tx) error {

@@ -38,11 +38,20 @@ func journal(t testing.TB, db *store.DB, l limits) *Journal {
 
 var ordinary = limits{Keep, slack, maxUnkept}
 
+// put notes an event and keeps it.
+func (j *Journal) put(ctx context.Context, e Event) (Event, error) {
+	e, err := j.Note(e)
+	if err != nil {
+		return e, err
+	}
+	return e, j.Keep(ctx)
+}
+
 func (j *Journal) add(t testing.TB, kind Kind, n int) (last Event) {
 	t.Helper()
 	for range n {
 		var err error
-		if last, err = j.Append(t.Context(), Event{Kind: kind, Cause: "test"}); err != nil {
+		if last, err = j.put(t.Context(), Event{Kind: kind, Cause: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,13 +69,13 @@ func (j *Journal) list(t testing.TB, after Seq) (list []Event) {
 	return list
 }
 
-func TestAppend(t *testing.T) {
+func TestNote(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db := database(t, path)
 	j := journal(t, db, ordinary)
 	long, then := strings.Repeat("é", maxText), time.Now().Add(-time.Minute)
 	fields := map[string]string{"from": "stopped", "text": long, "bytes": "\xff\x00"}
-	first, err := j.Append(t.Context(), Event{Kind: "state", Cause: "you: \"up\"\n", Fields: fields, Time: then})
+	first, err := j.put(t.Context(), Event{Kind: "state", Cause: "you: \"up\"\n", Fields: fields, Time: then})
 	if err != nil || first.Seq != 1 || !first.Time.Equal(then) {
 		t.Fatalf("%+v, %v", first, err)
 	}
@@ -79,7 +88,7 @@ func TestAppend(t *testing.T) {
 		t.Errorf("it was %v ago", d)
 	}
 	for _, bad := range []Event{{}, {Kind: Gap}, {Kind: "No Words"}, {Kind: Kind(strings.Repeat("a", 65))}, {Kind: "a", Fields: map[string]string{"\xff": ""}}} {
-		if _, err := j.Append(t.Context(), bad); fault.KindOf(err) != fault.InvalidArgs {
+		if _, err := j.put(t.Context(), bad); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -121,7 +130,7 @@ func TestNumbersAreNeverGivenTwice(t *testing.T) {
 	hold(t, db, func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if e, err := j.Append(ctx, Event{Kind: "lost"}); err == nil || e.Seq != kept.Seq+1 {
+		if e, err := j.put(ctx, Event{Kind: "lost"}); err == nil || e.Seq != kept.Seq+1 {
 			t.Fatalf("%+v, %v", e, err)
 		}
 	})
@@ -231,7 +240,7 @@ func TestFrozenDisk(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			begin := time.Now()
-			e, err := j.Append(ctx, Event{Kind: "e"})
+			e, err := j.put(ctx, Event{Kind: "e"})
 			if err == nil || e.Seq != Seq(61+i) {
 				t.Fatalf("%d: %+v, %v", i, e, err)
 			}
@@ -245,10 +254,13 @@ func TestFrozenDisk(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		if e, err := j.Append(ctx, Event{Kind: "e"}); fault.KindOf(err) != fault.Timeout || e.Seq != 0 {
+		if e, err := j.put(ctx, Event{Kind: "e"}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" || e.Seq != 0 {
 			t.Errorf("one too many: %+v, %v", e, err)
 		}
 	})
+	if err := j.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if e := j.add(t, "e", 1); e.Seq != 111 {
 		t.Errorf("afterwards: %+v", e)
 	}

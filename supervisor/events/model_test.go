@@ -34,7 +34,7 @@ func TestModel(t *testing.T) {
 				if rand.N(4) == 0 {
 					cancel() // it is shown, and somebody else keeps it
 				}
-				e, err := j.Append(ctx, Event{Kind: "e", Cause: cause})
+				e, err := j.put(ctx, Event{Kind: "e", Cause: cause})
 				cancel()
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)

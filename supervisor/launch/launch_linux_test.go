@@ -1,19 +1,17 @@
 package launch_test
 
 import (
-	"context"
+	"bytes"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image"
-	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/qemu"
@@ -33,7 +31,7 @@ func TestGuests(t *testing.T) {
 		}
 	}
 	isoPack := func(arch vm.Arch) func(*testing.T) pack.Pack {
-		return func(t *testing.T) pack.Pack { return releasePack(t, arch) }
+		return func(t *testing.T) pack.Pack { return lab.ReleasePack(t, arch, false) }
 	}
 	for _, c := range []struct {
 		name  string
@@ -50,6 +48,7 @@ func TestGuests(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := boot(t, c.pack(t))
 			c.suite(t, func(*testing.T) *guest.Client { return g.Client })
+			t.Run("Name and disk", func(t *testing.T) { testNameAndDisk(t, g) })
 			if c.more != nil {
 				c.more(t, g)
 			}
@@ -65,28 +64,48 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// releasePack is made as a pack of Alpine's own releases is.
-func releasePack(t *testing.T, arch vm.Arch) pack.Pack {
-	t.Helper()
-	pins, client := lab.AlpineRelease(t, arch)
-	p, err := pack.Store{Dir: t.TempDir()}.Build(t.Context(), pins.Name(), nil, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		return alpine.Build(ctx, pins, client, dir, nil)
-	})
-	if err != nil {
-		t.Fatal(err)
+const (
+	hostname = "bedrock"
+	// dataSize is more than what the disk's template has.
+	dataSize = 2 << 30
+)
+
+// testNameAndDisk: the guest has the name that it was given, and soon all of its
+// disk.
+func testNameAndDisk(t *testing.T, g *launch.Guest) {
+	run := func(script string) string {
+		var out bytes.Buffer
+		exit, err := g.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out, Timeout: time.Minute})
+		if err != nil || exit.Status() != 0 {
+			t.Fatalf("%s: %+v %v\n%s", script, exit, err, &out)
+		}
+		return out.String()
 	}
-	return p
+	if got := run("cat /proc/sys/kernel/hostname /etc/hostname"); got != hostname+"\n"+hostname+"\n" {
+		t.Errorf("its name is %q", got)
+	}
+	var size int64
+	for deadline := time.Now().Add(time.Minute); size < dataSize*9/10; time.Sleep(100 * time.Millisecond) {
+		var blocks, block int64
+		if _, err := fmt.Sscan(run("stat -f -c '%b %S' /"), &blocks, &block); err != nil {
+			t.Fatal(err)
+		}
+		if size = blocks * block; time.Now().After(deadline) {
+			t.Fatalf("the root has room for %d bytes, its disk for %d", size, int64(dataSize))
+		}
+	}
 }
 
 // boot boots a pack with a data disk, a network and shares of each kind.
 func boot(t *testing.T, p pack.Pack) *launch.Guest {
 	t.Helper()
+	image := lab.Image(t, p)
 	data := filepath.Join(t.TempDir(), "data.ext4")
-	if err := disk.Create(data, 2<<30); err != nil {
+	if err := disk.Create(data, dataSize); err != nil {
 		t.Fatal(err)
 	}
 	g, err := launch.Boot(t.Context(), launch.Spec{
-		Driver: &qemu.Driver{}, Image: build(t, p), Name: "test", Hostname: "test",
+		Driver: &qemu.Driver{}, Image: image, Name: "test", Hostname: hostname,
 		CPUs: 2, Memory: 1 << 30, DataDisk: data, Network: vm.NetworkNAT,
 		Shares: []launch.Share{
 			{Share: vm.Share{Tag: "workspace", Path: t.TempDir(), Ownership: vm.OwnershipSubtree}, MountPoint: "/workspace"},
@@ -105,14 +124,4 @@ func boot(t *testing.T, p pack.Pack) *launch.Guest {
 	}
 	t.Logf("%+v %v", g.Timings, info.Steps)
 	return g
-}
-
-func build(t *testing.T, p pack.Pack) image.Image {
-	t.Helper()
-	store := image.Store{Dir: t.TempDir(), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }}
-	i, err := store.Ensure(t.Context(), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
 }

@@ -154,9 +154,9 @@ func (l *Lock) write(o Owner) error {
 	if err != nil {
 		return err
 	}
-	if err := l.file.Truncate(0); err != nil {
+	text = append(text, '\n')
+	if _, err := l.file.WriteAt(text, 0); err != nil { // over what is there: a full disk takes nothing away
 		return err
 	}
-	_, err = l.file.WriteAt(append(text, '\n'), 0)
-	return errors.Join(err, l.file.Sync())
+	return errors.Join(l.file.Truncate(int64(len(text))), l.file.Sync())
 }

@@ -20,6 +20,7 @@ const (
 	minFree = 512 << 20
 
 	workspaceTag, workspaceMount = "workspace", "/workspace"
+	sharedTag, sharedMount       = "shared", "/workspace/shared"
 	outputTag, outputMount       = "output", "/output"
 )
 
@@ -79,8 +80,11 @@ func (s *Site) spec(set config.Settings) (launch.Spec, error) {
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
 		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: s.network(set),
 		Shares: []launch.Share{
-			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), MinFree: minFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), MinFree: minFree}, MountPoint: outputMount},
+			// What agents share belongs to whoever asks, everywhere: where it
+			// belonged to one, the others could not change it.
+			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: minFree}, MountPoint: workspaceMount},
+			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: sharedMount},
+			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state,
 	}, nil

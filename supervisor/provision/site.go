@@ -24,9 +24,10 @@ import (
 // Site is the sandbox of a home, on disk. Whoever uses it has taken the home;
 // its methods are called one at a time, but for Provisioned.
 type Site struct {
-	home   config.Home
-	driver vm.Driver
-	arch   vm.Arch
+	home    config.Home
+	driver  vm.Driver
+	arch    vm.Arch
+	folders *vm.Subtrees
 
 	sources *sources.Sources
 	images  image.Store
@@ -43,10 +44,11 @@ type prepared struct {
 	missing []string // of the toolbox
 }
 
-// New returns the site of a home, for guests of an architecture.
-func New(home config.Home, driver vm.Driver, arch vm.Arch) *Site {
+// New returns the site of a home, for guests of an architecture. The folders
+// are those of the workspace that belong to somebody; nil is none.
+func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees) *Site {
 	return &Site{
-		home: home, driver: driver, arch: arch,
+		home: home, driver: driver, arch: arch, folders: folders,
 		sources: sources.New(home.Packs(), home.Downloads()),
 		images:  image.Store{Dir: home.Images(), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
 	}

@@ -48,14 +48,16 @@ type manager interface {
 	running(label string) []string
 }
 
-// New is the service of a home, with the program that runs now.
+// New is the service of a home, with the program that runs now, by the name that
+// the system knows it by: on macOS a package manager's link, which stays when the
+// version that it leads to goes.
 func New(home config.Home) (Service, error) {
 	program, err := os.Executable()
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
 	if err != nil {
 		return Service{}, fault.New(fault.Execution, "find own program", "", err)
+	}
+	if strings.ContainsAny(program, "\"'\\") { // systemd runs no such program
+		return Service{}, fault.New(fault.InvalidArgs, "describe service", program, errors.New("the program's path has a quote or a backslash in it")).Advise("Move the program.")
 	}
 	for _, path := range []string{program, string(home)} {
 		if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {

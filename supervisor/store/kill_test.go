@@ -50,7 +50,10 @@ func write(path string) {
 	for range 2 {
 		go func() {
 			for {
-				e, err := journal.Append(ctx, events.Event{Kind: "e", Cause: "test"})
+				e, err := journal.Note(events.Event{Kind: "e", Cause: "test"})
+				if err == nil {
+					err = journal.Keep(ctx)
+				}
 				must(err)
 				say("event", int64(e.Seq))
 			}

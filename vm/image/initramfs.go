@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/vm/image/modules"
 	"osaurus-sandbox/vm/image/newc"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/untar"
 )
 
 // moduleSet is what a guest loads of its kernel's modules. Built into the
@@ -47,6 +46,13 @@ func needed() moduleSet {
 			"veth", "bridge", "nf_tables", "nft_ct", "nft_chain_nat", "nft_masq", "nft_reject_inet",
 		},
 	}
+}
+
+// Modules are the names of what an image takes of a pack's modules, besides what
+// those need.
+func Modules() []string {
+	set := needed()
+	return slices.Concat(set.boot, set.bootIfThere, set.late)
 }
 
 // The guest finds its modules in modulesDir, unpacked, and the names of their
@@ -106,8 +112,8 @@ func initramfs(init []byte, boot, late []modules.Module) []newc.Entry {
 // pickModules returns the modules of a pack to load at boot, and later.
 func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module, err error) {
 	set := needed()
-	walk := func(visit func(*tar.Header, io.Reader) error) error { return walkFile(p, p.Manifest.Modules, visit) }
-	tree, err := modules.Read(ctx, walk, slices.Concat(set.boot, set.bootIfThere, set.late)...)
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	tree, err := modules.Read(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,31 +129,4 @@ func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module,
 		return nil, nil, err
 	}
 	return boot, all[len(boot):], nil
-}
-
-// walkFile visits the entries of one of a pack's archives. Unless visit stops
-// it, the file is then known to be the one that the manifest pins.
-func walkFile(p pack.Pack, f pack.File, visit func(*tar.Header, io.Reader) error) error {
-	file, err := p.Open(f)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	archive, err := untar.NewReader(file, p.Path(f))
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	for {
-		h, err := archive.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(h, archive); err != nil {
-			return err
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/lock"
@@ -92,7 +93,7 @@ func buildPart(ctx context.Context, folder, dir string, build func(ctx context.C
 	if err := syncAll(temp); err != nil {
 		return part{}, fault.New(fault.Execution, op, temp, err)
 	}
-	if err := errors.Join(os.Rename(temp, dir), syncFile(folder)); err != nil {
+	if err := errors.Join(os.Rename(temp, dir), config.Sync(folder)); err != nil {
 		return part{}, fault.New(fault.Execution, op, dir, err)
 	}
 	return part{dir, s}, nil
@@ -191,18 +192,9 @@ func syncAll(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := syncFile(filepath.Join(dir, e.Name())); err != nil {
+		if err := config.Sync(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
-	return syncFile(dir)
-}
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
+	return config.Sync(dir)
 }

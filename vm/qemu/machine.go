@@ -8,26 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/qmp"
-	"osaurus-sandbox/vm/qemu/vsock"
 )
 
 // machine implements vm.Machine.
 type machine struct {
 	*vm.Life
+	vm.Ports
 	cfg      vm.Config
 	program  program
 	accel    Accelerator
 	log      *slog.Logger
 	backends []backend
-	socket   *vsock.Device // one of backends
 
 	mu       sync.Mutex
 	run      *run   // nil before Start
@@ -43,7 +40,8 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	}
 	// The caller may go on to use its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
-	return &machine{Life: vm.NewLife(), cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket}, nil
+	life := vm.NewLife(cfg.Name)
+	return &machine{Life: life, Ports: vm.NewPorts(life, socket), cfg: cfg, program: p, accel: accel, log: log, backends: backends}, nil
 }
 
 // Start implements vm.Machine.
@@ -76,7 +74,7 @@ func (m *machine) launch(op string) (*run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.Move(vm.Starting, vm.Stopped) {
-		return nil, m.misfit(op)
+		return nil, m.Misfit(op)
 	}
 	r, err := launch(&m.cfg, m.program.path, m.accel, m.backends, m.log)
 	if err != nil {
@@ -149,7 +147,7 @@ func (m *machine) stopping() bool {
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	return m.tell(ctx, op, "system_powerdown")
 }
@@ -168,7 +166,7 @@ func (m *machine) Resume(ctx context.Context) error {
 // does not answer the state is the old one again, until it does: see event.
 func (m *machine) change(ctx context.Context, op, command string, from, during, to vm.State) error {
 	if !m.Move(during, from) {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	if err := m.tell(ctx, op, command); err != nil {
 		m.Move(from, during)
@@ -187,24 +185,6 @@ func (m *machine) tell(ctx context.Context, op, command string) error {
 		return fault.New(fault.KindOf(err), op, m.cfg.Name, err)
 	}
 	return nil
-}
-
-// misfit is the error of a method that does not fit the state.
-func (m *machine) misfit(op string) error {
-	e := fault.New(fault.Rejected, op, m.cfg.Name, fmt.Errorf("it is %s", m.State()))
-	if m.ended() {
-		return e.Advise("A machine runs once: make a new one.")
-	}
-	return e
-}
-
-func (m *machine) ended() bool {
-	select {
-	case <-m.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 // Kill implements vm.Machine.
@@ -232,42 +212,10 @@ func (m *machine) Kill(ctx context.Context) error {
 // Close implements vm.Machine.
 func (m *machine) Close() error {
 	m.mu.Lock()
-	if m.run == nil && !m.ended() {
+	if m.run == nil && !m.Ended() {
 		closeBackends(m.backends)
 		m.End(nil)
 	}
 	m.mu.Unlock()
 	return m.Kill(context.Background())
 }
-
-// Dial implements vm.Machine.
-func (m *machine) Dial(ctx context.Context, port uint32) (net.Conn, error) {
-	const op = "dial guest port"
-	if m.ended() {
-		return nil, m.misfit(op)
-	}
-	c, err := m.socket.Dial(ctx, port)
-	if err != nil {
-		kind := fault.Unavailable
-		if errors.Is(err, context.DeadlineExceeded) {
-			kind = fault.Timeout
-		}
-		return nil, fault.New(kind, op, portName(port), err)
-	}
-	return c, nil
-}
-
-// Listen implements vm.Machine.
-func (m *machine) Listen(port uint32) (net.Listener, error) {
-	const op = "listen on host port"
-	if m.ended() {
-		return nil, m.misfit(op)
-	}
-	l, err := m.socket.Listen(port)
-	if err != nil {
-		return nil, fault.New(fault.Rejected, op, portName(port), err).Advise("Close the port's other listener first.")
-	}
-	return l, nil
-}
-
-func portName(port uint32) string { return strconv.FormatUint(uint64(port), 10) }

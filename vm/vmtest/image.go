@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"osaurus-sandbox/internal/lab"
@@ -31,11 +32,39 @@ type Image struct {
 	Kernel, Initrd string
 }
 
-// BuildImage makes an image in the test's temporary folder.
+// initrds are those that this process has made, by architecture: all that its
+// tests boot is the same, and to make one takes seconds.
+var initrds struct {
+	sync.Mutex
+	made map[vm.Arch][]byte
+}
+
+// BuildImage makes an image; its initramfs is in the test's temporary folder.
 func BuildImage(t testing.TB, arch vm.Arch) Image {
 	t.Helper()
 	kernel := lab.DebianKernel(t, string(arch))
-	tree, err := modules.Read(t.Context(), walk(kernel), drivers...)
+	initrds.Lock()
+	defer initrds.Unlock()
+	if initrds.made[arch] == nil {
+		if initrds.made == nil {
+			initrds.made = map[vm.Arch][]byte{}
+		}
+		initrds.made[arch] = buildInitrd(t, arch)
+	}
+	path := filepath.Join(t.TempDir(), "initrd")
+	if err := os.WriteFile(path, initrds.made[arch], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Image{arch, kernel.Image, path}
+}
+
+// buildInitrd makes the initramfs with the test guest and the modules that it
+// needs.
+func buildInitrd(t testing.TB, arch vm.Arch) []byte {
+	t.Helper()
+	p := lab.BusyboxPack(t, string(arch))
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	tree, err := modules.Read(t.Context(), walk, drivers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +96,7 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	initrd := filepath.Join(t.TempDir(), "initrd")
-	if err := os.WriteFile(initrd, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return Image{arch, kernel.Image, initrd}
-}
-
-// walk visits a kernel's modules as if they were an archive.
-func walk(k lab.Kernel) modules.Walk {
-	return func(visit func(*tar.Header, io.Reader) error) error {
-		return k.EachModuleFile(func(name string, b []byte) error {
-			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
-		})
-	}
+	return b.Bytes()
 }
 
 func buildGuest(t testing.TB, arch vm.Arch) []byte {

@@ -39,10 +39,10 @@ func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
 	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*listener{}, conns: map[*conn]struct{}{}}
 }
 
-// dial connects to a port of the guest. The framework does not say whether a
+// Dial connects to a port of the guest. The framework does not say whether a
 // guest refuses or is not there yet. So, until it has been heard of once, it is
 // taken to be not there.
-func (s *switchboard) dial(ctx context.Context, port uint32) (net.Conn, error) {
+func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	for {
 		c, err := s.connect(ctx, port)
 		switch {
@@ -133,8 +133,8 @@ func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32
 	return c, nil
 }
 
-// listen accepts the guest's connections to a port of the host.
-func (s *switchboard) listen(port uint32) (net.Listener, error) {
+// Listen accepts the guest's connections to a port of the host.
+func (s *switchboard) Listen(port uint32) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {

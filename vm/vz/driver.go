@@ -114,9 +114,10 @@ func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, r
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
+	life, board := vm.NewLife(cfg.Name), newSwitchboard(sockets[0])
 	return &machine{
-		Life: vm.NewLife(), name: cfg.Name,
-		apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]),
+		Life: life, Ports: vm.NewPorts(life, board), name: cfg.Name,
+		apple: apple, hardware: hardware, serial: line, sockets: board,
 		cable: make(chan struct{}),
 	}, nil
 }

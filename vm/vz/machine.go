@@ -5,8 +5,6 @@ package vz
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"sync"
 
 	"github.com/Code-Hex/vz/v3"
@@ -18,6 +16,7 @@ import (
 // machine implements vm.Machine.
 type machine struct {
 	*vm.Life
+	vm.Ports
 	name     string
 	apple    *vz.VirtualMachine
 	hardware *vz.VirtualMachineConfiguration
@@ -68,7 +67,7 @@ func (m *machine) begin(ctx context.Context, op string, power func() error) erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.Move(vm.Starting, vm.Stopped) {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	err := m.serial.open()
 	if err == nil && ctx.Err() != nil {
@@ -97,7 +96,7 @@ func (m *machine) release() {
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	return m.call(ctx, op, func() error {
 		pressed, err := m.apple.RequestStop()
@@ -125,7 +124,7 @@ func (m *machine) change(ctx context.Context, op string, do func() error, from, 
 	defer cancel()
 	states := m.Watch(watching)
 	if m.State() != from {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	if err := m.call(ctx, op, do); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, 
 		select {
 		case s, open := <-states:
 			if !open {
-				return m.misfit(op)
+				return m.Misfit(op)
 			}
 			if s == want {
 				return nil
@@ -170,24 +169,6 @@ func (m *machine) impatient(ctx context.Context, op string) error {
 		Advise("The framework does not answer: try again, or kill the machine.")
 }
 
-// misfit is the error of a method that does not fit the state.
-func (m *machine) misfit(op string) error {
-	e := fault.New(fault.Rejected, op, m.name, fmt.Errorf("it is %s", m.State()))
-	if m.ended() {
-		return e.Advise("A machine runs once: make a new one.")
-	}
-	return e
-}
-
-func (m *machine) ended() bool {
-	select {
-	case <-m.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 // pull pulls the cable. Whoever follows the machine sees to its end.
 func (m *machine) pull() { m.once.Do(func() { close(m.cable) }) }
 
@@ -196,7 +177,7 @@ func (m *machine) Kill(ctx context.Context) error {
 	const op = "kill machine"
 	m.mu.Lock()
 	started := m.started
-	if started && !m.ended() {
+	if started && !m.Ended() {
 		m.asked = true
 	}
 	m.mu.Unlock()
@@ -217,40 +198,10 @@ func (m *machine) Kill(ctx context.Context) error {
 // Close implements vm.Machine.
 func (m *machine) Close() error {
 	m.mu.Lock()
-	if !m.started && !m.ended() {
+	if !m.started && !m.Ended() {
 		m.release()
 		m.End(nil)
 	}
 	m.mu.Unlock()
 	return m.Kill(context.Background())
-}
-
-// Dial implements vm.Machine.
-func (m *machine) Dial(ctx context.Context, port uint32) (net.Conn, error) {
-	const op = "dial guest port"
-	if m.ended() {
-		return nil, m.misfit(op)
-	}
-	c, err := m.sockets.dial(ctx, port)
-	if err != nil {
-		kind := fault.Unavailable
-		if errors.Is(err, context.DeadlineExceeded) {
-			kind = fault.Timeout
-		}
-		return nil, fault.New(kind, op, fmt.Sprint(port), err)
-	}
-	return c, nil
-}
-
-// Listen implements vm.Machine.
-func (m *machine) Listen(port uint32) (net.Listener, error) {
-	const op = "listen on host port"
-	if m.ended() {
-		return nil, m.misfit(op)
-	}
-	l, err := m.sockets.listen(port)
-	if err != nil {
-		return nil, fault.New(fault.Rejected, op, fmt.Sprint(port), err).Advise("Close the port's other listener first.")
-	}
-	return l, nil
 }

@@ -18,7 +18,7 @@ var _ vm.Saver = (*machine)(nil)
 func (m *machine) Save(ctx context.Context, path string) error {
 	const op = "save machine"
 	if m.State() != vm.Paused {
-		return m.misfit(op)
+		return m.Misfit(op)
 	}
 	if ok, err := m.hardware.ValidateSaveRestoreSupport(); err != nil || !ok {
 		return fault.New(fault.Unavailable, op, m.name, err).Advise("Shut the machine down instead: macOS cannot save its devices.")

@@ -22,11 +22,32 @@ func CheckStart(s *guestpb.Start) error {
 	if len(s.GetArgs()) == 0 || len(s.Args[0]) == 0 {
 		return bad("there is no program to run")
 	}
-	if n := len(s.Args) + len(s.Env); n > MaxArgs {
+	if err := checkSurroundings(s.Args, s.Env, s.Dir); err != nil {
+		return err
+	}
+	if t := s.TimeoutNanos; t < 0 || t > int64(MaxTimeout) {
+		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxTimeout)
+	}
+	if t := s.IdleTimeoutNanos; t < 0 || t > int64(MaxTimeout) {
+		return bad("idle time %v is not between 0 and %v", time.Duration(t), MaxTimeout)
+	}
+	if err := checkPlace(s); err != nil {
+		return bad("%w", err)
+	}
+	if g := s.GraceNanos; g < 0 || g > int64(MaxGrace) {
+		return bad("grace %v is not between 0 and %v", time.Duration(g), MaxGrace)
+	}
+	return nil
+}
+
+// checkSurroundings says what is wrong with what a program is started with.
+func checkSurroundings(args, env [][]byte, dir []byte) error {
+	bad := badly("check command")
+	if n := len(args) + len(env); n > MaxArgs {
 		return bad("%d arguments and variables are more than %d", n, MaxArgs)
 	}
 	total := 0
-	for _, list := range [][][]byte{s.Args, s.Env} {
+	for _, list := range [][][]byte{args, env} {
 		for i, b := range list {
 			total += len(b)
 			if len(b) > MaxArg {
@@ -40,19 +61,13 @@ func CheckStart(s *guestpb.Start) error {
 	if total > MaxArgBytes {
 		return bad("arguments and environment have %d bytes, more than %d", total, MaxArgBytes)
 	}
-	for _, e := range s.Env {
+	for _, e := range env {
 		if bytes.IndexByte(e, '=') <= 0 {
 			return bad("variable %q is not NAME=value", faultrpc.Clip(string(e)))
 		}
 	}
-	if err := checkPath(s.Dir); len(s.Dir) > 0 && err != nil {
+	if err := checkPath(dir); len(dir) > 0 && err != nil {
 		return bad("working directory: %w", err)
-	}
-	if t := s.TimeoutNanos; t < 0 || t > int64(MaxTimeout) {
-		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxTimeout)
-	}
-	if g := s.GraceNanos; g < 0 || g > int64(MaxGrace) {
-		return bad("grace %v is not between 0 and %v", time.Duration(g), MaxGrace)
 	}
 	return nil
 }

@@ -3,22 +3,15 @@ package depmod
 
 import (
 	"bytes"
-	"compress/gzip"
 	"debug/elf"
 	"fmt"
 	"io"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/therootcompany/xz"
+	"osaurus-sandbox/vm/image/modules"
 )
-
-// maxModule bounds a module when unpacked. The largest, of graphics cards,
-// have 30 MB.
-const maxModule = 128 << 20
 
 // Index is what is known of a kernel's modules. The zero value knows none.
 type Index struct {
@@ -32,22 +25,18 @@ type module struct {
 }
 
 // IsModule reports whether a file is a kernel module, by its name.
-func IsModule(file string) bool { return moduleName(file) != "" }
-
-// moduleName is what other modules call the module in a file.
-func moduleName(file string) string {
-	name := path.Base(file)
-	for _, suffix := range []string{".ko", ".ko.gz", ".ko.xz", ".ko.zst"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok {
-			return strings.ReplaceAll(base, "-", "_")
-		}
-	}
-	return ""
+func IsModule(file string) bool {
+	_, _, ok := modules.FileName(file)
+	return ok
 }
 
 // Add reads a module, whose path is relative to lib/modules/RELEASE.
 func (x *Index) Add(file string, r io.Reader) error {
-	info, err := readModinfo(file, r)
+	name, packing, ok := modules.FileName(file)
+	if !ok {
+		return fmt.Errorf("%s is no module", file)
+	}
+	info, err := readModinfo(packing, r)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", file, err)
 	}
@@ -66,7 +55,7 @@ func (x *Index) Add(file string, r io.Reader) error {
 	if x.modules == nil {
 		x.modules = map[string]module{}
 	}
-	x.modules[moduleName(file)] = m
+	x.modules[name] = m
 	return nil
 }
 
@@ -126,17 +115,10 @@ func (x *Index) names() []string {
 	})
 }
 
-func readModinfo(file string, r io.Reader) ([]byte, error) {
-	r, err := unpack(file, r)
+func readModinfo(packing string, r io.Reader) ([]byte, error) {
+	text, err := modules.Unpack(packing, r)
 	if err != nil {
 		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxModule+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxModule {
-		return nil, fmt.Errorf("it has more than %d bytes", maxModule)
 	}
 	f, err := elf.NewFile(bytes.NewReader(text))
 	if err != nil {
@@ -147,20 +129,4 @@ func readModinfo(file string, r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("it has no section .modinfo")
 	}
 	return section.Data()
-}
-
-func unpack(file string, r io.Reader) (io.Reader, error) {
-	switch path.Ext(file) {
-	case ".gz":
-		return gzip.NewReader(r)
-	case ".xz":
-		return xz.NewReader(r, maxModule)
-	case ".zst":
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxModule))
-		if err != nil {
-			return nil, err
-		}
-		return z, nil // with this concurrency it holds nothing that needs Close
-	}
-	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -19,6 +20,8 @@ const (
 	// the blocks that mke2fs reserves for group descriptors reach for 1024
 	// times its size.
 	MaxSize = 1 << 40
+
+	adviseRoom = "See that the folder is writable and that its disk has room."
 )
 
 // Create makes a new, empty disk. It takes hardly any room until the guest
@@ -35,7 +38,7 @@ func Create(path string, size int64) error {
 			Advise("A disk is never overwritten: remove it first if nothing on it is needed.")
 	}
 	if err := create(path, size); err != nil {
-		return fault.New(fault.Execution, op, path, err)
+		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
 	}
 	return nil
 }
@@ -53,7 +56,7 @@ func create(path string, size int64) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return config.Sync(filepath.Dir(path))
 }
 
 // Grow makes a disk larger; the guest grows its file system when it mounts it
@@ -73,7 +76,7 @@ func Grow(path string, size int64) error {
 			Advise("Keep its size in the settings, or reset the sandbox to begin with a smaller disk.")
 	}
 	if err := os.Truncate(path, size); err != nil {
-		return fault.New(fault.Execution, op, path, err)
+		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
 	}
 	return nil
 }
@@ -86,14 +89,4 @@ func check(size int64) error {
 		return fmt.Errorf("a size of %d bytes is no multiple of %d", size, blockSize)
 	}
 	return nil
-}
-
-// syncDir makes a rename in a directory last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

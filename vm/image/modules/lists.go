@@ -47,12 +47,12 @@ func (l *lists) read(h *tar.Header, content io.Reader) error {
 // readDep reads "kernel/fs/fuse/virtiofs.ko: kernel/fs/fuse/fuse.ko".
 func (l *lists) readDep(line string) {
 	file, needs, _ := strings.Cut(line, ":")
-	name, _, ok := split(file)
+	name, _, ok := FileName(file)
 	if !ok {
 		return
 	}
 	for _, need := range strings.Fields(needs) {
-		if n, _, ok := split(need); ok {
+		if n, _, ok := FileName(need); ok {
 			l.needs[name] = append(l.needs[name], n)
 		}
 	}
@@ -77,7 +77,7 @@ func (l *lists) readSoftdep(line string) {
 
 // readBuiltin reads "kernel/fs/ext4/ext4.ko".
 func (l *lists) readBuiltin(line string) {
-	if name, _, ok := split(strings.TrimSpace(line)); ok {
+	if name, _, ok := FileName(strings.TrimSpace(line)); ok {
 		l.builtin[name] = true
 	}
 }
@@ -97,9 +97,9 @@ func (l *lists) closure(names []string) map[string]bool {
 // canonical is a module's name as the kernel writes it.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// split takes a module's file name apart: virtio-rng.ko.gz is the module
-// virtio_rng, packed as ".gz".
-func split(file string) (name, packing string, ok bool) {
+// FileName takes the name of a module's file apart: virtio-rng.ko.gz is the
+// module virtio_rng, packed as ".gz".
+func FileName(file string) (name, packing string, ok bool) {
 	stem, packing, ok := strings.Cut(path.Base(file), ".ko")
 	if !ok || stem == "" {
 		return "", "", false

@@ -57,11 +57,11 @@ func Read(ctx context.Context, walk Walk, names ...string) (*Tree, error) {
 	wanted := t.closure(names)
 	total := 0
 	err := walk(func(h *tar.Header, content io.Reader) error {
-		name, packing, ok := split(h.Name)
+		name, packing, ok := FileName(h.Name)
 		if err := ctx.Err(); err != nil || h.Typeflag != tar.TypeReg || !ok || !wanted[name] {
 			return err
 		}
-		data, err := unpack(packing, content)
+		data, err := Unpack(packing, content)
 		if err != nil {
 			return fault.New(fault.Rejected, "unpack", h.Name, err)
 		}

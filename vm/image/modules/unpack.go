@@ -11,8 +11,8 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// unpack reads a module of the given packing: "", ".gz", ".xz" or ".zst".
-func unpack(packing string, r io.Reader) ([]byte, error) {
+// Unpack reads a module of the given packing: "", ".gz", ".xz" or ".zst".
+func Unpack(packing string, r io.Reader) ([]byte, error) {
 	switch packing {
 	case ".gz":
 		z, err := gzip.NewReader(r)
@@ -21,7 +21,7 @@ func unpack(packing string, r io.Reader) ([]byte, error) {
 		}
 		return readAll(z)
 	case ".xz":
-		z, err := xz.NewReader(r, 0)
+		z, err := xz.NewReader(r, maxModule)
 		if err != nil {
 			return nil, err
 		}

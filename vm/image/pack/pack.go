@@ -2,6 +2,7 @@
 package pack
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/untar"
 )
 
 // Pack is a folder whose manifest has been read. That its files are the ones
@@ -88,6 +90,33 @@ func (p Pack) Open(f File) (io.ReadCloser, error) {
 	return digest.Checked(file, p.Path(f), f.Size, f.SHA256), nil
 }
 
+// Walk visits the entries of one of the pack's archives. Unless visit stops it,
+// the file is then known to be the one that the manifest pins.
+func (p Pack) Walk(f File, visit func(*tar.Header, io.Reader) error) error {
+	file, err := p.Open(f)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	archive, err := untar.NewReader(file, p.Path(f))
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := visit(h, archive); err != nil {
+			return err
+		}
+	}
+}
+
 // Verify reads every file of the pack and fails with fault.Rejected, naming
 // the file and both digests, when one is not what the manifest pins.
 func (p Pack) Verify(ctx context.Context, report progress.Func) error {
@@ -113,7 +142,7 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 	}
 	if got != f.SHA256 || n != f.Size {
 		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
-			Advise("Remove the pack and build or import it again: its files have changed since it was made.")
+			Advise("Its files have changed since it was made: remove it with `pack remove`, and build or import it again.")
 	}
 	return nil
 }

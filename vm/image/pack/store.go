@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/lock"
@@ -113,17 +114,17 @@ func (s Store) lock(ctx context.Context, name string, report progress.Func) (*lo
 // settle brings a pack to the disk and then to its place.
 func (s Store) settle(p Pack, name string) error {
 	for _, f := range append(p.Manifest.Files(), File{Name: ManifestName}) {
-		if err := syncPath(p.Path(f)); err != nil {
+		if err := config.Sync(p.Path(f)); err != nil {
 			return err
 		}
 	}
-	if err := syncPath(p.Dir); err != nil {
+	if err := config.Sync(p.Dir); err != nil {
 		return err
 	}
 	if err := os.Rename(p.Dir, filepath.Join(s.Dir, name)); err != nil {
 		return err
 	}
-	return syncPath(s.Dir)
+	return config.Sync(s.Dir)
 }
 
 // Remove deletes a pack.
@@ -164,7 +165,7 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 	})
 	if err == nil && p.Digest() != m.Digest() {
 		return Pack{}, fault.New(fault.Rejected, "import pack", path, fmt.Errorf("another pack named %s is there", m.Name)).
-			Advise("Change the name in its " + ManifestName + ", or remove the folder " + p.Dir + " first.")
+			Advise("Change the name in its " + ManifestName + ", or delete the other first: `pack remove " + m.Name + "`.")
 	}
 	return p, err
 }
@@ -174,14 +175,6 @@ func freshFolder(path string) error {
 		return err
 	}
 	return os.MkdirAll(path, 0o755)
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // writeTo copies a file of a pack into a folder.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ type fsGuest struct {
 	many   *fs.Device
 }
 
-func startFS(t *testing.T) *fsGuest {
+func startFS(t *testing.T, arch vm.Arch) *fsGuest {
 	set := &vm.Subtrees{}
 	for _, s := range []vm.Subtree{
 		{Path: "agents/alice", UID: 1000, GID: 1000},
@@ -73,12 +74,12 @@ func startFS(t *testing.T) *fsGuest {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "test", "-c", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+Arch())
+	build := exec.Command("go", "test", "-c", "-trimpath", "-o", filepath.Join(g.shares["tools"], "onshare"), "osaurus-sandbox/vm/qemu/e2e/onshare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+string(arch))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	g.VM = Start(t, Options{Devices: devices})
+	g.VM = Start(t, Options{Devices: devices, Arch: arch})
 	g.mount()
 	return g
 }
@@ -121,26 +122,37 @@ func (g *fsGuest) host(t *testing.T, tag, name, text string) {
 	}
 }
 
-// TestFS shows a real guest kernel at work on shares.
+// TestFS shows a real guest kernel at work on shares. What an architecture could
+// change, memory's order and the layout of requests, is in what onshare does.
 func TestFS(t *testing.T) {
-	g := startFS(t)
-	for _, tag := range []string{"work", "asker"} {
-		t.Run("onshare "+tag, func(t *testing.T) { g.onShare(t, "-share=/mnt/"+tag) })
-	}
-	for _, part := range []struct {
+	type part struct {
 		name string
-		test func(*testing.T)
-	}{
-		{"files", g.testFiles},
-		{"confined", g.testConfined},
-		{"host edits", g.testHostEdits},
-		{"owners", g.testOwners},
-		{"limits", g.testLimits},
-		{"read only", g.testReadOnly},
-		{"many files", g.testManyFiles},
-		{"remount and reboot", g.testReboot},
-	} {
-		t.Run(part.name, part.test)
+		test func(*fsGuest, *testing.T)
+	}
+	first := []part{
+		{"onshare work", func(g *fsGuest, t *testing.T) { g.onShare(t, "-share=/mnt/work") }},
+		{"files", (*fsGuest).testFiles},
+		{"owners", (*fsGuest).testOwners},
+	}
+	more := []part{
+		{"onshare asker", func(g *fsGuest, t *testing.T) { g.onShare(t, "-share=/mnt/asker") }},
+		{"confined", (*fsGuest).testConfined},
+		{"host edits", (*fsGuest).testHostEdits},
+		{"limits", (*fsGuest).testLimits},
+		{"read only", (*fsGuest).testReadOnly},
+		{"many files", (*fsGuest).testManyFiles},
+		{"remount and reboot", (*fsGuest).testReboot},
+	}
+	for _, c := range []struct {
+		arch  vm.Arch
+		parts []part
+	}{{vm.AMD64, slices.Concat(first, more)}, {vm.ARM64, first}} {
+		t.Run(string(c.arch), func(t *testing.T) {
+			g := startFS(t, c.arch)
+			for _, part := range c.parts {
+				t.Run(part.name, func(t *testing.T) { part.test(g, t) })
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,36 +79,35 @@ type Device struct {
 type Options struct {
 	Devices []Device
 	Args    []string
-	Trace   bool   // log the vhost-user messages
-	Paths   bool   // use socket paths rather than inherited socket pairs
-	Memory  string // default "1G"
-	Init    string // the package of the guest's only program; default: the test guest
+	Trace   bool    // log the vhost-user messages
+	Paths   bool    // use socket paths rather than inherited socket pairs
+	Memory  string  // default "1G"
+	Init    string  // the package of the guest's only program; default: the test guest
+	Arch    vm.Arch // default: Arch()
 }
 
-// Arch is the guest's architecture.
-func Arch() string {
+// Arch is the architecture of guests that are not there for another one's sake.
+func Arch() vm.Arch {
 	if a := os.Getenv("OSAURUS_TEST_ARCH"); a != "" {
-		return a
+		return vm.Arch(a)
 	}
-	return "amd64"
+	return vm.AMD64
 }
 
 // Start boots a machine, which ends with the test.
 func Start(t testing.TB, o Options) *VM {
 	t.Helper()
 	m := &VM{t: t, dir: t.TempDir(), Vsock: vsock.New(3), Console: &Console{}, exited: make(chan struct{})}
+	o.Arch, o.Memory = cmp.Or(o.Arch, Arch()), cmp.Or(o.Memory, "1G")
 	var kernel, initramfs string
 	if o.Init == "" {
-		image := vmtest.BuildImage(t, vm.Arch(Arch()))
+		image := vmtest.BuildImage(t, o.Arch)
 		kernel, initramfs = image.Kernel, image.Initrd
 	} else {
-		kernel, initramfs = lab.DebianKernel(t, Arch()).Image, initrd(t, o.Init)
-	}
-	if o.Memory == "" {
-		o.Memory = "1G"
+		kernel, initramfs = lab.DebianKernel(t, string(o.Arch)).Image, initrd(t, o.Init, o.Arch)
 	}
 	var cmd *exec.Cmd
-	if Arch() == "arm64" {
+	if o.Arch == vm.ARM64 {
 		cmd = exec.Command("qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a57", "-append", "console=ttyAMA0 panic=-1")
 	} else {
 		cmd = exec.Command("qemu-system-x86_64", "-append", "console=ttyS0 panic=-1")
@@ -279,11 +279,11 @@ func (m *VM) MustRun(words ...any) string {
 }
 
 // initrd makes an initramfs of one program, by the path of its package.
-func initrd(t testing.TB, program string) string {
+func initrd(t testing.TB, program string, arch vm.Arch) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "init")
 	build := exec.Command("go", "build", "-trimpath", "-o", bin, program)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+Arch())
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+string(arch))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", program, err, out)
 	}

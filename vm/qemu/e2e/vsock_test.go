@@ -44,10 +44,7 @@ func TestVsock(t *testing.T) {
 		defer c.Close()
 		data := make([]byte, 4<<20)
 		_, _ = rand.Read(data)
-		go func() {
-			_, _ = c.Write(data)
-			_ = c.(halfCloser).CloseWrite()
-		}()
+		go writeAll(c, data)
 		got, err := io.ReadAll(c)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("echo of %d bytes gave %d, %v", len(data), len(got), err)
@@ -60,10 +57,7 @@ func TestVsock(t *testing.T) {
 				c := vm.Dial(portEcho)
 				defer c.Close()
 				msg := bytes.Repeat([]byte{byte(i)}, 1000+i*10)
-				go func() {
-					_, _ = c.Write(msg)
-					_ = c.(halfCloser).CloseWrite()
-				}()
+				go writeAll(c, msg)
 				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, msg) {
 					t.Errorf("connection %d: %d bytes, %v", i, len(got), err)
 				}
@@ -72,10 +66,7 @@ func TestVsock(t *testing.T) {
 		wg.Wait()
 	})
 	t.Run("many from guest", func(t *testing.T) {
-		l, err := vm.Vsock.Listen(relayBack)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := vm.listen(t)
 		defer l.Close()
 		go func() {
 			for {
@@ -103,10 +94,7 @@ func TestVsock(t *testing.T) {
 		c := vm.Dial(portEcho)
 		defer c.Close()
 		const size = 2 << 20
-		go func() {
-			_, _ = c.Write(make([]byte, size))
-			_ = c.(halfCloser).CloseWrite()
-		}()
+		go writeAll(c, make([]byte, size))
 		time.Sleep(500 * time.Millisecond)
 		n, err := io.Copy(io.Discard, c)
 		if err != nil || n != size {
@@ -114,10 +102,7 @@ func TestVsock(t *testing.T) {
 		}
 	})
 	t.Run("close delivers", func(t *testing.T) {
-		l, err := vm.Vsock.Listen(relayBack)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := vm.listen(t)
 		defer l.Close()
 		c := vm.Dial(portRelay)
 		b, err := l.Accept()
@@ -139,10 +124,7 @@ func TestVsock(t *testing.T) {
 		}
 	})
 	t.Run("nettest", func(t *testing.T) {
-		l, err := vm.Vsock.Listen(relayBack)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := vm.listen(t)
 		defer l.Close()
 		// A connection into the guest, which the guest joins to one that it
 		// makes to us: both ends are ours, with the guest in between.
@@ -177,6 +159,22 @@ func TestVsock(t *testing.T) {
 	})
 }
 
+// listen listens on the port that the guest connects to.
+func (m *VM) listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := m.Vsock.Listen(relayBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// writeAll writes to a connection and ends that half of it.
+func writeAll(c net.Conn, b []byte) {
+	_, _ = c.Write(b)
+	_ = c.(halfCloser).CloseWrite()
+}
+
 // pause stops and continues the machine under traffic. Nothing is lost, and a
 // dial waits.
 func pause(t *testing.T, vm *VM) {
@@ -192,10 +190,7 @@ func pause(t *testing.T, vm *VM) {
 	defer c.Close()
 	data := make([]byte, 16<<20)
 	_, _ = rand.Read(data)
-	go func() {
-		_, _ = c.Write(data)
-		_ = c.(halfCloser).CloseWrite()
-	}()
+	go writeAll(c, data)
 	got := make([]byte, 0, len(data))
 	part := make([]byte, len(data)/4)
 	for range 3 {
@@ -221,18 +216,13 @@ func pause(t *testing.T, vm *VM) {
 // TestBigMemory has a guest whose memory is more than one region: a part below
 // and a part above 4 GiB. It is only reserved: the guest touches little of it.
 func TestBigMemory(t *testing.T) {
-	if Arch() != "amd64" {
-		t.Skip("machines of this architecture have one region, however big")
-	}
-	vm := Start(t, Options{Memory: "4G", Args: []string{"-M", "q35"}, Trace: true})
+	// On arm64 memory is one region, however big.
+	vm := Start(t, Options{Arch: "amd64", Memory: "4G", Args: []string{"-M", "q35"}, Trace: true})
 	c := vm.Dial(portEcho)
 	defer c.Close()
 	data := make([]byte, 4<<20)
 	_, _ = rand.Read(data)
-	go func() {
-		_, _ = c.Write(data)
-		_ = c.(halfCloser).CloseWrite()
-	}()
+	go writeAll(c, data)
 	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("echo of %d bytes gave %d, %v", len(data), len(got), err)
 	}

@@ -58,7 +58,7 @@ type Conn struct {
 	window          int    // what the guest may send before it is read
 	fwdCnt, fwdTold uint32 // bytes read; of which the guest knows
 	peerShut        uint32 // shutdown flags received
-	recvClosed      bool   // CloseRead or Close was called
+	recvClosed      bool   // Close was called
 	readDL          deadline
 
 	// Sending.
@@ -185,9 +185,6 @@ func (c *Conn) writeErr() error {
 
 // CloseWrite ends the stream to the guest.
 func (c *Conn) CloseWrite() error { return c.shutdown(shutSend, false) }
-
-// CloseRead drops what the guest sent and will send.
-func (c *Conn) CloseRead() error { return c.shutdown(shutRecv, false) }
 
 // Close implements net.Conn. What was written is still delivered.
 func (c *Conn) Close() error { return c.shutdown(shutBoth, true) }

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+func newAgent(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Make, show, change and delete agents",
+		Long: `An agent works in the sandbox as a Linux user of its own: in a room with a root, processes, network and limits that no
+other agent sees or touches. Its home folder is in the workspace on this computer. Everywhere, an agent's id does for its name.`,
+		Example: `  osaurus-sandbox agent create alice
+  osaurus-sandbox exec alice -- whoami
+  osaurus-sandbox agent set alice network=none limits.memoryMB=512
+  osaurus-sandbox agent delete alice`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newAgentCreate(c), newAgentList(c), newAgentShow(c), newAgentRename(c), newAgentSet(c), newAgentReset(c), newAgentDelete(c))
+	return cmd
+}
+
+func newAgentCreate(c console) *cobra.Command {
+	var asJSON bool
+	var id string
+	cmd := &cobra.Command{
+		Use:   "create NAME [KEY=VALUE...]",
+		Short: "Make an agent",
+		Long: `Makes an agent. A name has letters, digits, dashes and spaces; it is written small, with dashes for spaces. A home folder
+of that name that is there already becomes the agent's.
+
+` + agentKeys(),
+		Example: `  osaurus-sandbox agent create alice
+  osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := assignments(args[1:])
+			if err != nil {
+				return err
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Create(cmd.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings}))
+			if err != nil {
+				return err
+			}
+			return printAgent(c.out, r.Msg.Agent, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&id, "id", "", "the agent's id, a UUID (default a new one)")
+	return cmd
+}
+
+func newAgentList(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List all agents",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.List(cmd.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
+			for _, a := range r.Msg.Agents {
+				fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
+			}
+			return table.Flush()
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newAgentShow(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show AGENT",
+		Short: "Show an agent and its settings",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
+			if err != nil {
+				return err
+			}
+			return printAgent(c.out, r.Msg.Agent, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newAgentRename(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rename AGENT NAME",
+		Short: "Give an agent another name",
+		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
+guest that runs, and otherwise when the guest starts the next time: nothing that runs finds its home moved.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Rename(cmd.Context(), connect.NewRequest(&controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]}))
+			if err != nil {
+				return err
+			}
+			return printAgent(c.out, r.Msg.Agent, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newAgentSet(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "set AGENT KEY=VALUE...",
+		Short:   "Change an agent's settings, all or none, and say when each counts",
+		Long:    agentKeys(),
+		Example: `  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := assignments(args[1:])
+			if err != nil {
+				return err
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Set(cmd.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: args[0], Settings: settings}))
+			if err != nil {
+				return err
+			}
+			var changed []string
+			for _, s := range r.Msg.Changed {
+				changed = append(changed, s.Key)
+			}
+			return printChanged(c.out, changed, config.AgentEffectOf, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newAgentReset(c console) *cobra.Command {
+	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset AGENT",
+		Short: "Undo what an agent installed or changed outside its home folder",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				if err := confirm(c, "reset "+args[0], loss); err != nil {
+					return err
+				}
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			_, err = client.Agents.Reset(cmd.Context(), connect.NewRequest(&controlpb.ResetAgentRequest{Agent: args[0]}))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func newAgentDelete(c console) *cobra.Command {
+	var yes, workspace bool
+	cmd := &cobra.Command{
+		Use:   "delete AGENT",
+		Short: "Delete an agent",
+		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept, for you or for
+an agent of the same name that is made later, unless you say --workspace.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loss := "What the agent runs ends, and what it installed will be gone. Its home folder is kept."
+			if workspace {
+				loss = "What the agent runs ends, and what it installed and its home folder will be gone."
+			}
+			if !yes {
+				if err := confirm(c, "delete "+args[0], loss); err != nil {
+					return err
+				}
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace}))
+			if err == nil && r.Msg.Pending {
+				_, err = fmt.Fprintln(c.err, "What it has in the guest is removed when the guest starts the next time.")
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
+	return cmd
+}
+
+func agentKeys() string { return "Keys: " + strings.Join(config.AgentKeys(), ", ") + "." }
+
+// assignments are KEY=VALUE arguments.
+func assignments(args []string) (map[string]string, error) {
+	texts := map[string]string{}
+	for _, arg := range args {
+		key, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			return nil, fault.New(fault.InvalidArgs, "set", arg, errors.New("no value")).Advise("Write KEY=VALUE.")
+		}
+		texts[key] = value
+	}
+	return texts, nil
+}
+
+func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
+	if asJSON {
+		return printProto(w, a)
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
+		{"created", a.Created.AsTime().Local().Format(time.DateTime)},
+	} {
+		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+	}
+	for _, s := range a.Settings {
+		fmt.Fprintf(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
+	}
+	return table.Flush()
+}
+
+// settingText is an agent's setting as a person writes it.
+func settingText(a *controlpb.Agent, key string) string {
+	for _, s := range a.Settings {
+		if s.Key == key {
+			return strings.Trim(s.Value, `"`) // no value holds a quote
+		}
+	}
+	return ""
+}

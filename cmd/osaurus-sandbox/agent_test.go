@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/lab"
+)
+
+// as runs a command as an agent and returns its exit code and all it wrote.
+func as(t *testing.T, agent, script string, flags ...string) (int, string) {
+	t.Helper()
+	var out bytes.Buffer
+	args := append(append([]string{"exec", agent}, flags...), "--", "sh", "-c", script)
+	code := run(t.Context(), console{strings.NewReader(""), &out, &out}, args)
+	return code, strings.TrimSpace(out.String())
+}
+
+// ok runs a command line that must work.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, stderr := sandbox(t, args...)
+	if code != 0 {
+		t.Fatalf("%v: %d, %s", args, code, stderr)
+	}
+	return out
+}
+
+// TestAgents is the life of agents in a real guest.
+func TestAgents(t *testing.T) {
+	home := sessionHome(t, "home")
+	if code, _, stderr := sandbox(t, "config", "set", "pack="+lab.DebianPack(t).Dir); code != 0 {
+		t.Fatal(stderr)
+	}
+	ok(t, "up")
+	ok(t, "agent", "create", "Alice")
+	ok(t, "agent", "create", "bob", "network=none")
+
+	t.Run("each is its own user at home", func(t *testing.T) {
+		for agent, want := range map[string]string{"alice": "agent-alice 20000 /workspace/agents/alice", "bob": "agent-bob 20001 /workspace/agents/bob"} {
+			if code, out := as(t, agent, "echo $(whoami) $(id -u) $(pwd)"); code != 0 || out != want {
+				t.Errorf("%s: %d, %q", agent, code, out)
+			}
+			if code, out := as(t, agent, "ls /workspace/agents"); code != 0 || out != agent {
+				t.Errorf("%s sees %q", agent, out)
+			}
+			if code, _ := as(t, agent, "echo "+agent+" > ~/mine && cat ~/mine"); code != 0 {
+				t.Errorf("%s cannot write to its home", agent)
+			}
+			if text, err := os.ReadFile(filepath.Join(home.AgentHome(config.AgentName(agent)), "mine")); err != nil || string(text) != agent+"\n" {
+				t.Errorf("on this computer: %q %v", text, err)
+			}
+		}
+	})
+	t.Run("what is shared is everybody's", func(t *testing.T) {
+		as(t, "alice", "echo from alice > /workspace/shared/both")
+		if code, out := as(t, "bob", "echo and bob >> /workspace/shared/both && cat /workspace/shared/both && chmod 600 /workspace/shared/both"); code != 0 || out != "from alice\nand bob" {
+			t.Errorf("%d, %q", code, out)
+		}
+		if code, out := as(t, "alice", "rm /workspace/shared/both"); code != 0 {
+			t.Errorf("%d, %q", code, out)
+		}
+	})
+	t.Run("environment, folder, exit code, time", func(t *testing.T) {
+		if code, out := as(t, "alice", "echo $A $HOME; pwd; exit 37", "--env", "A=b", "--cwd", "/tmp"); code != 37 || out != "b /workspace/agents/alice\n/tmp" {
+			t.Errorf("%d, %q", code, out)
+		}
+		if code, _, stderr := sandbox(t, "exec", "carol", "--", "true"); code != exitNoCommand && code != exitSandbox || !strings.Contains(stderr, "agent list") {
+			t.Errorf("nobody: %d, %s", code, stderr)
+		}
+		if code, _, _ := sandbox(t, "exec", "alice", "--", "no-such-command"); code != exitNoCommand {
+			t.Errorf("no such command: %d", code)
+		}
+		if code, _, stderr := sandbox(t, "exec", "alice", "true"); code != exitSandbox || !strings.Contains(stderr, "--") {
+			t.Errorf("without --: %d, %s", code, stderr)
+		}
+	})
+	t.Run("JSON", func(t *testing.T) {
+		type end struct {
+			Stdout, Stderr        string
+			ExitCode              int  `json:"exit_code"`
+			TimedOut              bool `json:"timed_out"`
+			OOM, Quota, Truncated bool
+			Signal                int
+			Duration              float64
+		}
+		for script, want := range map[string]end{
+			"echo a; echo b >&2; exit 3": {Stdout: "a\n", Stderr: "b\n", ExitCode: 3},
+			"kill -9 $$":                 {ExitCode: 137, Signal: 9},
+			"sleep 100":                  {ExitCode: 143, Signal: 15, TimedOut: true},
+		} {
+			code, out, stderr := sandbox(t, "exec", "alice", "--json", "--timeout", "5s", "--", "sh", "-c", script)
+			var got end
+			if err := json.Unmarshal([]byte(out), &got); err != nil {
+				t.Errorf("%s: %v in %q, %s", script, err, out, stderr)
+				continue
+			}
+			if code != got.ExitCode || got.Duration <= 0 {
+				t.Errorf("%s: %d, %+v", script, code, got)
+			}
+			if got.Duration = 0; got != want {
+				t.Errorf("%s: %+v, want %+v", script, got, want)
+			}
+		}
+		_, out, _ := sandbox(t, "exec", "alice", "--json", "--", "head", "-c", "3000000", "/dev/zero")
+		var got end
+		if err := json.Unmarshal([]byte(out), &got); err != nil || !got.Truncated || len(got.Stdout) > maxJSONOutput {
+			t.Errorf("%v, truncated %v, %d bytes", err, got.Truncated, len(got.Stdout))
+		}
+	})
+	t.Run("terminal", func(t *testing.T) {
+		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
+			t.Errorf("%d, %q", code, out)
+		}
+	})
+	t.Run("limits count at once", func(t *testing.T) {
+		const hog = `python3 -c 'x = bytearray(200 << 20)'`
+		if code, out := as(t, "alice", hog); code != 0 {
+			t.Errorf("%d, %s", code, out)
+		}
+		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=100", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
+			t.Errorf("%s", out)
+		}
+		var end struct{ OOM bool }
+		_, out, _ := sandbox(t, "exec", "alice", "--json", "--", "sh", "-c", hog)
+		if err := json.Unmarshal([]byte(out), &end); err != nil || !end.OOM {
+			t.Errorf("%v, %s", err, out)
+		}
+		if code, out := as(t, "alice", "head -c 30000000 /dev/zero > ~/big"); code == 0 || !strings.Contains(strings.ToLower(out), "quota") {
+			t.Errorf("more than the home may hold: %d, %s", code, out)
+		}
+		ok(t, "agent", "set", "alice", "limits.memoryMB=0", "limits.homeMB=0")
+		if code, out := as(t, "alice", "rm -f ~/big; "+hog); code != 0 {
+			t.Errorf("%d, %s", code, out)
+		}
+	})
+	t.Run("network none", func(t *testing.T) {
+		const other = `ip -o link | grep -cv ': lo:'`
+		if code, out := as(t, "bob", other); out != "0" {
+			t.Errorf("bob has %s interfaces, %d", out, code)
+		}
+		if _, out := as(t, "alice", other); out != "1" {
+			t.Errorf("alice has %s interfaces", out)
+		}
+		ok(t, "agent", "set", "alice", "network=none")
+		if _, out := as(t, "alice", other); out != "0" {
+			t.Errorf("alice has %s interfaces after network=none", out)
+		}
+		ok(t, "agent", "set", "alice", "network=outbound")
+	})
+	t.Run("ps and top", func(t *testing.T) {
+		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
+		p.await(t, "on\n")
+		if out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000") {
+			t.Errorf("%s", out)
+		}
+		if out := ok(t, "ps", "alice"); strings.Contains(out, "sleep 1000") {
+			t.Errorf("%s", out)
+		}
+		if out := ok(t, "top", "--count", "2", "--every", "200ms"); !strings.Contains(out, "alice") || !strings.Contains(out, "bob") || strings.Contains(out, "\x1b") {
+			t.Errorf("%q", out)
+		}
+		var tick tick
+		if err := json.Unmarshal([]byte(ok(t, "top", "bob", "--json", "--count", "1")), &tick); err != nil || len(tick.Agents) != 1 || tick.Agents[0].Processes != 1 || tick.Agents[0].Memory == 0 {
+			t.Errorf("%v %+v", err, tick)
+		}
+		ok(t, "agent", "delete", "bob", "--yes")
+		if err := p.Wait(); err == nil {
+			t.Error("what a deleted agent ran ended well")
+		}
+	})
+	t.Run("deleted and made again", func(t *testing.T) {
+		ok(t, "agent", "create", "bob", "network=none")
+		if code, out := as(t, "bob", "id -u; cat ~/mine"); code != 0 || out != "20002\nbob" {
+			t.Errorf("%d, %s", code, out)
+		}
+		if _, out, _ := sandbox(t, "exec", "--root", "--", "sh", "-c", "cut -d: -f1,3 /etc/passwd | grep agent; ls /workspace/agents"); strings.Contains(out, "20001") {
+			t.Errorf("%s", out)
+		}
+	})
+	t.Run("packages and reset", func(t *testing.T) {
+		const mark = "/usr/local/mark"
+		if code, out := as(t, "alice", "id -u; touch "+mark, "--root"); code != 0 || out != "0" {
+			t.Errorf("%d, %s", code, out)
+		}
+		if code, _ := as(t, "alice", "touch /usr/local/other"); code == 0 {
+			t.Error("alice wrote to /usr/local")
+		}
+		if code, _ := as(t, "bob", "test -e "+mark); code == 0 {
+			t.Error("bob sees what alice installed")
+		}
+		ok(t, "restart")
+		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
+			t.Errorf("after a restart: %d, %s", code, out)
+		}
+		ok(t, "agent", "reset", "alice", "--yes")
+		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
+			t.Errorf("after a reset: %d, %s", code, out)
+		}
+	})
+	t.Run("renamed and deleted while the guest is down", func(t *testing.T) {
+		ok(t, "agent", "rename", "alice", "carol")
+		if _, out := as(t, "carol", "whoami; pwd"); out != "agent-alice\n/workspace/agents/alice" {
+			t.Errorf("%s", out)
+		}
+		ok(t, "down")
+		if _, _, stderr := sandbox(t, "agent", "delete", "bob", "--yes", "--workspace"); !strings.Contains(stderr, "next time") {
+			t.Errorf("%s", stderr)
+		}
+		if _, err := os.Stat(home.AgentHome("bob")); !os.IsNotExist(err) {
+			t.Errorf("%v", err)
+		}
+		if _, out := as(t, "carol", "whoami; pwd; cat mine"); out != "agent-alice\n/workspace/agents/carol\nalice" {
+			t.Errorf("%s", out)
+		}
+		if _, out, _ := sandbox(t, "exec", "--root", "--", "sh", "-c", "grep -c agent-bob /etc/passwd; true"); strings.TrimSpace(out) != "0" {
+			t.Errorf("%s", out)
+		}
+	})
+	t.Run("asks before it deletes", func(t *testing.T) {
+		if code, _, stderr := sandbox(t, "agent", "delete", "carol"); code != exitInvalidArgs || !strings.Contains(stderr, "--yes") {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	})
+	t.Run("on the record", func(t *testing.T) {
+		for _, tc := range []struct {
+			want string
+			args []string
+		}{
+			{"agent.deleted", []string{"events"}}, {"exec.room-root", []string{"audit", "list", "--agent", "alice"}}, {"bob: with its workspace", []string{"audit", "list"}},
+		} {
+			if out := ok(t, tc.args...); !strings.Contains(out, tc.want) {
+				t.Errorf("%v: no %q in %s", tc.args, tc.want, out)
+			}
+		}
+	})
+}

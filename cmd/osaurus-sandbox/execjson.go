@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"osaurus-sandbox/guest"
+)
+
+// maxJSONOutput bounds each stream of a command whose end is told as JSON: it
+// is held in memory until then.
+const maxJSONOutput = 1 << 20
+
+// execJSON runs a command and prints how it ended with what it wrote. What is
+// not UTF-8 of that is replaced.
+func execJSON(ctx context.Context, c console, command guest.Command, run starter) error {
+	var out, errs bytes.Buffer
+	command.MaxOutput = maxJSONOutput
+	began := time.Now()
+	var p *witnessed
+	_, err := runCommand(ctx, console{c.in, &out, &errs}, command, func(ctx context.Context, command guest.Command) (process, error) {
+		started, err := run(ctx, command)
+		if err == nil {
+			p = &witnessed{process: started}
+		}
+		return p, err
+	})
+	if _, ended := errors.AsType[exit](err); p == nil || err != nil && !ended {
+		return err // it did not run, or nobody knows how it ended
+	}
+	e := p.exit
+	return errors.Join(err, printJSON(c.out, struct {
+		Stdout    string  `json:"stdout"`
+		Stderr    string  `json:"stderr"`
+		ExitCode  int     `json:"exit_code"` // as a shell shows it
+		Signal    int     `json:"signal"`
+		TimedOut  bool    `json:"timed_out"`
+		OOM       bool    `json:"oom"`
+		PIDs      bool    `json:"pids"`
+		Quota     bool    `json:"quota"`
+		Truncated bool    `json:"truncated"`
+		Duration  float64 `json:"duration"` // seconds
+	}{
+		out.String(), errs.String(), e.Status(), int(e.Signal), e.TimedOut, e.OOM, e.PIDs, e.Quota,
+		e.StdoutTruncated+e.StderrTruncated > 0, time.Since(began).Seconds(),
+	}))
+}
+
+// witnessed is a process whose end is remembered.
+type witnessed struct {
+	process
+	exit guest.Exit
+}
+
+func (w *witnessed) Wait() (guest.Exit, error) {
+	var err error
+	w.exit, err = w.process.Wait()
+	return w.exit, err
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/guest"
+)
+
+// asLine is a command for a shell: a single argument is the shell's to read,
+// several are words that it takes as they are.
+func asLine(args []string) string {
+	if len(args) == 1 {
+		return args[0]
+	}
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
+
+// execInSession runs a command in a persistent shell and prints what came of it.
+func execInSession(ctx context.Context, c console, client *control.Client, agent string, command guest.ShellCommand, asJSON bool) error {
+	result, err := client.RunInSession(ctx, agent, command)
+	if err != nil {
+		return err
+	}
+	show := printResult
+	if asJSON {
+		show = printResultJSON
+	}
+	if err := show(c, result); err != nil {
+		return err
+	}
+	if result.Code != 0 {
+		return exit{code: result.Code}
+	}
+	return nil
+}
+
+// printResult prints what a command wrote, and beside it what else there is to know.
+func printResult(c console, r guest.ShellResult) error {
+	if r.Restarted {
+		fmt.Fprintf(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
+	}
+	for _, late := range r.Late {
+		fmt.Fprintf(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, late.Output)
+	}
+	_, outErr := io.WriteString(c.out, r.Stdout.String())
+	_, errErr := io.WriteString(c.err, r.Stderr.String())
+	if r.TimedOut {
+		fmt.Fprintln(c.err, failurePrefix+"it was ended because its time was over\n"+advicePrefix+"Give it more with --timeout, or run it in the background: osaurus-sandbox job start.")
+	}
+	return errors.Join(outErr, errErr)
+}
+
+func printResultJSON(c console, r guest.ShellResult) error {
+	type late struct {
+		Command string `json:"command"`
+		Output  string `json:"output"`
+	}
+	var since []late
+	for _, l := range r.Late {
+		since = append(since, late{l.Command, l.Output.String()})
+	}
+	return printJSON(c.out, struct {
+		Stdout       string  `json:"stdout"`
+		Stderr       string  `json:"stderr"`
+		ExitCode     int     `json:"exit_code"` // as a shell shows it
+		TimedOut     bool    `json:"timed_out"`
+		Cancelled    bool    `json:"cancelled"`
+		Exited       bool    `json:"exited"` // the shell, with this command
+		Restarted    bool    `json:"restarted"`
+		RestartCause string  `json:"restart_cause,omitempty"`
+		Truncated    bool    `json:"truncated"`
+		Dir          string  `json:"dir"` // of the shell, afterwards
+		Late         []late  `json:"late,omitempty"`
+		Duration     float64 `json:"duration"` // seconds
+	}{
+		r.Stdout.String(), r.Stderr.String(), r.Code, r.TimedOut, r.Cancelled, r.Exited, r.Restarted, r.RestartCause,
+		r.Stdout.Omitted+r.Stderr.Omitted > 0, r.Dir, since, r.Duration.Seconds(),
+	})
+}

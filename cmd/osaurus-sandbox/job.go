@@ -1,0 +1,273 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+// shortID is how much of a job's id is shown: nobody meets another by chance.
+const shortID = 12
+
+func newJob(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "job",
+		Short: "Run commands of agents in the background",
+		Long: `A job is a command of an agent that nobody waits for. It goes on when this program, its terminal or the connection ends, keeps
+the guest from being stopped as idle, and ends with the guest. Where a job's id is asked for, its beginning will do.`,
+		Example: `  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
+  osaurus-sandbox job tail -f alice $id
+  osaurus-sandbox job wait alice $id
+  osaurus-sandbox job kill alice $id`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newJobStart(c), newJobList(c), newJobShow(c), newJobWait(c), newJobKill(c), newJobTail(c))
+	return cmd
+}
+
+func newJobStart(c console) *cobra.Command {
+	var asJSON bool
+	var env []string
+	var dir, label string
+	cmd := &cobra.Command{
+		Use:   "start AGENT [flags] -- COMMAND [ARG...]",
+		Short: "Start a job and print its id",
+		Example: `  osaurus-sandbox job start alice -- python3 -m http.server
+  osaurus-sandbox job start alice --cwd src --label build -- make`,
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 {
+				return fault.New(fault.InvalidArgs, "start job", "", errors.New("which part is the command?")).
+					Advise("Write one name of an agent, then --, then the command: osaurus-sandbox job start alice -- make.")
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Jobs.Start(cmd.Context(), connect.NewRequest(&controlpb.StartJobRequest{
+				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label,
+			}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg.Job)
+			}
+			_, err = fmt.Fprintln(c.out, r.Msg.Job.Id)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home)")
+	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
+	f.StringVar(&label, "label", "", "what you call it")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newJobList(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "list [AGENT]",
+		Short:             "List the jobs of an agent, or of all",
+		Long:              "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Jobs.List(cmd.Context(), connect.NewRequest(&controlpb.ListJobsRequest{Agent: first(args)}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
+			for _, j := range r.Msg.Jobs {
+				fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
+					j.Started.AsTime().Local().Format(time.DateTime), bytesText(j.Written), cmp.Or(j.Label, j.Command))
+			}
+			return table.Flush()
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// jobState is how a job is, in a few words.
+func jobState(j *controlpb.Job) string {
+	if j.Running {
+		return "running"
+	}
+	var words []string
+	switch {
+	case j.Signal != 0:
+		words = append(words, fmt.Sprintf("signal %d", j.Signal))
+	case j.Status != 0:
+		words = append(words, fmt.Sprintf("exit %d", j.Status))
+	default:
+		words = append(words, "done")
+	}
+	for _, also := range []struct {
+		is   bool
+		word string
+	}{{j.Killed, "killed"}, {j.Oom, "no memory"}, {j.Pids, "no processes"}} {
+		if also.is {
+			words = append(words, also.word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// withJob calls the daemon about the job that is meant by a beginning of its id.
+func withJob(ctx context.Context, agent, text string, do func(client *control.Client, id string) error) error {
+	client, err := need(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	const whole = 32
+	if len(text) == whole || text == "" {
+		return do(client, text)
+	}
+	r, err := client.Jobs.List(ctx, connect.NewRequest(&controlpb.ListJobsRequest{Agent: agent}))
+	if err != nil {
+		return err
+	}
+	var found []string
+	for _, j := range r.Msg.Jobs {
+		if strings.HasPrefix(j.Id, text) {
+			found = append(found, j.Id)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return do(client, found[0])
+	case 0:
+		return fault.New(fault.NotFound, "find job", text, errors.New(agent+" has none whose id begins so")).Advise("See `osaurus-sandbox job list`; jobs end with their guest.")
+	}
+	return fault.New(fault.InvalidArgs, "find job", text, errors.New("more than one id begins so")).Advise("Write more of it.")
+}
+
+func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
+	if asJSON {
+		return printProto(w, j)
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	rows := [][2]string{{"id", j.Id}, {"agent", j.Agent}, {"command", j.Command}, {"label", j.Label}, {"state", jobState(j)}, {"started", j.Started.AsTime().Local().Format(time.DateTime)}}
+	if !j.Running {
+		rows = append(rows, [2]string{"took", j.Ended.AsTime().Sub(j.Started.AsTime()).Round(time.Millisecond).String()})
+	}
+	output := bytesText(j.Written)
+	if j.Dropped > 0 {
+		output += ", of which the first " + bytesText(j.Dropped) + " are not kept"
+	}
+	for _, row := range append(rows, [2]string{"output", output}) {
+		if row[1] != "" {
+			fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	return table.Flush()
+}
+
+func newJobShow(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "show AGENT JOB",
+		Short:             "Say how a job is",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAgentAndJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
+				r, err := client.Jobs.Poll(cmd.Context(), connect.NewRequest(&controlpb.PollJobRequest{Agent: args[0], Id: id}))
+				if err != nil {
+					return err
+				}
+				return printJob(c.out, r.Msg.Job, asJSON)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newJobWait(c console) *cobra.Command {
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:               "wait AGENT JOB",
+		Short:             "Wait until a job has ended",
+		Long:              "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if that is not known.",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAgentAndJob,
+		Annotations:       map[string]string{runsCommand: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
+				request := &controlpb.WaitJobRequest{Agent: args[0], Id: id}
+				if timeout != 0 {
+					request.Timeout = durationpb.New(timeout)
+				}
+				r, err := client.Jobs.Wait(cmd.Context(), connect.NewRequest(request))
+				if err == nil {
+					err = printJob(c.out, r.Msg.Job, asJSON)
+				}
+				switch {
+				case err != nil:
+					return err
+				case r.Msg.Job.Running:
+					return fault.New(fault.Timeout, "wait for job", id, errors.New("it still runs"))
+				case r.Msg.Job.Status != 0:
+					return exit{code: int(r.Msg.Job.Status)}
+				}
+				return nil
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default for ever)")
+	return cmd
+}
+
+func newJobKill(c console) *cobra.Command {
+	var asJSON, hard bool
+	cmd := &cobra.Command{
+		Use:               "kill AGENT JOB",
+		Short:             "End a job and all that it has started",
+		Long:              "Sends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAgentAndJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
+				r, err := client.Jobs.Kill(cmd.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: args[0], Id: id, Kill: hard}))
+				if err != nil || !asJSON {
+					return err
+				}
+				return printProto(c.out, r.Msg.Job)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&hard, "kill", false, "SIGKILL, which no program can refuse")
+	return cmd
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+// tailBytes is how far back the last lines are looked for: the most that the
+// daemon reads back at once.
+const tailBytes = 64 << 10
+
+func newJobTail(c console) *cobra.Command {
+	var asJSON, follow, all bool
+	var lines int
+	cmd := &cobra.Command{
+		Use:               "tail AGENT JOB",
+		Short:             "Print what a job has written",
+		Long:              "Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAgentAndJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lines < 0 {
+				return fault.New(fault.InvalidArgs, "read output of job", args[1], errors.New("a number of lines is not negative"))
+			}
+			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
+				request := &controlpb.TailJobRequest{Agent: args[0], Id: id, FromEnd: tailBytes, Follow: follow}
+				if all {
+					request.FromEnd = 0
+				}
+				stream, err := client.Jobs.Tail(cmd.Context(), connect.NewRequest(request))
+				if err != nil {
+					return err
+				}
+				defer stream.Close()
+				for first := true; stream.Receive(); first = false {
+					part := stream.Msg()
+					if first && !all {
+						part.Data, part.Offset = lastLines(part.Data, lines, part.Offset)
+					}
+					if asJSON {
+						err = printLine(c.out, part)
+					} else {
+						_, err = c.out.Write(part.Data)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return stream.Err()
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
+	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
+	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many lines")
+	return cmd
+}
+
+// lastLines are the last lines of a part of the output, and where they begin.
+func lastLines(data []byte, lines int, offset uint64) ([]byte, uint64) {
+	begin := len(data)
+	for ; lines > 0 && begin > 0; lines-- {
+		begin = bytes.LastIndexByte(data[:begin-1], '\n') + 1
+	}
+	return data[begin:], offset + uint64(begin)
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"osaurus-sandbox/supervisor"
+)
+
+// paint colours words where a person reads them on a terminal, and leaves them
+// as they are elsewhere.
+type paint bool
+
+// paintFor is what w can show: https://no-color.org and dumb terminals are honoured.
+func paintFor(w io.Writer) paint {
+	terminal := os.Getenv("TERM")
+	return paint(terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && terminal != "" && terminal != "dumb")
+}
+
+// All colours are of the same length, so that columns stay in line.
+func (p paint) good(text string) string { return p.in("32", text) }
+func (p paint) bad(text string) string  { return p.in("31", text) }
+func (p paint) busy(text string) string { return p.in("33", text) }
+
+func (p paint) in(colour, text string) string {
+	if !p {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// state colours the name of a state of the sandbox.
+func (p paint) state(name string) string {
+	switch supervisor.State(name) {
+	case supervisor.Running:
+		return p.good(name)
+	case supervisor.Failed, supervisor.Unresponsive, supervisor.SetupRequired:
+		return p.bad(name)
+	}
+	return p.busy(name)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control/controlpb"
+)
+
+func newPs(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ps [AGENT]",
+		Short: "List what runs for agents",
+		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Agents.Processes(cmd.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: first(args)}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
+			for _, p := range r.Msg.Processes {
+				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
+					bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command)
+			}
+			if err := table.Flush(); err != nil {
+				return err
+			}
+			if r.Msg.Truncated {
+				_, err = fmt.Fprintln(c.err, "There are more.")
+			}
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// first is the first argument, or empty.
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// bytesText is a number of bytes for a person: "1.5M".
+func bytesText(n uint64) string {
+	const step = 1024
+	value, unit := float64(n), 0
+	for value >= step && unit < len("BKMGT")-1 {
+		value, unit = value/step, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%.1f%c", value, "BKMGT"[unit])
+}

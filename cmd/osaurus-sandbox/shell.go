@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// keysSize is the most that is read of a terminal at a time: a paste comes in pieces.
+const keysSize = 4 << 10
+
+func newShell(c console) *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use:   "shell AGENT [--session ID]",
+		Short: "Work in an agent's shell, beside the agent",
+		Long: `Puts you before a persistent shell of an agent: the very one in which its tools and exec --session run their commands. You
+see what was last typed and shown in it, and from then on all that happens, theirs and yours.
+
+` + detachKeyName + ` pressed twice leaves the shell running, and so does losing the connection; come back with the same command. All other
+keys are the shell's, Ctrl-C too. The exit code is 0 after that, the shell's own if it ended, and 125 if the sandbox failed.
+
+The guest is started if need be, and not stopped as idle while you are there.`,
+		Example: `  osaurus-sandbox shell alice
+  osaurus-sandbox shell alice --session build`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAgent,
+		Annotations:       map[string]string{runsCommand: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := config.ParseSessionID(session)
+			if err != nil {
+				return err
+			}
+			own, isFile := c.in.(*os.File)
+			if !isFile || !isTerminal(own) {
+				return fault.New(fault.InvalidArgs, "attach to session", session, errors.New("the input is no terminal")).
+					Advise("Run one command with: osaurus-sandbox exec " + args[0] + " --session " + session + " -- COMMAND.")
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			fmt.Fprintf(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
+			return attach(cmd.Context(), c, own, client, args[0], guest.Shell{Session: id})
+		},
+	}
+	sessionFlag(cmd, &session)
+	return cmd
+}
+
+func sessionFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "session", string(config.SessionDefault), "which of the agent's shells")
+	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
+}
+
+// attach has a terminal be a shell's until that ends or the person leaves.
+func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell guest.Shell) (err error) {
+	view := newScreen(c.out)
+	restore, err := makeRaw(own)
+	if err != nil {
+		return err
+	}
+	// Whatever happens: a terminal that is left raw is a broken one.
+	var once sync.Once
+	var failed error
+	leave := func() error {
+		once.Do(func() { failed = errors.Join(view.restore(), restore()) })
+		return failed
+	}
+	defer func() { err = errors.Join(err, leave()) }()
+
+	a, err := client.Attach(ctx, agent, shell, terminalSize(own), view)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	guarded := func(do func()) {
+		defer func() {
+			if trouble := recover(); trouble != nil {
+				_ = leave()
+				panic(trouble)
+			}
+		}()
+		do()
+	}
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	defer signal.Stop(changes)
+	go guarded(func() { keepSize(own, changes, a) })
+	left := make(chan error, 1)
+	go guarded(func() { left <- carryKeys(keysOf(own, a.Done()), a) })
+
+	select {
+	case err := <-left:
+		if err == nil {
+			fmt.Fprint(c.err, "\r\nThe shell is left running.\r\n")
+			return nil
+		}
+	case <-a.Done():
+	}
+	end, err := a.Wait()
+	switch {
+	case err != nil:
+		return err
+	case end.Cause != "":
+		fmt.Fprintf(c.err, "\r\nThe shell has ended: %s\r\n", end.Cause)
+	}
+	if end.Code != 0 {
+		return exit{code: end.Code}
+	}
+	return nil
+}
+
+// keepSize gives a shell's terminal the size that this one has.
+func keepSize(own *os.File, changes <-chan os.Signal, a *control.Attachment) {
+	for {
+		select {
+		case <-changes:
+		case <-a.Done():
+			return
+		}
+		if a.Resize(terminalSize(own)) != nil {
+			return // it has ended
+		}
+	}
+}
+
+// keysOf reads a terminal until it ends or over is closed. What is typed after
+// that is lost to the one Read that still waits.
+func keysOf(own *os.File, over <-chan struct{}) <-chan []byte {
+	typed := make(chan []byte)
+	go func() {
+		defer close(typed)
+		for {
+			keys := make([]byte, keysSize)
+			n, err := own.Read(keys)
+			if n > 0 {
+				select {
+				case typed <- keys[:n]:
+				case <-over:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return typed
+}

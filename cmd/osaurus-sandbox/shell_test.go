@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The detach key twice in a row leaves, however it arrives; alone it is a key
+// like any other.
+func TestCarryKeys(t *testing.T) {
+	const wait = "" // longer than the second key may take
+	for _, tc := range []struct {
+		name  string
+		typed []string
+		want  string
+		left  bool // before all of it was carried
+	}{
+		{"nothing special", []string{"ls", "\r"}, "ls\r", false},
+		{"twice at once", []string{"ls\r\x1d\x1dlost"}, "ls\r", true},
+		{"twice, one after the other", []string{"ls\r\x1d", "\x1d", "lost"}, "ls\r", true},
+		{"once, and something else", []string{"a\x1db", "\x1d", "c"}, "a\x1db\x1dc", false},
+		{"once, and nothing", []string{"\x1d", wait, "x"}, "\x1dx", false},
+		{"twice, but slowly", []string{"\x1d", wait, "\x1d", wait, "x"}, "\x1d\x1dx", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			typed := make(chan []byte)
+			var got bytes.Buffer
+			done := make(chan error, 1)
+			go func() { done <- carryKeys(typed, &got) }()
+			left := false
+			for _, keys := range tc.typed {
+				if keys == wait {
+					time.Sleep(2 * detachWait)
+					continue
+				}
+				select {
+				case typed <- []byte(keys):
+				case err := <-done:
+					done <- err
+					left = true
+				}
+			}
+			close(typed)
+			if err := <-done; err != nil || got.String() != tc.want || !strings.Contains(tc.typed[len(tc.typed)-1], "lost") && left != tc.left {
+				t.Errorf("%q, left %v, %v", got.String(), left, err)
+			}
+		})
+	}
+	broken := errors.New("gone")
+	typed := make(chan []byte, 1)
+	typed <- []byte("x")
+	if err := carryKeys(typed, brokenWriter{broken}); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+type brokenWriter struct{ err error }
+
+func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestScreen(t *testing.T) {
+	for _, tc := range []struct{ shown, undone string }{
+		{"hello\r\n", ""},
+		{"\x1b[?1049h\x1b[?1h\x1b[?25l vim", "\x1b[?1l\x1b[?25h\x1b[?1049l"},
+		{"\x1b[?1049h\x1b[?25l vim \x1b[?25h\x1b[?1049l", ""},
+		{"\x1b[?1000;1006;2004h", "\x1b[?1000l\x1b[?1006l\x1b[?2004l"},
+		{"\x1b[?12345h\x1b[?h\x1b[?;h\x1b[1049h\x1b[?104\x1b[?9h", ""},
+		{"\x1b[?" + strings.Repeat("1;", 1000) + "1049h", ""},
+	} {
+		for _, size := range []int{1, 7, 10_000} { // it may arrive cut anywhere
+			var out bytes.Buffer
+			s := newScreen(&out)
+			for rest := []byte(tc.shown); len(rest) > 0; {
+				n := min(size, len(rest))
+				if _, err := s.Write(rest[:n]); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[n:]
+			}
+			if err := s.restore(); err != nil || out.String() != tc.shown+plainScreen+tc.undone {
+				t.Errorf("%q, in pieces of %d: %q, %v", tc.shown, size, strings.TrimPrefix(out.String(), tc.shown), err)
+			}
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, tc := range []struct {
+		data  string
+		lines int
+		want  string
+	}{{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 9, "a\nb\n"}, {"a\n", 0, ""}, {"", 3, ""}, {"\n\n", 1, "\n"}} {
+		got, at := lastLines([]byte(tc.data), tc.lines, 100)
+		if string(got) != tc.want || at != uint64(100+len(tc.data)-len(tc.want)) {
+			t.Errorf("the last %d of %q are %q at %d", tc.lines, tc.data, got, at)
+		}
+	}
+}
+
+func TestAsLine(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{{[]string{"cd src && ls | wc -l"}, "cd src && ls | wc -l"}, {[]string{"echo", "it's", "a b", ""}, `'echo' 'it'\''s' 'a b' ''`}} {
+		if got := asLine(tc.args); got != tc.want {
+			t.Errorf("%q is %s", tc.args, got)
+		}
+	}
+}

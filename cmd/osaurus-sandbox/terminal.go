@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// usualSize is the size of a terminal where there is none to take it from.
+func usualSize() guest.TerminalSize { return guest.TerminalSize{Rows: 24, Cols: 80} }
+
+// execTerminal runs a command on a terminal as large as the one that this
+// program is on, whose keys are then all the command's.
+func execTerminal(ctx context.Context, c console, command guest.Command, run starter) error {
+	own, isTerminal := c.in.(*os.File)
+	if isTerminal {
+		isTerminal = terminalWidth(own) > 0
+	}
+	command.Terminal = &guest.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
+	restore := func() error { return nil }
+	if isTerminal {
+		command.Terminal.Size = terminalSize(own)
+	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	_, err := runCommand(ctx, c, command, func(ctx context.Context, command guest.Command) (process, error) {
+		p, err := run(ctx, command)
+		if err != nil || !isTerminal {
+			return p, err
+		}
+		undo, err := makeRaw(own)
+		if err != nil {
+			return nil, err // and the end of the context ends the command
+		}
+		restore = undo
+		go follow(own, resized, p)
+		return p, nil
+	})
+	if failed := restore(); err == nil && failed != nil {
+		return fault.New(fault.Execution, "restore terminal", own.Name(), failed).Advise("Run: reset.")
+	}
+	return err
+}
+
+// follow gives a command's terminal the size that this program's has.
+func follow(own *os.File, resized <-chan os.Signal, p process) {
+	for {
+		if p.Resize(terminalSize(own)) != nil {
+			return // it has ended
+		}
+		select {
+		case <-resized:
+		case <-p.Done():
+			return
+		}
+	}
+}
+
+func terminalSize(f *os.File) guest.TerminalSize {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Row == 0 || size.Col == 0 {
+		return usualSize()
+	}
+	return guest.TerminalSize{Rows: size.Row, Cols: size.Col}
+}
+
+// makeRaw has a terminal hand over each key as it is and show none of them, and
+// returns what undoes that.
+func makeRaw(f *os.File) (restore func() error, err error) {
+	return changeTerminal(f, func(raw *unix.Termios) {
+		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		raw.Oflag &^= unix.OPOST
+		raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	})
+}
+
+// hideTyping has a terminal show nothing of the lines that are typed, and
+// returns what undoes that.
+func hideTyping(f *os.File) (restore func() error, err error) {
+	return changeTerminal(f, func(hidden *unix.Termios) {
+		hidden.Iflag |= unix.ICRNL
+		hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+	})
+}
+
+func changeTerminal(f *os.File, change func(*unix.Termios)) (restore func() error, err error) {
+	before, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
+	if err != nil {
+		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
+	}
+	after := *before
+	change(&after)
+	if err := unix.IoctlSetTermios(int(f.Fd()), setTermios, &after); err != nil {
+		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
+	}
+	return func() error { return unix.IoctlSetTermios(int(f.Fd()), setTermios, before) }, nil
+}

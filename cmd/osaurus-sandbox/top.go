@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+)
+
+// minTick is how often the guest can be asked: each time costs it some work.
+const minTick = 200 * time.Millisecond
+
+func newTop(c console) *cobra.Command {
+	var asJSON bool
+	var every time.Duration
+	var count int
+	cmd := &cobra.Command{
+		Use:   "top [AGENT]",
+		Short: "Show what agents use, as it changes",
+		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
+picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			show := plainTop
+			if asJSON {
+				show = func(w io.Writer, t tick) error { return json.NewEncoder(w).Encode(t) }
+			} else if rows := terminalWidth(c.out); rows > 0 {
+				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
+				fmt.Fprint(c.out, enter)
+				defer fmt.Fprint(c.out, leave)
+				show = drawTop
+			}
+			return watchTop(cmd.Context(), c.out, client, first(args), max(every, minTick), count, show)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two looks")
+	cmd.Flags().IntVar(&count, "count", 0, "end after so many looks (default never)")
+	return cmd
+}
+
+// watchTop shows what agents use, again and again. Ctrl-C is its usual end.
+func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(io.Writer, tick) error) error {
+	var before *controlpb.AgentUsageResponse
+	for looks := 1; ; looks++ {
+		r, err := client.Agents.Usage(ctx, connect.NewRequest(&controlpb.AgentUsageRequest{Agent: agent}))
+		if err == nil {
+			err = show(w, newTick(before, r.Msg))
+			before = r.Msg
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil || looks == count {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tick is what agents use at one moment.
+type tick struct {
+	Time    time.Time   `json:"time"`
+	Running bool        `json:"running"` // a guest runs
+	CPUs    uint32      `json:"cpus"`
+	Memory  uint64      `json:"memory"` // bytes
+	Agents  []agentTick `json:"agents"`
+}
+
+// agentTick is what one agent uses. Rates are since the tick before; the first
+// has none.
+type agentTick struct {
+	Agent          string  `json:"agent"`
+	CPUPercent     float64 `json:"cpu_percent"` // of one processor
+	CPUSeconds     float64 `json:"cpu_seconds"`
+	Memory         uint64  `json:"memory"`
+	MemoryLimit    uint64  `json:"memory_limit"`
+	Processes      uint32  `json:"processes"`
+	ProcessesLimit uint32  `json:"processes_limit"`
+	Disk           uint64  `json:"disk"`
+	ReceivedRate   float64 `json:"received_per_second"`
+	SentRate       float64 `json:"sent_per_second"`
+	OOMKills       uint64  `json:"oom_kills"`
+}
+
+func newTick(before, now *controlpb.AgentUsageResponse) tick {
+	t := tick{Time: now.Time.AsTime(), Running: now.Running, CPUs: now.Cpus, Memory: now.Memory, Agents: []agentTick{}}
+	earlier := map[string]*controlpb.AgentUsage{}
+	for _, u := range before.GetAgents() {
+		earlier[u.Agent] = u
+	}
+	seconds := now.Time.AsTime().Sub(before.GetTime().AsTime()).Seconds()
+	for _, u := range now.Agents {
+		a := agentTick{
+			Agent: u.Agent, CPUSeconds: u.Cpu.AsDuration().Seconds(), Memory: u.Memory, MemoryLimit: u.MemoryLimit,
+			Processes: u.Processes, ProcessesLimit: u.ProcessesLimit, Disk: u.Disk, OOMKills: u.OomKills,
+		}
+		// A room that was made anew counts from nothing.
+		if e := earlier[u.Agent]; e != nil && seconds > 0 && u.Since.AsTime().Equal(e.Since.AsTime()) {
+			a.CPUPercent = max(0, a.CPUSeconds-e.Cpu.AsDuration().Seconds()) / seconds * 100
+			a.ReceivedRate, a.SentRate = rate(e.Received, u.Received, seconds), rate(e.Sent, u.Sent, seconds)
+		}
+		t.Agents = append(t.Agents, a)
+	}
+	slices.SortStableFunc(t.Agents, func(x, y agentTick) int { return cmp.Compare(y.CPUPercent, x.CPUPercent) })
+	return t
+}
+
+func rate(before, now uint64, seconds float64) float64 {
+	if now < before {
+		return 0
+	}
+	return float64(now-before) / seconds
+}
+
+// plainTop prints a table that stays.
+func plainTop(w io.Writer, t tick) error {
+	text := topText(t)
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// drawTop draws the table over the last one.
+func drawTop(w io.Writer, t tick) error {
+	const home, clearLine, clearRest = "\x1b[H", "\x1b[K", "\x1b[J"
+	_, err := io.WriteString(w, home+strings.ReplaceAll(topText(t), "\n", clearLine+"\n")+clearRest)
+	return err
+}
+
+func topText(t tick) string {
+	var b bytes.Buffer
+	if !t.Running {
+		fmt.Fprintf(&b, "%s  no guest runs\n", t.Time.Local().Format(time.TimeOnly))
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT")
+	for _, a := range t.Agents {
+		fmt.Fprintf(table, "%s\t%.0f%%\t%s of %s\t%d of %d\t%s\t%s/s\t%s/s\n", a.Agent, a.CPUPercent, bytesText(a.Memory), bytesText(a.MemoryLimit),
+			a.Processes, a.ProcessesLimit, bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)), bytesText(uint64(a.SentRate)))
+	}
+	_ = table.Flush() // into memory
+	return b.String()
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// AgentSettings are what a person chose for an agent. The zero value is not
+// valid: AgentDefaults returns one that is.
+type AgentSettings struct {
+	// AutonomousExec lets the agent use tools that change something; with
+	// PluginCreate it may also make plugins of its own.
+	AutonomousExec, PluginCreate bool
+	// MaxCommandsPerTurn is how many commands it may run before it answers.
+	MaxCommandsPerTurn int
+	Network            Network
+	Limits             Limits
+}
+
+// Limits are what one agent can use of the guest and of this computer. Zero is
+// what each says.
+type Limits struct {
+	CPUWeight  int // against other agents; the usual is 100
+	CPUPercent int // of one processor; 0 is all there are
+	MemoryMB   int // 0 is half of the guest's
+	Processes  int
+	DiskMB     int // of what it installs and changes in the guest; 0 is the guest's own limit
+	DiskFiles  int // as DiskMB
+	DiskMBps   int // read or written per second; 0 is no limit
+	HomeMB     int // of its home folder, on this computer; 0 is no limit
+	HomeFiles  int // as HomeMB
+}
+
+// The bounds of an agent's settings.
+const (
+	MaxCommandsPerTurn          = 1000      // a turn with more is a loop
+	MinCPUWeight, MaxCPUWeight  = 1, 10_000 // Linux's own
+	MaxCPUPercent               = 100 * MaxCPUs
+	MinAgentMB, MaxAgentMB      = 64, 1024 * MaxMemoryGB // with less, neither python nor node starts
+	MinProcesses, MaxProcesses  = 16, 32_768             // a shell with a pipeline; what a small kernel can number
+	MinDiskMB, MaxDiskMB        = 16, 1024 * MaxDiskGB
+	MinDiskFiles, MaxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
+	MinDiskMBps, MaxDiskMBps    = 1, 100_000
+	usualWeight, usualProcesses = 100, 512
+	usualCommands               = 10 // the desktop app's
+)
+
+// AgentDefaults returns the settings of an agent for whom nobody chose anything.
+func AgentDefaults() AgentSettings {
+	return AgentSettings{
+		PluginCreate: true, MaxCommandsPerTurn: usualCommands, Network: NetworkOutbound,
+		Limits: Limits{CPUWeight: usualWeight, Processes: usualProcesses},
+	}
+}
+
+// agentFields are the keys of an agent's settings in the order they are shown.
+func agentFields() table[AgentSettings] {
+	limit := func(key string, lo, hi int, zero string, at func(*Limits) *int) field[AgentSettings] {
+		of := func(s *AgentSettings) *int { return at(&s.Limits) }
+		f := live(intField("limits."+key, lo, hi, of))
+		if zero != "" {
+			f = orZero(zero, f, of)
+		}
+		return f
+	}
+	return table[AgentSettings]{
+		live(boolField("autonomousExec.enabled", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
+		live(boolField("autonomousExec.pluginCreate", func(s *AgentSettings) *bool { return &s.PluginCreate })),
+		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
+		live(textField("network", networkAllowed, ParseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
+		limit("cpuWeight", MinCPUWeight, MaxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
+		limit("cpuPercent", 1, MaxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
+		limit("memoryMB", MinAgentMB, MaxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
+		limit("processes", MinProcesses, MaxProcesses, "", func(l *Limits) *int { return &l.Processes }),
+		limit("diskMB", MinDiskMB, MaxDiskMB, "the guest's own limit", func(l *Limits) *int { return &l.DiskMB }),
+		limit("diskFiles", MinDiskFiles, MaxDiskFiles, "the guest's own limit", func(l *Limits) *int { return &l.DiskFiles }),
+		limit("diskMBps", MinDiskMBps, MaxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("homeMB", MinDiskMB, MaxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
+		limit("homeFiles", MinDiskFiles, MaxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
+	}
+}
+
+// AgentKeys are the keys of an agent's settings, in the order they are shown.
+func AgentKeys() []string { return agentFields().keys() }
+
+// AgentEffectOf says from when a key of an agent's settings counts.
+func AgentEffectOf(key string) Effect { return agentFields().effect(key) }
+
+// With returns the settings with one changed, from its text.
+func (s AgentSettings) With(key, text string) (AgentSettings, error) {
+	_, err := agentFields().put(&s, key, text)
+	return s, err
+}
+
+// Differences lists the keys of what two settings do not have in common.
+func (s AgentSettings) Differences(other AgentSettings) []string {
+	return agentFields().differences(&s, &other)
+}
+
+// MarshalJSON writes every setting under its key.
+func (s AgentSettings) MarshalJSON() ([]byte, error) { return agentFields().marshal(&s) }
+
+// UnmarshalJSON reads what MarshalJSON wrote. What is not in it is as
+// AgentDefaults has it.
+func (s *AgentSettings) UnmarshalJSON(text []byte) error {
+	doc, err := parseDocument(text)
+	if err != nil {
+		return err
+	}
+	read := AgentDefaults()
+	for _, m := range doc.members {
+		f, known := agentFields().find(m.key)
+		if !known {
+			return fmt.Errorf("%s: unknown key", brief(json.RawMessage(m.key)))
+		}
+		if err := f.set(&read, m.value); err != nil {
+			return fmt.Errorf("%s: %w", m.key, err)
+		}
+	}
+	*s = read
+	return nil
+}

@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+// agentService is the part of the API that is about agents.
+type agentService struct{ service }
+
+func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
+	settings, err := settingsProto(a.Settings, config.AgentKeys(), config.AgentEffectOf)
+	return &controlpb.Agent{
+		Id: string(a.ID), Name: string(a.Name), User: string(a.User), Uid: a.UID,
+		Home: a.Home(), Folder: s.Sandbox.Home().AgentHome(a.Folder), Created: timestamppb.New(a.Created), Settings: settings,
+	}, err
+}
+
+// Create makes an agent.
+func (s agentService) Create(ctx context.Context, r *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error) {
+	var made agents.Agent
+	n := note{action: "agent.create", subject: strings.TrimSpace(commandLine([]string{r.Msg.Name}) + " " + assignments(r.Msg.Settings)), strict: true}
+	err := s.audited(ctx, n, func() (err error) {
+		made, err = s.Agents.Create(ctx, agents.New{Name: r.Msg.Name, ID: r.Msg.Id, Settings: r.Msg.Settings}, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.proto(made)
+	return connect.NewResponse(&controlpb.CreateAgentResponse{Agent: a}), err
+}
+
+// List answers all agents.
+func (s agentService) List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error) {
+	answer := &controlpb.ListAgentsResponse{}
+	for _, agent := range s.Agents.List() {
+		a, err := s.proto(agent)
+		if err != nil {
+			return nil, err
+		}
+		answer.Agents = append(answer.Agents, a)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Show answers one agent.
+func (s agentService) Show(_ context.Context, r *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error) {
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.proto(agent)
+	return connect.NewResponse(&controlpb.ShowAgentResponse{Agent: a}), err
+}
+
+// change has something be done to an agent, on the record.
+func (s agentService) change(ctx context.Context, ref, action, subject string, do func() error) error {
+	agent, err := s.Agents.Get(ref)
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, do)
+}
+
+// Rename changes an agent's name.
+func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
+	var agent agents.Agent
+	err := s.change(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func() (err error) {
+		agent, err = s.Agents.Rename(ctx, r.Msg.Agent, r.Msg.Name, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.proto(agent)
+	return connect.NewResponse(&controlpb.RenameAgentResponse{Agent: a}), err
+}
+
+// Delete removes an agent.
+func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
+	subject := ""
+	if r.Msg.Workspace {
+		subject = "with its workspace"
+	}
+	answer := &controlpb.DeleteAgentResponse{}
+	err := s.change(ctx, r.Msg.Agent, "agent.delete", subject, func() (err error) {
+		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Set changes an agent's settings, all or none.
+func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
+	var changed []string
+	err := s.change(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func() (err error) {
+		changed, err = s.Agents.Set(ctx, r.Msg.Agent, r.Msg.Settings, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := settingsProto(agent.Settings, changed, config.AgentEffectOf)
+	return connect.NewResponse(&controlpb.SetAgentResponse{Changed: settings}), err
+}
+
+// Reset gives an agent a fresh layer.
+func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
+	err := s.change(ctx, r.Msg.Agent, "agent.reset", "", func() error {
+		return s.Agents.Reset(ctx, r.Msg.Agent, callerOf(ctx).cause())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.ResetAgentResponse{}), nil
+}
+
+// Usage answers what agents use of the guest.
+func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error) {
+	list, running, err := s.Agents.Usage(ctx, r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.AgentUsageResponse{Running: running, Time: timestamppb.Now()}
+	if m := s.Sandbox.Status().Machine; m != nil && running {
+		answer.Cpus, answer.Memory = uint32(m.CPUs), uint64(m.Memory)
+	}
+	for _, u := range list {
+		answer.Agents = append(answer.Agents, &controlpb.AgentUsage{
+			Agent: string(u.Agent.Name), Cpu: durationpb.New(u.CPU), Memory: u.Memory, MemoryPeak: u.MemoryPeak, MemoryLimit: u.Limits.Memory,
+			Processes: u.PIDs, ProcessesLimit: u.Limits.PIDs, Disk: u.Disk, DiskFiles: u.DiskFiles,
+			Received: u.Received, Sent: u.Sent, OomKills: u.OOMKills, Since: moment(u.Made),
+		})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Processes answers what runs for agents.
+func (s agentService) Processes(ctx context.Context, r *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error) {
+	list, more, err := s.Agents.Processes(ctx, r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.AgentProcessesResponse{Truncated: more}
+	for _, p := range list {
+		answer.Processes = append(answer.Processes, &controlpb.AgentProcess{
+			Agent: string(p.Agent.Name), Pid: p.PID, Parent: p.PPID, Command: p.Command, State: p.State,
+			Cpu: durationpb.New(p.CPU), Memory: p.Resident, Started: moment(p.Started),
+		})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Exec runs one command as an agent.
+func (s agentService) Exec(ctx context.Context, stream *execStream) error {
+	start, err := receiveStart(stream)
+	if err != nil {
+		return err
+	}
+	agent, err := s.Agents.Get(start.Agent)
+	if err != nil {
+		return err
+	}
+	n := note{action: "exec", subject: start.Line, agent: agent.Name, detail: start.Tenant, strict: true}
+	if start.Line == "" {
+		n.subject = commandLine(start.Args)
+	}
+	if start.Root {
+		n.action = "exec.room-root"
+	}
+	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+		return s.Agents.Exec(ctx, start.Agent, cmd)
+	})
+}

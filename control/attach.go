@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/guest"
+)
+
+// RunInSession runs a command in a session's shell and waits for it. It is
+// guest.Client's RunShell, through the daemon: whose room it is says the agent,
+// and texts are UTF-8.
+func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.ShellCommand) (guest.ShellResult, error) {
+	if err := checkTexts(append([]string{cmd.Command, cmd.Dir}, cmd.Env...)...); err != nil {
+		return guest.ShellResult{}, err
+	}
+	r, err := c.Shells.Run(ctx, connect.NewRequest(&controlpb.RunInSessionRequest{
+		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
+	}))
+	if err != nil {
+		return guest.ShellResult{}, err
+	}
+	output := func(o *controlpb.SessionOutput) guest.ShellOutput {
+		return guest.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
+	}
+	m := r.Msg
+	result := guest.ShellResult{
+		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
+		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
+	}
+	for _, l := range m.Late {
+		result.Late = append(result.Late, guest.LateOutput{Command: l.Command, Output: output(l.Output)})
+	}
+	return result, nil
+}
+
+// Attachment is a person before the shell of a session.
+type Attachment struct {
+	stream  *connect.BidiStreamForClient[controlpb.AttachRequest, controlpb.AttachResponse]
+	sending sync.Mutex // a stream has one sender at a time
+	cancel  context.CancelFunc
+	done    chan struct{}
+	end     guest.ShellEnd // after done
+	err     error          // after done
+}
+
+// Attach attaches to a session's shell, as guest.Client's AttachShell does.
+// What its terminal shows is written to output. Closing the attachment, or
+// cancelling the context, leaves the shell as it is.
+func (c *Client) Attach(ctx context.Context, agent string, shell guest.Shell, size guest.TerminalSize, output io.Writer) (*Attachment, error) {
+	if err := checkTexts(append([]string{shell.Dir}, shell.Env...)...); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	a := &Attachment{stream: c.Shells.Attach(ctx), cancel: cancel, done: make(chan struct{})}
+	err := a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Open{Open: &controlpb.AttachOpen{
+		Agent: agent, Session: string(shell.Session), Size: resize(size), Env: shell.Env, Dir: shell.Dir,
+	}}})
+	var first *controlpb.AttachResponse
+	if err == nil || errors.Is(err, io.EOF) { // with EOF, Receive has the reason
+		first, err = a.stream.Receive()
+	}
+	if err != nil {
+		cancel()
+		return nil, unexpected(err)
+	}
+	// The transport looks at the context only when the request has ended.
+	context.AfterFunc(ctx, func() { _ = a.stream.CloseRequest() })
+	go a.follow(first, output)
+	return a, nil
+}
+
+func resize(size guest.TerminalSize) *controlpb.Resize {
+	return &controlpb.Resize{Rows: uint32(size.Rows), Cols: uint32(size.Cols)}
+}
+
+// Write types.
+func (a *Attachment) Write(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		part := p[n:min(len(p), n+chunk)]
+		if err := a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Input{Input: part}}); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return len(p), nil
+}
+
+// Resize changes the terminal's size, for everybody who is attached.
+func (a *Attachment) Resize(size guest.TerminalSize) error {
+	return a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Resize{Resize: resize(size)}})
+}
+
+func (a *Attachment) send(m *controlpb.AttachRequest) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	return a.stream.Send(m)
+}
+
+// Close detaches.
+func (a *Attachment) Close() error {
+	a.cancel()
+	<-a.done
+	return nil
+}
+
+// Done is closed when Wait would not block.
+func (a *Attachment) Done() <-chan struct{} { return a.done }
+
+// Wait returns when the shell has ended, or with an error when the attachment
+// has: it was closed, the daemon or the guest ended, or output could not be
+// written.
+func (a *Attachment) Wait() (guest.ShellEnd, error) {
+	<-a.done
+	return a.end, a.err
+}
+
+func (a *Attachment) follow(m *controlpb.AttachResponse, output io.Writer) {
+	defer close(a.done)
+	defer a.cancel()
+	for {
+		if ended := m.GetEnded(); ended != nil {
+			a.end = guest.ShellEnd{Code: int(ended.Status), Cause: ended.Cause}
+			return
+		}
+		if a.err = write(output, "terminal", m.GetOutput()); a.err != nil {
+			return
+		}
+		var err error
+		if m, err = a.stream.Receive(); err != nil {
+			a.err = unexpected(err)
+			return
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package daemon_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/daemon"
+)
+
+// TestTCP calls a daemon over TCP as an app, a web page and an attacker would.
+func TestTCP(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil { // free, for the daemon to take
+		t.Fatal(err)
+	}
+	home := newHome(t, "home")
+	_, end := serve(t, daemon.Options{Home: home, TCP: &control.TCP{Address: address, Origins: []string{"https://app.example"}}})
+	info, err := os.Stat(control.TokenFile(home))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the token's file: %v, %v", info, err)
+	}
+	text, err := os.ReadFile(control.TokenFile(home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(string(text))
+	call := func(method, body string, change func(*http.Request)) (int, string, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/osaurus.control.v1.Sandbox/"+method, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		change(r)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(said), err
+	}
+	for _, tc := range []struct {
+		name   string
+		code   int
+		change func(*http.Request)
+	}{
+		{"an app", http.StatusOK, func(*http.Request) {}},
+		{"a page that may", http.StatusOK, func(r *http.Request) { r.Header.Set("Origin", "https://app.example") }},
+		{"no token", http.StatusUnauthorized, func(r *http.Request) { r.Header.Del("Authorization") }},
+		{"a wrong token", http.StatusUnauthorized, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+strings.ToLower(token)) }},
+		{"a page that may not", http.StatusBadRequest, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }},
+		{"a name that was pointed here", http.StatusBadRequest, func(r *http.Request) { r.Host = "evil.example" }},
+	} {
+		for method, body := range map[string]string{"Status": "{}", "Exec": `{"start": {"args": ["echo", "ran"]}}`} {
+			code, said, err := call(method, body, tc.change)
+			passed := strings.Contains(said, `"state"`) || strings.Contains(said, `"exit"`)
+			if err != nil || code != tc.code || passed != (tc.code == http.StatusOK) {
+				t.Errorf("%s, %s: %d, %s, %v", tc.name, method, code, said, err)
+			}
+		}
+	}
+	log, err := os.ReadFile(control.DaemonLog(home))
+	if err != nil || bytes.Contains(log, []byte(token)) {
+		t.Errorf("the log tells the token, %v", err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := call("Status", "{}", func(*http.Request) {}); err == nil {
+		t.Error("it listens after its end")
+	}
+}

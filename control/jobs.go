@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/terminal"
+)
+
+// jobService is the part of the API that is about commands in the background.
+type jobService struct{ service }
+
+func jobProto(j terminal.Job) *controlpb.Job {
+	p := &controlpb.Job{
+		Id: string(j.ID), Agent: string(j.Agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
+		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped,
+	}
+	if !j.Running {
+		p.Ended, p.Status, p.Signal = moment(j.Ended), int32(j.Status()), int32(j.Signal)
+	}
+	return p
+}
+
+// Start starts a job.
+func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error) {
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	cmd := guest.JobCommand{Args: r.Msg.Args, Env: r.Msg.Env, Dir: r.Msg.Dir, Label: r.Msg.Label}
+	n := note{action: "job.start", agent: agent.Name, subject: r.Msg.Line, strict: true}
+	switch {
+	case r.Msg.Line != "":
+		cmd.Args = loginShell(r.Msg.Line)
+	case len(cmd.Args) == 0:
+		return nil, fault.New(fault.InvalidArgs, "start job", string(agent.Name), errors.New("there is no command"))
+	default:
+		n.subject = commandLine(cmd.Args)
+	}
+	var job terminal.Job
+	err = s.audited(ctx, n, func() (err error) {
+		job, err = s.Terminals.StartJob(ctx, r.Msg.Agent, cmd, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.StartJobResponse{Job: jobProto(job)}), nil
+}
+
+// List answers the jobs of one agent, or of all.
+func (s jobService) List(ctx context.Context, r *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error) {
+	list, err := s.Terminals.Jobs(ctx, r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.ListJobsResponse{}
+	for _, job := range list {
+		answer.Jobs = append(answer.Jobs, jobProto(job))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Poll answers how a job is.
+func (s jobService) Poll(ctx context.Context, r *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error) {
+	id, err := config.ParseJobID(r.Msg.Id)
+	if err != nil {
+		return nil, err
+	}
+	job, err := s.Terminals.Job(ctx, r.Msg.Agent, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.PollJobResponse{Job: jobProto(job)}), nil
+}
+
+// Wait answers when a job has ended, or the wait is over.
+func (s jobService) Wait(ctx context.Context, r *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error) {
+	id, err := config.ParseJobID(r.Msg.Id)
+	if err != nil {
+		return nil, err
+	}
+	wait := r.Msg.Timeout.AsDuration()
+	if wait < 0 || r.Msg.Timeout != nil && wait < time.Nanosecond {
+		return nil, fault.New(fault.InvalidArgs, "wait for job", string(id), errors.New("a wait is longer than nothing")).Advise("Call Poll for an answer at once.")
+	}
+	job, err := s.Terminals.WaitJob(ctx, r.Msg.Agent, id, wait)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.WaitJobResponse{Job: jobProto(job)}), nil
+}
+
+// Kill ends a job.
+func (s jobService) Kill(ctx context.Context, r *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error) {
+	id, err := config.ParseJobID(r.Msg.Id)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	n := note{action: "job.kill", agent: agent.Name, subject: string(id)}
+	if r.Msg.Kill {
+		n.subject += " with SIGKILL"
+	}
+	var job terminal.Job
+	err = s.audited(ctx, n, func() (err error) {
+		job, err = s.Terminals.KillJob(ctx, r.Msg.Agent, id, r.Msg.Kill)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.KillJobResponse{Job: jobProto(job)}), nil
+}
+
+// Tail answers what a job has written, and what it writes.
+func (s jobService) Tail(ctx context.Context, r *connect.Request[controlpb.TailJobRequest], stream *connect.ServerStream[controlpb.TailJobResponse]) error {
+	id, err := config.ParseJobID(r.Msg.Id)
+	if err != nil {
+		return err
+	}
+	tail := terminal.Tail{Offset: r.Msg.Offset, FromEnd: min(r.Msg.FromEnd, chunk), Follow: r.Msg.Follow}
+	job, err := s.Terminals.TailJob(ctx, r.Msg.Agent, id, tail, func(part guest.JobTail) error {
+		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset})
+	})
+	if err != nil || job.Running {
+		return err
+	}
+	return stream.Send(&controlpb.TailJobResponse{Offset: job.Written, Job: jobProto(job)})
+}

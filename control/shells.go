@@ -1,0 +1,176 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// shellService is the part of the API that is about persistent shells.
+type shellService struct{ service }
+
+// parseSession reads which session is meant.
+func parseSession(text string) (config.SessionID, error) {
+	if text == "" {
+		return config.SessionDefault, nil
+	}
+	return config.ParseSessionID(text)
+}
+
+// noteOf is what the audit says of a call about a session, whose agent there is.
+func (s shellService) noteOf(action, ref, session string) (note, config.SessionID, error) {
+	id, err := parseSession(session)
+	if err != nil {
+		return note{}, "", err
+	}
+	agent, err := s.Agents.Get(ref)
+	return note{action: action, agent: agent.Name, subject: string(id)}, id, err
+}
+
+// Run runs one command in a session's shell.
+func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
+	n, id, err := s.noteOf("session.run", r.Msg.Agent, r.Msg.Session)
+	if err != nil {
+		return nil, err
+	}
+	n.subject, n.strict = n.subject+": "+r.Msg.Command, true
+	cmd := guest.ShellCommand{
+		Shell:   guest.Shell{Session: id, Env: r.Msg.Env, Dir: r.Msg.Dir},
+		Command: r.Msg.Command, Stdin: r.Msg.Stdin, Timeout: r.Msg.Timeout.AsDuration(),
+	}
+	var result guest.ShellResult
+	err = s.audited(ctx, n, func() (err error) {
+		result, err = s.Terminals.Run(ctx, r.Msg.Agent, cmd, callerOf(ctx).cause())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.RunInSessionResponse{
+		Stdout: sessionOutput(result.Stdout), Stderr: sessionOutput(result.Stderr), Status: int32(result.Code),
+		TimedOut: result.TimedOut, Cancelled: result.Cancelled, Exited: result.Exited,
+		Restarted: result.Restarted, RestartCause: result.RestartCause, Dir: printable(result.Dir), Duration: span(result.Duration),
+	}
+	for _, l := range result.Late {
+		answer.Late = append(answer.Late, &controlpb.LateOutput{Command: l.Command, Output: sessionOutput(l.Output)})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
+	return &controlpb.SessionOutput{Head: o.Head, Omitted: o.Omitted, Tail: o.Tail}
+}
+
+// Cancel ends the command that runs in a session.
+func (s shellService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
+	n, id, err := s.noteOf("session.cancel", r.Msg.Agent, r.Msg.Session)
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, r.Msg.Agent, id) })
+	return connect.NewResponse(&controlpb.CancelInSessionResponse{}), err
+}
+
+type attachStream = connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]
+
+// Attach puts a person before a session's shell.
+func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
+	first, err := stream.Receive()
+	open := first.GetOpen()
+	if err != nil || open == nil {
+		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err))
+	}
+	n, id, err := s.noteOf("session.attach", open.Agent, open.Session)
+	if err != nil {
+		return err
+	}
+	n.strict = true
+	var end *controlpb.AttachEnd
+	err = s.audited(ctx, n, func() (err error) {
+		end, err = s.attach(ctx, open, id, stream)
+		if ctx.Err() != nil { // the person has left
+			err = nil
+		}
+		return err
+	})
+	if err != nil || end == nil {
+		return err
+	}
+	return stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Ended{Ended: end}})
+}
+
+// attach carries what a person types and sees until the shell has ended.
+func (s shellService) attach(ctx context.Context, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
+	shell := guest.Shell{Session: id, Env: open.Env, Dir: open.Dir}
+	a, err := s.Terminals.Attach(ctx, open.Agent, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
+		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
+	}), callerOf(ctx).cause())
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	go func() { // until the call has ended
+		for {
+			m, err := stream.Receive()
+			if err != nil {
+				return // no more input; the person may still watch
+			}
+			switch what := m.What.(type) {
+			case *controlpb.AttachRequest_Input:
+				_, err = a.Write(what.Input)
+			case *controlpb.AttachRequest_Resize:
+				err = a.Resize(sizeOf(what.Resize))
+			}
+			if err != nil {
+				return // and Wait says why
+			}
+		}
+	}()
+	end, err := a.Wait()
+	return &controlpb.AttachEnd{Status: int32(end.Code), Cause: end.Cause}, err
+}
+
+func sizeOf(r *controlpb.Resize) guest.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
+
+// List answers the sessions of one agent, or of all.
+func (s shellService) List(ctx context.Context, r *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error) {
+	list, err := s.Terminals.Sessions(ctx, r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.ListSessionsResponse{}
+	for _, session := range list {
+		answer.Sessions = append(answer.Sessions, &controlpb.Session{
+			Agent: string(session.Agent.Name), Session: session.ID, State: string(session.State), Pid: int32(session.PID),
+			Command: session.Command, Dir: printable(session.Dir), Attached: uint32(session.Attached), Waiting: uint32(session.Waiting),
+			Made: moment(session.Made), Used: moment(session.Used),
+		})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Transcript answers the end of what was typed and shown in a session.
+func (s shellService) Transcript(ctx context.Context, r *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error) {
+	id, err := parseSession(r.Msg.Session)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.Terminals.Transcript(ctx, r.Msg.Agent, id)
+	return connect.NewResponse(&controlpb.TranscriptResponse{Text: text}), err
+}
+
+// Close ends a session and forgets its transcript.
+func (s shellService) Close(ctx context.Context, r *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error) {
+	n, id, err := s.noteOf("session.close", r.Msg.Agent, r.Msg.Session)
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, n, func() error { return s.Terminals.CloseSession(ctx, r.Msg.Agent, id, callerOf(ctx).cause()) })
+	return connect.NewResponse(&controlpb.CloseSessionResponse{}), err
+}

@@ -1,0 +1,277 @@
+package guesttest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// lifeCases are what a room is for those who live in it.
+func lifeCases() []roomCase {
+	return []roomCase{
+		{"Login", login}, {"Ensure", ensureTwice}, {"Refusals", refuseRooms}, {"Streams", roomStreams}, {"Terminal", terminal},
+		{"Idle", idleTimeout}, {"Bounded", boundedOutput}, {"DoubleFork", roomDoubleFork}, {"Usage", roomUsage}, {"Died", roomDied}, {"Many", manyRooms},
+	}
+}
+
+func login(ctx context.Context, t *testing.T, alice, _ *agent) {
+	out, exit := alice.run(ctx, t, `echo "$HOME|$USER|$LOGNAME|$LANG|$PWD|$(id -u):$(id -g)|$(umask)"; [ -x "$SHELL" ] && echo shell; touch mine .venv/heavy && ls -d mine; ulimit -c; uname -n`)
+	want := fmt.Sprintf("%s|agent-alice|agent-alice|C.UTF-8|%s|2001:2001|0022\nshell\nmine\n0\nalice", alice.Home, alice.Home)
+	if exit.Status() != 0 || out != want {
+		t.Errorf("%+v\n%s\nwant\n%s", exit, out, want)
+	}
+	if _, err := os.Stat(alice.onHost() + "/mine"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(alice.onHost() + "/.venv/heavy"); err == nil {
+		t.Error("a heavy folder lies on the share")
+	}
+	out, exit = alice.command(ctx, t, guest.Command{Args: sh(`echo "$HOME|$USER|$A|$PWD"`), RoomRoot: true, Env: []string{"A=1", "USER=other"}, Dir: "/tmp"})
+	if exit.Status() != 0 || out != "/root|other|1|/tmp" {
+		t.Errorf("as root: %+v %s", exit, out)
+	}
+	out, _ = alice.run(ctx, t, `while read a b; do case $a in Cap*|NoNewPrivs:|Seccomp:) echo $a$b;; esac; done < /proc/self/status`)
+	want = "CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nCapAmb:0000000000000000\nNoNewPrivs:1\nSeccomp:2"
+	if out != want {
+		t.Errorf("an agent's process has\n%s", out)
+	}
+}
+
+func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
+	p := alice.begin(ctx, t, "sleep 1000")
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room); made || err != nil {
+				t.Errorf("a room that is there: made again %v, %v", made, err)
+			}
+		})
+	}
+	wg.Wait()
+	alive(ctx, t, alice, p)
+	carol := alice.house.describe(t, "carol", 2003)
+	var made atomic.Int32
+	for range 10 {
+		wg.Go(func() {
+			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room)
+			if err != nil || len(lacks) > 0 {
+				t.Errorf("%v %q", err, lacks)
+			}
+			if first {
+				made.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := made.Load(); n != 1 {
+		t.Errorf("asked for at once, a room was made %d times", n)
+	}
+	if err := alice.house.Client.RemoveRoom(ctx, carol.User, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
+	c := alice.house.Client
+	for _, change := range []func(*guest.Room){
+		func(r *guest.Room) { r.User = "root" }, func(r *guest.Room) { r.User = "-x" }, func(r *guest.Room) { r.User = "a/../b" },
+		func(r *guest.Room) { r.User = ".init" }, func(r *guest.Room) { r.User = strings.Repeat("a", 33) }, func(r *guest.Room) { r.UID = 0 },
+		func(r *guest.Room) { r.UID = 999 }, func(r *guest.Room) { r.Home = "/etc" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/.." },
+		func(r *guest.Room) { r.Home = guest.HomesDir + "/a/b" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/a\nb" }, func(r *guest.Room) { r.Hostname = "a b" },
+		func(r *guest.Room) { r.Network = "all" }, func(r *guest.Room) { r.Limits.CPUWeight = 10001 }, func(r *guest.Room) { r.Limits.Memory = 1 },
+	} {
+		r := alice.Room
+		change(&r)
+		if _, _, err := c.EnsureRoom(ctx, r); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	other := alice.Room
+	other.UID = 2999
+	if _, _, err := c.EnsureRoom(ctx, other); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("another user id: %v", err)
+	}
+	alice.asRoot(ctx, t, "mkdir -m 700 /closed")
+	for _, tc := range []struct {
+		cmd  guest.Command
+		kind fault.Kind
+	}{
+		{guest.Command{Args: sh("true"), Room: "agent-nobody"}, fault.NotFound},
+		{guest.Command{Args: sh("true"), Room: "a/b"}, fault.InvalidArgs},
+		{guest.Command{Args: sh("true"), RoomRoot: true}, fault.InvalidArgs},
+		{guest.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
+		{guest.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
+		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
+		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
+		{guest.Command{Args: sh("true"), MaxOutput: guest.MaxOutputLimit + 1}, fault.InvalidArgs},
+		{guest.Command{Args: sh("true"), Terminal: &guest.Terminal{Term: "a b"}}, fault.InvalidArgs},
+	} {
+		if _, err := c.Exec(ctx, tc.cmd); fault.KindOf(err) != tc.kind {
+			t.Errorf("%+v: %v, want %s", tc.cmd, err, tc.kind)
+		}
+	}
+}
+
+func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
+	var out, errs bytes.Buffer
+	exit, err := alice.house.Client.Run(ctx, guest.Command{
+		Args: sh(`echo out; echo err >&2; cat; exit 7`), Room: alice.User, Stdin: strings.NewReader("in\x00\xff"), Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || exit.Code != 7 || out.String() != "out\nin\x00\xff" || errs.String() != "err\n" {
+		t.Errorf("%+v %v %q %q", exit, err, &out, &errs)
+	}
+}
+
+func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
+	for _, room := range []string{alice.User, ""} {
+		in, keys := io.Pipe()
+		shown := newWaiter("resized")
+		p, err := alice.house.Client.Exec(ctx, guest.Command{
+			Args: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo tty $TERM; exec 3<>/dev/tty && echo controlling >&3; trap 'echo resized' WINCH; echo waiting; while :; do sleep 0.1; done`),
+			Room: room, Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &guest.Terminal{Size: guest.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(ctx, t, func() bool { return strings.Contains(shown.String(), "waiting") })
+		if err := p.Resize(guest.TerminalSize{Rows: 40, Cols: 100}); err != nil {
+			t.Error(err)
+		}
+		shown.wait(ctx, t)
+		fmt.Fprint(keys, "\x03") // Ctrl-C, which the terminal makes a signal
+		exit, err := p.Wait()
+		if err != nil || exit.Signal != guest.SIGINT && exit.Code != 130 || !strings.Contains(shown.String(), "tty vt100") || !strings.Contains(shown.String(), "controlling") {
+			t.Errorf("in room %q: %+v %v %q", room, exit, err, shown)
+		}
+		keys.Close()
+	}
+	// The end of the input is Ctrl-D.
+	var out bytes.Buffer
+	exit, err := alice.house.Client.Run(ctx, guest.Command{
+		Args: sh(`read x; cat >/dev/null; echo got $x`), Room: alice.User, Stdin: strings.NewReader("typed\n"), Stdout: &out, Terminal: &guest.Terminal{},
+	})
+	if err != nil || exit.Code != 0 || !strings.Contains(out.String(), "got typed") {
+		t.Errorf("%+v %v %q", exit, err, &out)
+	}
+}
+
+func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
+	for _, room := range []string{alice.User, ""} {
+		exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
+		if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
+			t.Errorf("%+v %v", exit, err)
+		}
+		// Who writes is not idle.
+		exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh("for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done"), Room: room, Stdout: io.Discard, IdleTimeout: 2500 * time.Millisecond})
+		if err != nil || exit.Idle || exit.Code != 0 {
+			t.Errorf("%+v %v", exit, err)
+		}
+	}
+}
+
+func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
+	const limit, size = 1000, 100000
+	var out, errs bytes.Buffer
+	exit, err := alice.house.Client.Run(ctx, guest.Command{
+		Args: sh(fmt.Sprintf(`echo first; head -c %d /dev/zero; echo last; echo short >&2`, size)), Room: alice.User, Stdout: &out, Stderr: &errs, MaxOutput: limit,
+	})
+	whole := "first\n" + strings.Repeat("\x00", size) + "last\n"
+	want := whole[:limit*2/5] + whole[len(whole)-limit*3/5:]
+	if err != nil || exit.Code != 0 || out.String() != want || exit.StdoutTruncated != uint64(len(whole)-limit) || errs.String() != "short\n" || exit.StderrTruncated != 0 {
+		t.Errorf("%+v %v, %d bytes", exit, err, out.Len())
+	}
+}
+
+func roomDoubleFork(ctx context.Context, t *testing.T, alice, _ *agent) {
+	p, err := alice.house.Client.Exec(ctx, guest.Command{
+		Args: sh(`(setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' &) ; sleep 1000`), Room: alice.User, Timeout: time.Second, Grace: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := p.Wait(); err != nil || !exit.TimedOut {
+		t.Errorf("%+v %v", exit, err)
+	}
+	list, _, err := alice.house.Client.RoomProcesses(ctx, alice.User)
+	if err != nil || len(list) != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
+func roomUsage(ctx context.Context, t *testing.T, alice, bob *agent) {
+	p := alice.begin(ctx, t, "head -c 1000000 /dev/zero > /tmp/million; exec sleep 1000")
+	c := alice.house.Client
+	eventually(ctx, t, func() bool {
+		list, more, err := c.RoomProcesses(ctx, alice.User)
+		return err == nil && !more && len(list) == 1 && int(list[0].PID) == p.PID() && strings.HasPrefix(list[0].Command, "sleep 1000") && list[0].User == alice.User && list[0].Resident > 0
+	})
+	use, err := c.RoomUsages(ctx, "")
+	if err != nil || len(use) != 2 || use[0].User != alice.User || use[1].User != bob.User {
+		t.Fatalf("%+v %v", use, err)
+	}
+	if u := use[0]; u.CPU <= 0 || u.Memory == 0 || u.PIDs != 1 || u.Disk < 1000000 || u.DiskFiles == 0 || u.Limits.PIDs != 512 || u.Limits.Memory == 0 || time.Since(u.Made) > time.Hour {
+		t.Errorf("%+v", u)
+	}
+	alice.run(ctx, t, "rm /tmp/million")
+}
+
+func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
+	c := bob.house.Client
+	p, err := c.Exec(ctx, guest.Command{Args: sh("sleep 1000"), Room: bob.User})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first process of bob's room is the one that the command's parent is not.
+	output(ctx, t, c, fmt.Sprintf(`ns=$(readlink /proc/%d/ns/pid); for p in /proc/[0-9]*; do [ "$(readlink $p/ns/pid)" = "$ns" ] && kill -9 ${p#/proc/}; done; true`, p.PID()))
+	if exit, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("what ran in a room that died: %+v %v", exit, err)
+	}
+	if out, exit := bob.run(ctx, t, "echo again"); out != "again" || exit.Status() != 0 {
+		t.Errorf("after it: %+v %s", exit, out)
+	}
+}
+
+// manyRooms: fifty agents, each of whom answers.
+func manyRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
+	const n = 50
+	h := alice.house
+	before := mustInfo(ctx, t, h.Client)
+	began := time.Now()
+	list := make([]*agent, n)
+	for i := range n {
+		list[i] = h.describe(t, fmt.Sprintf("many%d", i), uint32(3000+i))
+		list[i].ensure(ctx, t)
+	}
+	made := time.Since(began)
+	var wg sync.WaitGroup
+	for _, a := range list {
+		wg.Go(func() {
+			var out bytes.Buffer
+			exit, err := h.Client.Run(ctx, guest.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
+			if err != nil || exit.Status() != 0 || out.String() != fmt.Sprintln(a.UID) {
+				t.Errorf("%s: %v %+v %s", a.User, err, exit, &out)
+			}
+		})
+	}
+	wg.Wait()
+	after := mustInfo(ctx, t, h.Client)
+	t.Logf("%d rooms in %v, %d KiB of memory each", n, made, (int64(before.MemoryAvailable)-int64(after.MemoryAvailable))/n/1024)
+	for _, a := range list {
+		if err := h.Client.RemoveRoom(ctx, a.User, true); err != nil {
+			t.Error(err)
+		}
+	}
+	if use, err := h.Client.RoomUsages(ctx, ""); err != nil || len(use) != 2 {
+		t.Errorf("%d rooms are left: %v", len(use), err)
+	}
+}

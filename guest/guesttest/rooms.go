@@ -1,0 +1,165 @@
+package guesttest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/guest"
+)
+
+// House is a booted guest whose rooms are tested.
+type House struct {
+	Client *guest.Client
+	// Workspace is the host's folder that the guest has as /workspace.
+	Workspace string
+	// Own has the workspace show an agent's folder as its user's, where the
+	// share knows owners.
+	Own func(folder string, uid uint32)
+	// Intruder is the program of guesttest/intruder for the guest.
+	Intruder []byte
+	// Server is the address, as a guest has it, of a server of the host that
+	// says hello to who connects.
+	Server string
+	// Restart boots the machine anew on the same disk.
+	Restart func(*testing.T) *guest.Client
+}
+
+// agent is an agent of the tests, with a room.
+type agent struct {
+	house *House
+	guest.Room
+}
+
+// The agents that meet in the tests. Bob is the bad one.
+const (
+	alice = "alice"
+	bob   = "bob"
+)
+
+// secret is in alice's files, environment and memory, and nobody else's.
+const secret = "s3cret-of-alice"
+
+func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
+	t.Helper()
+	a := h.describe(t, name, uid)
+	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), h.Intruder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.ensure(ctx, t)
+	return a
+}
+
+// describe makes an agent's home, but no room.
+func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
+	t.Helper()
+	a := &agent{h, guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
+	home := a.onHost()
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.Own("agents/"+name, uid)
+	return a
+}
+
+// onHost is the agent's home as the host has it.
+func (a *agent) onHost() string {
+	return filepath.Join(a.house.Workspace, "agents", filepath.Base(a.Home))
+}
+
+func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
+	t.Helper()
+	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room)
+	if err != nil || len(lacks) > 0 {
+		t.Fatalf("room of %s: %v %q", a.User, err, lacks)
+	}
+	return made
+}
+
+// run runs a script as the agent and returns all that it wrote.
+func (a *agent) run(ctx context.Context, t *testing.T, script string) (string, guest.Exit) {
+	t.Helper()
+	return a.command(ctx, t, guest.Command{Args: sh(script)})
+}
+
+// asRoot runs a script as root of the agent's room.
+func (a *agent) asRoot(ctx context.Context, t *testing.T, script string) (string, guest.Exit) {
+	t.Helper()
+	return a.command(ctx, t, guest.Command{Args: sh(script), RoomRoot: true})
+}
+
+func (a *agent) command(ctx context.Context, t *testing.T, c guest.Command) (string, guest.Exit) {
+	t.Helper()
+	var out bytes.Buffer
+	c.Room, c.Stdout, c.Stderr = a.User, &out, &out
+	exit, err := a.house.Client.Run(ctx, c)
+	if err != nil {
+		t.Fatalf("%q as %s: %v\n%s", c.Args, a.User, err, &out)
+	}
+	return strings.TrimSpace(out.String()), exit
+}
+
+// begin starts a script as the agent, which says when it is ready, and ends it with the test.
+func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.Process {
+	t.Helper()
+	ready := newWaiter("ready")
+	ctx, cancel := context.WithCancel(ctx)
+	in, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.house.Client.Exec(ctx, guest.Command{
+		Args: sh("echo ready; " + script), Room: a.User, Stdin: in, Stdout: ready, Stderr: ready, Env: []string{"TOKEN=" + secret}, Grace: time.Second,
+	})
+	if err != nil {
+		cancel()
+		t.Fatalf("%s as %s: %v", script, a.User, err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		hold.Close()
+		_, _ = p.Wait()
+		in.Close()
+	})
+	ready.wait(ctx, t)
+	return p
+}
+
+// RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
+// needs ls, find, ln, cp, chmod, mkdir, id and seq.
+func RunRooms(t *testing.T, h *House) {
+	ctx := bounded(t)
+	if err := os.MkdirAll(filepath.Join(h.Workspace, "shared"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(h.Workspace, "shared"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	a, b := h.agent(ctx, t, alice, 2001), h.agent(ctx, t, bob, 2002)
+	cases := func(name string, list []roomCase) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range list {
+				t.Run(c.name, func(t *testing.T) {
+					ctx := bounded(t)
+					a.ensure(ctx, t)
+					b.ensure(ctx, t)
+					c.run(ctx, t, a, b)
+				})
+			}
+		})
+	}
+	cases("Room", lifeCases())
+	cases("Attack", attackCases())
+	cases("Network", networkCases())
+	cases("Hog", hogCases())
+	cases("Layer", layerCases())
+}
+
+type roomCase struct {
+	name string
+	run  func(ctx context.Context, t *testing.T, alice, bob *agent)
+}

@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// HomesDir is where the homes of agents are.
+const HomesDir = "/workspace/agents"
+
+// The limits of rooms.
+const (
+	// MinUID is above what systems and their packages give to their own users.
+	MinUID = 1000
+	// MaxUID keeps clear of the numbers that mean nobody.
+	MaxUID = 1<<31 - 1
+	// MinMemory is what a shell and a small program need.
+	MinMemory = 16 << 20
+	// MinPids lets a shell run a pipe.
+	MinPids = 4
+	// MaxPids is the kernel's own bound on processes (PID_MAX_LIMIT).
+	MaxPids = 1 << 22
+	// MaxWeight is the kernel's own.
+	MaxWeight = 10000
+	// MaxCPUMillis is more processors than a guest has.
+	MaxCPUMillis = 1000 * 1000
+	// MaxDisk is a size that no data disk has.
+	MaxDisk = 1 << 50
+	// MaxSide bounds the rows and columns of a terminal.
+	MaxSide = 10000
+	// MaxOutput bounds what the guest keeps of a command's output until its end.
+	MaxOutput = 1 << 20
+	// MaxTerm is longer than the name of any terminal.
+	MaxTerm = 64
+)
+
+var (
+	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]{1,128}$`)
+	termName  = regexp.MustCompile(`^[A-Za-z0-9._+-]*$`)
+)
+
+// CheckUser says what is wrong with the name of a room's user, which becomes a
+// name of folders too.
+func CheckUser(user string) error {
+	if !userName.MatchString(user) || user == "root" {
+		return fault.New(fault.InvalidArgs, "check room", faultrpc.Clip(user), fmt.Errorf("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
+	}
+	return nil
+}
+
+// CheckRoom says what is wrong with a room's spec.
+func CheckRoom(r *guestpb.Room) error {
+	if err := CheckUser(r.GetUser()); err != nil {
+		return err
+	}
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, "check room", r.User, fmt.Errorf(format, args...))
+	}
+	if r.Uid < MinUID || r.Uid > MaxUID {
+		return bad("user id %d is not between %d and %d", r.Uid, MinUID, MaxUID)
+	}
+	name, below := strings.CutPrefix(r.Home, HomesDir+"/")
+	if !below || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
+		return bad("home %q is no folder of %s", faultrpc.Clip(r.Home), HomesDir)
+	}
+	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
+		return bad("%q is no host name", faultrpc.Clip(r.Hostname))
+	}
+	if _, ok := guestpb.Room_Network_name[int32(r.Network)]; !ok {
+		return bad("%v is no kind of network", r.Network)
+	}
+	return CheckLimits(r.Limits)
+}
+
+// CheckLimits says what is wrong with a room's limits.
+func CheckLimits(l *guestpb.Limits) error {
+	for _, c := range []struct {
+		name         string
+		is, min, max uint64
+	}{
+		{"cpu weight", uint64(l.GetCpuWeight()), 1, MaxWeight},
+		{"cpu limit", uint64(l.GetCpuMaxMillis()), 10, MaxCPUMillis},
+		{"memory", l.GetMemoryBytes(), MinMemory, MaxDisk},
+		{"processes", uint64(l.GetPids()), MinPids, MaxPids},
+		{"disk", l.GetDiskBytes(), 1 << 20, MaxDisk},
+		{"files", l.GetDiskFiles(), 100, MaxDisk},
+		{"io", l.GetIoBytesPerSecond(), 64 << 10, MaxDisk},
+	} {
+		if c.is != 0 && (c.is < c.min || c.is > c.max) { // 0 is the default
+			return fault.New(fault.InvalidArgs, "check limits", c.name, fmt.Errorf("%d is not between %d and %d", c.is, c.min, c.max))
+		}
+	}
+	return nil
+}
+
+// CheckSize says what is wrong with the size of a terminal.
+func CheckSize(rows, cols uint32) error {
+	if rows > MaxSide || cols > MaxSide {
+		return fault.New(fault.InvalidArgs, "check terminal", "", fmt.Errorf("%d rows and %d columns are more than %d", rows, cols, MaxSide))
+	}
+	return nil
+}
+
+// checkPlace says what is wrong with where a command shall run, and with its terminal.
+func checkPlace(s *guestpb.Start) error {
+	if len(s.Room) > 0 {
+		if err := CheckUser(string(s.Room)); err != nil {
+			return err
+		}
+	} else if s.RoomRoot || s.ReadOnly {
+		return fmt.Errorf("the root of a room, and what is read-only, need a room")
+	}
+	if s.Pty != nil {
+		if err := CheckSize(s.Pty.Rows, s.Pty.Cols); err != nil {
+			return err
+		}
+		if len(s.Pty.Term) > MaxTerm || !termName.MatchString(s.Pty.Term) {
+			return fmt.Errorf("%q is no name of a terminal", faultrpc.Clip(s.Pty.Term))
+		}
+	}
+	if s.MaxOutputBytes > MaxOutput {
+		return fmt.Errorf("%d bytes of output are more than %d, which the guest would keep", s.MaxOutputBytes, MaxOutput)
+	}
+	return nil
+}

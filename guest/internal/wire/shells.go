@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// The limits of shells and jobs.
+const (
+	// MaxShellText bounds a command for a shell and its standard input together: they are
+	// held in memory and in the room's tmpfs. Longer ones belong into files.
+	MaxShellText = 512 << 10
+	// ShellTimeout is a command's time where none is given, MaxShellTimeout the
+	// most: what takes longer is a job's business, since a shell that works is
+	// one that nobody else can use.
+	ShellTimeout    = 30 * time.Second
+	MaxShellTimeout = time.Hour
+	// ShellOutputChars is what is kept of each stream, as agents are used to: a few
+	// screens of a model's context. 40 % are the beginning, the rest the end,
+	// where errors stand.
+	ShellOutputChars = 15_000
+	ShellHeadChars   = ShellOutputChars * 2 / 5
+	// MaxShellOutputBytes is the most that these characters can have.
+	MaxShellOutputBytes = ShellOutputChars * utf8.UTFMax
+	// TranscriptChars is what is kept of a session's transcript: a screen and a half
+	// for a person who comes back.
+	TranscriptChars = 10_000
+	// MaxSessions clips a list of sessions: more than the rooms of a guest have.
+	MaxSessions = 4096
+	// MaxJobs clips a list of an agent's jobs: more than it keeps of one.
+	MaxJobs = 256
+	// MaxJobWait bounds a call that waits for a job, so that a connection that
+	// is lost unnoticed does not hold it for ever.
+	MaxJobWait = time.Minute
+	// MaxLabel bounds what a job is called.
+	MaxLabel = 200
+)
+
+// CheckShellRun says what is wrong with a command for a shell.
+func CheckShellRun(r *guestpb.ShellRunRequest) error {
+	if err := checkShell(r.GetShell()); err != nil {
+		return err
+	}
+	bad := badly("check command")
+	if n := len(r.Command) + len(r.Stdin); n > MaxShellText {
+		return bad("command and input have %d bytes, more than %d", n, MaxShellText)
+	}
+	if bytes.IndexByte(r.Command, 0) >= 0 {
+		return bad("the command holds a NUL byte")
+	}
+	if t := r.TimeoutNanos; t < 0 || t > int64(MaxShellTimeout) {
+		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxShellTimeout)
+	}
+	return nil
+}
+
+// CheckShellOpen says what is wrong with a wish to attach to a shell.
+func CheckShellOpen(o *guestpb.ShellOpen) error {
+	if err := checkShell(o.GetShell()); err != nil {
+		return err
+	}
+	return CheckSize(o.GetSize().GetRows(), o.GetSize().GetCols())
+}
+
+func checkShell(s *guestpb.Shell) error {
+	if err := CheckOwner(s.GetUser()); err != nil {
+		return err
+	}
+	if _, err := config.ParseSessionID(s.GetSession()); err != nil {
+		return err
+	}
+	if n := len(s.Transcript); n > TranscriptChars*utf8.UTFMax {
+		return badly("check shell")("a transcript of %d bytes is too long", n)
+	}
+	return checkSurroundings(nil, s.Env, s.Dir)
+}
+
+// CheckOwner accepts the user of a room, and the empty one, which is root of the
+// guest.
+func CheckOwner(user string) error {
+	if user == "" {
+		return nil
+	}
+	return CheckUser(user)
+}
+
+// CheckJob says what is wrong with a job.
+func CheckJob(r *guestpb.StartJobRequest) error {
+	if err := CheckOwner(r.GetUser()); err != nil {
+		return err
+	}
+	if len(r.Label) > MaxLabel || !utf8.ValidString(r.Label) {
+		return badly("check job")("a label has at most %d bytes of UTF-8", MaxLabel)
+	}
+	if len(r.Args) == 0 || len(r.Args[0]) == 0 {
+		return badly("check command")("there is no program to run")
+	}
+	return checkSurroundings(r.Args, r.Env, r.Dir)
+}
+
+// CheckJobWait says what is wrong with how long to wait for a job.
+func CheckJobWait(nanos int64) error {
+	if nanos < 0 || nanos > int64(MaxJobWait) {
+		return badly("check wait")("%v is not between 0 and %v", time.Duration(nanos), MaxJobWait)
+	}
+	return nil
+}
+
+// badly makes errors about what a request says.
+func badly(op string) func(format string, args ...any) error {
+	return func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf(format, args...))
+	}
+}
+
+// CleanTranscript makes a transcript of the other end fit to be kept and
+// shown: valid UTF-8 without what a terminal would obey, and its last
+// TranscriptChars.
+func CleanTranscript(s string) string {
+	if most := TranscriptChars * utf8.UTFMax; len(s) > most {
+		s = s[len(s)-most:]
+	}
+	s = strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	return LastChars(s, TranscriptChars)
+}
+
+// LastChars returns the last n characters of a text.
+func LastChars(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	at := len(s)
+	for ; n > 0 && at > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:at])
+		at -= size
+	}
+	return s[at:]
+}

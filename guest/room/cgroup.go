@@ -1,0 +1,161 @@
+//go:build linux
+
+package room
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+const (
+	// reserve is what rooms together leave of the memory: for PID 1 and for the
+	// kernel, so that a guest whose agents use all that they may still answers.
+	reserve = 128 << 20
+	// cpuPeriod is the kernel's own, in microseconds.
+	cpuPeriod = 100_000
+)
+
+// group is a directory of the cgroup2 file system.
+type group string
+
+// prepareGroups makes the group of all rooms.
+func prepareGroups(all group) error {
+	const controllers = "+cpu +memory +pids +io"
+	if err := group(filepath.Dir(string(all))).write("cgroup.subtree_control", controllers); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(string(all), inits), 0o755); err != nil {
+		return err
+	}
+	return errors.Join(
+		all.write("cgroup.subtree_control", controllers),
+		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
+		all.noSwap())
+}
+
+// make makes the group of a room. Each command has a group in it with an
+// equal share of the processor, so that a new one is not in line behind all
+// threads of another.
+func (g group) make() error {
+	if err := os.MkdirAll(string(g), 0o755); err != nil {
+		return err
+	}
+	return errors.Join(g.write("cgroup.subtree_control", "+cpu"), g.noSwap())
+}
+
+func (g group) noSwap() error {
+	err := g.write("memory.swap.max", "0")
+	if errors.Is(err, fs.ErrNotExist) { // a kernel without swap
+		return nil
+	}
+	return err
+}
+
+// limit sets what a room may use. Device is the data disk, for io.
+func (g group) limit(l *guestpb.Limits, device uint64) error {
+	cpu := "max"
+	if l.CpuMaxMillis != 0 {
+		cpu = strconv.FormatUint(uint64(l.CpuMaxMillis)*cpuPeriod/1000, 10)
+	}
+	rate := "max"
+	if l.IoBytesPerSecond != 0 {
+		rate = strconv.FormatUint(l.IoBytesPerSecond, 10)
+	}
+	err := errors.Join(
+		g.write("cpu.weight", strconv.FormatUint(uint64(l.CpuWeight), 10)),
+		g.write("cpu.max", fmt.Sprintf("%s %d", cpu, cpuPeriod)),
+		g.write("pids.max", strconv.FormatUint(uint64(l.Pids), 10)),
+		g.write("memory.max", strconv.FormatUint(l.MemoryBytes, 10)),
+	)
+	if major := unix.Major(device); major != 0 { // 0 is memory
+		err = errors.Join(err, g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", major, unix.Minor(device), rate, rate)))
+	}
+	return err
+}
+
+// kill kills all that is in the group and below, and returns when nothing is
+// left of it, or after a while with an error.
+func (g group) kill() error {
+	const patience, look = 5 * time.Second, 2 * time.Millisecond
+	if err := g.write("cgroup.kill", "1"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(look) {
+		err := g.remove()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// remove removes the group and the groups in it, when all are empty.
+func (g group) remove() error {
+	below, err := os.ReadDir(string(g))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, b := range below {
+		if b.IsDir() {
+			if err := unix.Rmdir(filepath.Join(string(g), b.Name())); err != nil && err != unix.ENOENT {
+				return &os.PathError{Op: "remove group", Path: filepath.Join(string(g), b.Name()), Err: err}
+			}
+		}
+	}
+	if err := unix.Rmdir(string(g)); err != nil && err != unix.ENOENT {
+		return &os.PathError{Op: "remove group", Path: string(g), Err: err}
+	}
+	return nil
+}
+
+func (g group) write(file, text string) error {
+	f, err := os.OpenFile(filepath.Join(string(g), file), os.O_WRONLY, 0) // never made
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(text)
+	return err
+}
+
+// number reads a file that holds a number.
+func (g group) number(file string) uint64 {
+	b, _ := os.ReadFile(filepath.Join(string(g), file))
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	return n
+}
+
+// value reads a number by its name in a file of lines "name number".
+func value(text, name string) uint64 {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+func (g group) text(file string) string {
+	b, _ := os.ReadFile(filepath.Join(string(g), file))
+	return string(b)
+}
+
+func totalMemory() uint64 {
+	var i unix.Sysinfo_t
+	if unix.Sysinfo(&i) != nil {
+		return 0
+	}
+	return uint64(i.Totalram) * uint64(i.Unit)
+}

@@ -1,0 +1,298 @@
+//go:build linux
+
+package room
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// devices makes /dev: what programs expect and nothing that is a device of the
+// guest.
+func (b *builder) devices() error {
+	tree, err := fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=0755", "size=64k")
+	if err := b.mountAt("dev", tree, err); err != nil {
+		return err
+	}
+	dev, err := look(b.root, "dev", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dev)
+	const memory, terminal = 1, 5 // majors
+	unix.Umask(0)
+	for name, number := range map[string]uint64{
+		"null": unix.Mkdev(memory, 3), "zero": unix.Mkdev(memory, 5), "full": unix.Mkdev(memory, 7),
+		"random": unix.Mkdev(memory, 8), "urandom": unix.Mkdev(memory, 9), "tty": unix.Mkdev(terminal, 0),
+	} {
+		if err := unix.Mknodat(dev, name, unix.S_IFCHR|0o666, int(number)); err != nil {
+			return &fs.PathError{Op: "make device", Path: name, Err: err}
+		}
+	}
+	unix.Umask(0o022)
+	for name, to := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		if err := unix.Symlinkat(to, dev, name); err != nil {
+			return err
+		}
+	}
+	tree, err = fresh("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode=0666", "mode=0620", "max="+maxTerminals)
+	if err := b.mountAt("dev/pts", tree, err); err != nil {
+		return err
+	}
+	tree, err = fresh("tmpfs", still, "mode=1777", shmSize(b.Memory))
+	if err := b.mountAt("dev/shm", tree, err); err != nil {
+		return err
+	}
+	return b.seal("/dev")
+}
+
+// processes makes /proc: other users' processes are not in it, and what speaks
+// of or to the whole kernel is hidden or read-only.
+func (b *builder) processes() error {
+	tree, err := fresh("proc", still, "hidepid=invisible")
+	if err := b.mountAt("proc", tree, err); err != nil {
+		return err
+	}
+	for _, path := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
+		if err := b.cover("proc/"+path, func(at int) (int, error) { return bindOf(at, sealed) }); err != nil {
+			return err
+		}
+	}
+	null, err := look(b.root, "dev/null", unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	for _, path := range []string{"kcore", "keys", "key-users", "kmsg", "timer_list", "sched_debug", "latency_stats", "kallsyms", "config.gz", "vmallocinfo", "slabinfo"} {
+		if err := b.cover("proc/"+path, func(int) (int, error) {
+			return bindOf(null, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
+		}); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{"acpi", "scsi"} {
+		if err := b.cover("proc/"+path, func(int) (int, error) { return fresh("tmpfs", sealed, "mode=0555", "size=4k") }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cover mounts something over a path of the root, if the path is there.
+func (b *builder) cover(path string, tree func(at int) (int, error)) error {
+	at, err := look(b.root, path, unix.O_PATH)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	t, err := tree(at)
+	if err != nil {
+		return fmt.Errorf("cover %s: %w", path, err)
+	}
+	return put(t, at)
+}
+
+// memory makes /run, and the folder that shares are put in.
+func (b *builder) memory() error {
+	tree, err := fresh("tmpfs", quiet, "mode=0755", runSize(b.Memory))
+	if err := b.mountAt("run", tree, err); err != nil {
+		return err
+	}
+	tree, err = fresh("tmpfs", still, "mode=0755", "size=64k")
+	return b.mountAt(workspace, tree, err)
+}
+
+// temporary puts /tmp on the data disk, where it is bounded by the room's quota and
+// not by memory: packages are built there.
+func (b *builder) temporary() error {
+	return b.bindFolder(b.Layer+"/tmp", "tmp", quiet)
+}
+
+// shares shows what all agents share, where the host gave it to the guest: a folder
+// of the guest's own is nothing to write to.
+func (b *builder) shares() error {
+	for _, path := range []string{shared, output} {
+		var st unix.Statfs_t
+		if unix.Statfs(path, &st) != nil || st.Type != unix.FUSE_SUPER_MAGIC {
+			continue
+		}
+		if err := b.bindFolder(path, path, quiet); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bindFolder shows a folder of the guest in the room. It is looked up as the
+// agent: on a share, owners are kept as they were shown to who asked first.
+func (b *builder) bindFolder(from, to string, attributes int) error {
+	source := -1
+	if err := b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() (err error) {
+		source, err = lookUp(from, unix.O_PATH|unix.O_DIRECTORY)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	tree, err := bindOf(source, attributes)
+	return b.mountAt(to, tree, err)
+}
+
+// asAgent runs f with this thread touching files as the room's user, who may have
+// some capabilities for it: the folders above what is shown may be root's alone.
+func (b *builder) asAgent(with uint64, f func() error) error {
+	_ = syscall.Setfsgid(int(b.UID)) // neither fails for root
+	_ = syscall.Setfsuid(int(b.UID))
+	defer func() {
+		_ = syscall.Setfsuid(0)
+		_ = syscall.Setfsgid(0)
+	}()
+	if with != 0 {
+		if err := raise(with); err != nil {
+			return err
+		}
+	}
+	return f()
+}
+
+// home shows the agent's own folder of the workspace, and in it the folders that
+// lie on the data disk. It is only ever looked into as the agent.
+func (b *builder) home() error {
+	if err := b.ensureHome(); err != nil {
+		return err
+	}
+	if err := b.bindFolder(b.Home, b.Home, quiet); err != nil {
+		return err
+	}
+	home := -1
+	if err := b.asAgent(0, func() (err error) {
+		home, err = look(b.root, b.Home[1:], unix.O_PATH|unix.O_DIRECTORY)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer unix.Close(home)
+	for name, where := range heavy() {
+		if err := b.heavy(home, name, where); err != nil {
+			// Whatever the agent has put there is its own affair.
+			b.warn("%s/%s stays on the share: %v", b.Home, name, err)
+		}
+	}
+	return b.seal(workspace)
+}
+
+// seal makes a mount of the new root read-only, but not those in it.
+func (b *builder) seal(path string) error {
+	at, err := look(b.root, path[1:], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	if err := unix.MountSetattr(at, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
+	}
+	return nil
+}
+
+// ensureHome makes the home if the host has not.
+func (b *builder) ensureHome() error {
+	return b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() error {
+		fd, err := lookUp(b.Home, unix.O_PATH|unix.O_DIRECTORY)
+		if err == nil {
+			return unix.Close(fd)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		_ = syscall.Setfsuid(0)
+		top, err := lookUp("/", unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(top)
+		made, err := folder(top, b.Home, 0o755)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(made)
+		// On a share the host has the last word on who owns what.
+		_ = unix.Fchownat(made, "", int(b.UID), int(b.UID), unix.AT_EMPTY_PATH)
+		return nil
+	})
+}
+
+func (b *builder) heavy(home int, name, where string) error {
+	at := -1
+	if err := b.asAgent(0, func() (err error) {
+		at, err = folder(home, name, 0o755)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	source, err := lookUp(b.Layer+"/heavy/"+where, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	tree, err := bindOf(source, quiet)
+	if err != nil {
+		return err
+	}
+	return put(tree, at)
+}
+
+// settings puts the guest's name servers and the room's host names over the
+// files of /etc. The guest writes into the files that are shown, so a change is seen.
+func (b *builder) settings() error {
+	for from, name := range map[string]string{b.Resolvers: "resolv.conf", b.Hosts: "hosts"} {
+		source, err := lookUp(from, unix.O_PATH)
+		if err != nil {
+			return err
+		}
+		err = b.showFile(source, name)
+		_ = unix.Close(source)
+		if err != nil {
+			b.warn("/etc/%s is the layer's own: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// showFile mounts a file over one of /etc. A link that is there goes: it would lead
+// the mount elsewhere.
+func (b *builder) showFile(source int, name string) error {
+	etc, err := folder(b.root, "etc", 0o755)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(etc)
+	var st unix.Stat_t
+	if unix.Fstatat(etc, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		_ = unix.Unlinkat(etc, name, 0)
+		fd, err := unix.Openat(etc, name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			return err
+		}
+		_ = unix.Close(fd)
+	}
+	at, err := look(etc, name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	tree, err := bindOf(source, sealed)
+	if err != nil {
+		return err
+	}
+	return put(tree, at)
+}

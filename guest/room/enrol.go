@@ -1,0 +1,102 @@
+//go:build linux
+
+package room
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxAccounts is more than any system's file of users.
+const maxAccounts = 1 << 20
+
+// enrol writes the room's user and group into the files of the layer, where
+// packages that are installed put theirs.
+func (b *builder) enrol() error {
+	etc, err := folder(b.root, "etc", 0o755)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(etc)
+	id := strconv.FormatUint(uint64(b.UID), 10)
+	shell := "/bin/sh"
+	if bash, err := look(b.root, "bin/bash", unix.O_PATH); err == nil {
+		_ = unix.Close(bash)
+		shell = "/bin/bash"
+	} else if bash, err := look(b.root, "usr/bin/bash", unix.O_PATH); err == nil {
+		_ = unix.Close(bash)
+		shell = "/bin/bash"
+	}
+	for _, file := range []struct{ name, first, line string }{
+		{"passwd", "root:x:0:0:root:/root:/bin/sh", strings.Join([]string{b.User, "x", id, id, "", b.Home, shell}, ":")},
+		{"group", "root:x:0:", strings.Join([]string{b.User, "x", id, ""}, ":")},
+	} {
+		if err := addLine(etc, file.name, file.first, file.line); err != nil {
+			return fmt.Errorf("/etc/%s: %w", file.name, err)
+		}
+	}
+	return nil
+}
+
+// addLine makes a line the only one that begins with its user. The file is
+// replaced: it may be anything but a regular file.
+func addLine(dir int, name, first, line string) error {
+	text, err := readSmall(dir, name)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		text = []byte(first + "\n")
+	}
+	user, _, _ := strings.Cut(line, ":")
+	var out bytes.Buffer
+	for l := range bytes.Lines(text) {
+		if string(bytes.TrimRight(l, "\n")) == line {
+			return nil // it is there
+		}
+		if !bytes.HasPrefix(l, []byte(user+":")) {
+			out.Write(bytes.TrimRight(l, "\n"))
+			out.WriteByte('\n')
+		}
+	}
+	out.WriteString(line + "\n")
+	temporary := "." + name + ".osaurus"
+	_ = unix.Unlinkat(dir, temporary, 0)
+	fd, err := unix.Openat(dir, temporary, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(out.Bytes())
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Renameat(dir, temporary, dir, name)
+}
+
+// readSmall reads a regular file; of anything else it says that there is nothing.
+func readSmall(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxAccounts+1))
+	if err == nil && len(text) > maxAccounts {
+		err = fmt.Errorf("it has more than %d bytes", maxAccounts)
+	}
+	return text, err
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+package room
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// folders makes the folders of a layer, counted for the room.
+func (r *Room) folders(k *Keeper) error {
+	const op = "make room"
+	name := r.spec.User
+	if uid, ok := uidOf(r.layer); ok && uid != r.spec.Uid {
+		return fault.New(fault.Rejected, op, name, fmt.Errorf("its layer is of user id %d, not %d", uid, r.spec.Uid)).
+			Advise("Remove the room with its layer first.")
+	}
+	if err := k.discard(filepath.Join(r.layer, "tmp")); err != nil {
+		return fault.New(fault.Execution, op, name, err)
+	}
+	err := errors.Join(os.MkdirAll(r.layer, 0o700), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	counted := true
+	for _, f := range r.parts() {
+		path := filepath.Join(r.layer, f.name)
+		err = errors.Join(err, os.MkdirAll(path, f.mode), os.Chmod(path, f.mode), os.Chown(path, f.owner, f.owner))
+		if err == nil && counted {
+			if failed := setProject(path, r.spec.Uid); failed != nil {
+				counted = false
+				r.lacks = append(r.lacks, "the disk is not counted: "+failed.Error())
+			}
+		}
+	}
+	files := filepath.Join(k.opts.Run, name)
+	hosts := fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost\n", r.spec.Hostname)
+	err = errors.Join(err, os.MkdirAll(files, 0o700), os.WriteFile(files+"/hosts", []byte(hosts), 0o644))
+	if err == nil {
+		r.disk, err = os.Open(r.layer)
+	}
+	if err != nil {
+		return fault.New(fault.Execution, op, name, err).Advise("If the data disk is full or damaged, reset it.")
+	}
+	if r.quota = counted; counted {
+		if _, err := held(r.disk, r.spec.Uid); err != nil {
+			r.quota = false
+			r.lacks = append(r.lacks, "the disk is not bounded: "+err.Error())
+		}
+	}
+	return nil
+}
+
+// part is a folder of a layer.
+type part struct {
+	name  string
+	mode  os.FileMode
+	owner int
+}
+
+func (r *Room) parts() []part {
+	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"heavy", 0o755, 0}}
+	for _, where := range heavy() {
+		list = append(list, part{"heavy/" + where, 0o755, int(r.spec.Uid)})
+	}
+	return list
+}
+
+// uidOf reads whose a layer is.
+func uidOf(layer string) (uint32, bool) {
+	b, err := os.ReadFile(layer + "/uid")
+	n, failed := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	return uint32(n), err == nil && failed == nil
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package room
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// netlink is a socket that speaks to one part of the kernel's network, of the
+// namespace that the thread was in which opened it.
+type netlink struct{ fd int }
+
+func openNetlink(family int) (netlink, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
+	if err != nil {
+		return netlink{}, fmt.Errorf("open netlink: %w", err)
+	}
+	return netlink{fd}, nil
+}
+
+func (n netlink) close() { _ = unix.Close(n.fd) }
+
+// message is a netlink message under way. Its header is written by do.
+type message struct {
+	kind, flags uint16
+	body        []byte
+}
+
+var native = binary.NativeEndian
+
+// attribute appends one with the bytes of its value.
+func (m *message) attribute(kind uint16, value []byte) {
+	m.body = native.AppendUint16(m.body, uint16(unix.SizeofNlAttr+len(value)))
+	m.body = native.AppendUint16(m.body, kind)
+	m.body = append(m.body, value...)
+	m.pad()
+}
+
+func (m *message) text(kind uint16, value string) { m.attribute(kind, append([]byte(value), 0)) }
+func (m *message) number(kind uint16, value uint32) {
+	m.attribute(kind, native.AppendUint32(nil, value))
+}
+
+// network is a number in the order of the network, as nftables has them.
+func (m *message) network(kind uint16, value uint32) {
+	m.attribute(kind, binary.BigEndian.AppendUint32(nil, value))
+}
+
+// nest appends an attribute that holds what fill appends.
+func (m *message) nest(kind uint16, fill func()) {
+	at := len(m.body)
+	m.body = native.AppendUint16(m.body, 0)
+	m.body = native.AppendUint16(m.body, kind|unix.NLA_F_NESTED)
+	fill()
+	native.PutUint16(m.body[at:], uint16(len(m.body)-at))
+	m.pad()
+}
+
+func (m *message) pad() {
+	for len(m.body)%unix.NLA_ALIGNTO != 0 {
+		m.body = append(m.body, 0)
+	}
+}
+
+// do sends messages at once and returns the first error that the kernel
+// answers to one that asked for an answer.
+func (n netlink) do(list ...message) error {
+	var out []byte
+	answers := 0
+	for i, m := range list {
+		out = native.AppendUint32(out, uint32(unix.SizeofNlMsghdr+len(m.body)))
+		out = native.AppendUint16(out, m.kind)
+		out = native.AppendUint16(out, m.flags|unix.NLM_F_REQUEST)
+		out = native.AppendUint32(out, uint32(i)) // sequence
+		out = native.AppendUint32(out, 0)         // the kernel gives the port
+		out = append(out, m.body...)
+		if m.flags&unix.NLM_F_ACK != 0 {
+			answers++
+		}
+	}
+	if err := unix.Sendto(n.fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	buf := make([]byte, 16<<10)
+	for answers > 0 {
+		size, _, err := unix.Recvfrom(n.fd, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for b := buf[:size]; len(b) >= unix.SizeofNlMsghdr+4; {
+			length := int(native.Uint32(b))
+			if length < unix.SizeofNlMsghdr || length > len(b) {
+				break
+			}
+			if native.Uint16(b[4:]) == unix.NLMSG_ERROR {
+				answers--
+				if e := -int32(native.Uint32(b[unix.SizeofNlMsghdr:])); e != 0 {
+					return unix.Errno(e)
+				}
+			}
+			b = b[min(len(b), (length+3)&^3):]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package room
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+const (
+	// MaxProcesses and maxCommand keep a list within one message.
+	MaxProcesses = 2000
+	maxCommand   = 256
+	// ticks is the kernel's USER_HZ, in which it tells times.
+	ticks = 100
+)
+
+// Processes lists what runs in rooms, and says whether there is more.
+func (k *Keeper) Processes(ctx context.Context, user string) (list []*guestpb.RoomProcess, more bool, err error) {
+	rooms, err := k.rooms(ctx, user)
+	if err != nil {
+		return nil, false, err
+	}
+	booted := bootTime()
+	for _, r := range rooms {
+		for _, pid := range r.group.processes() {
+			if len(list) == MaxProcesses {
+				return list, true, nil
+			}
+			if p := describe(pid, booted); p != nil {
+				p.User = r.spec.User
+				list = append(list, p)
+			}
+		}
+	}
+	return list, false, nil
+}
+
+// processes are the pids in the groups below, as the guest numbers them.
+func (g group) processes() []int {
+	var pids []int
+	groups, _ := filepath.Glob(filepath.Join(string(g), "*", "cgroup.procs"))
+	for _, path := range groups {
+		text, _ := os.ReadFile(path)
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// describe reads what the kernel says of a process; nil if it has ended.
+func describe(pid int, booted time.Time) *guestpb.RoomProcess {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	p := parseStat(string(stat), booted)
+	if p == nil {
+		return nil
+	}
+	p.Pid = int32(pid)
+	if f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
+		buf := make([]byte, maxCommand)
+		n, _ := f.Read(buf)
+		f.Close()
+		if n > 0 {
+			p.Command = bytes.ReplaceAll(bytes.TrimRight(buf[:n], "\x00"), []byte{0}, []byte{' '})
+		}
+	}
+	return p
+}
+
+// parseStat reads a line of /proc/PID/stat. The name in it is the process's own
+// choice, so the fields are counted from the last parenthesis.
+func parseStat(line string, booted time.Time) *guestpb.RoomProcess {
+	first, last := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if first < 0 || last < first {
+		return nil
+	}
+	// What proc(5) counts from 3: state, ppid, ...
+	const state, ppid, utime, stime, start, rss = 0, 1, 11, 12, 19, 21
+	f := strings.Fields(line[last+1:])
+	if len(f) <= rss {
+		return nil
+	}
+	number := func(i int) int64 {
+		n, _ := strconv.ParseInt(f[i], 10, 64)
+		return n
+	}
+	const tick = time.Second / ticks
+	return &guestpb.RoomProcess{
+		Ppid: int32(number(ppid)), Command: []byte("[" + line[first+1:last] + "]"), State: f[state],
+		CpuNanos:        (number(utime) + number(stime)) * int64(tick),
+		ResidentBytes:   uint64(number(rss)) * uint64(os.Getpagesize()),
+		StartedUnixNano: booted.Add(time.Duration(number(start)) * tick).UnixNano(),
+	}
+}
+
+// bootTime is when the kernel's clock began.
+func bootTime() time.Time {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Now().Add(-time.Duration(ts.Nano()))
+}

@@ -1,0 +1,224 @@
+//go:build linux
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/room"
+)
+
+// command is one running Exec.
+type command struct {
+	child  *process.Child
+	stream *execStream
+	sendMu sync.Mutex // a stream has one sender at a time
+
+	stdin    *os.File // nil without standard input
+	terminal *os.File // nil without one; then it is stdin and the output too
+	outputs  []*output
+	idle     *idle
+
+	room  *room.Room // nil: the guest's own root
+	marks room.Marks // the room's, before it started
+}
+
+func (c *command) send(m *guestpb.ExecResponse) error {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	return c.stream.Send(m)
+}
+
+// begin starts the command with pipes for the streams that the host wants, or
+// with a terminal.
+func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream *execStream) (_ *command, err error) {
+	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
+	spec := process.Spec{Args: texts(start.Args), Env: texts(start.Env), Dir: string(start.Dir)}
+	if err := s.furnish(ctx, c, start, &spec); err != nil {
+		return nil, err
+	}
+	var theirs []int
+	defer func() {
+		for _, fd := range theirs {
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			c.close()
+		}
+	}()
+	if start.Pty != nil {
+		theirs, err = c.openTerminal(start, &spec)
+	} else {
+		theirs, err = c.openPipes(start, &spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.child, err = s.keeper.Start(spec); err != nil {
+		return nil, c.full(err)
+	}
+	s.mu.Lock()
+	s.running[c.child.ID()] = c.child
+	s.mu.Unlock()
+	return c, nil
+}
+
+// furnish says where the command runs, as whom, and with what environment.
+func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
+	if len(start.Room) == 0 {
+		spec.Dir = cmp.Or(spec.Dir, "/")
+		return nil
+	}
+	var err error
+	if c.room, err = s.find(ctx, string(start.Room)); err != nil {
+		return err
+	}
+	c.marks = c.room.Marks()
+	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
+	if spec.Dir == "" {
+		spec.Dir = "/"
+		if !start.RoomRoot {
+			spec.Dir = c.room.Home()
+		}
+	}
+	spec.Place = c.room.Place(start.RoomRoot)
+	if start.ReadOnly {
+		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
+	}
+	return nil
+}
+
+// full gives a reason to a room that can take no more processes.
+func (c *command) full(err error) error {
+	if c.room == nil || !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	return fault.New(fault.Rejected, "start command", c.room.User(), fmt.Errorf("the room is at its limit of processes: %w", err)).
+		Advise("End some of them, or raise the agent's limit `pids`.")
+}
+
+// openTerminal makes the terminal of a command.
+func (c *command) openTerminal(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
+	size := process.Size{Rows: uint16(start.Pty.Rows), Cols: uint16(start.Pty.Cols)}
+	ours, fd, err := process.OpenTerminal(spec.Place, size)
+	if err != nil {
+		return nil, err
+	}
+	c.terminal = ours
+	if start.Stdin {
+		c.stdin = ours
+	}
+	c.outputs = []*output{newOutput(ours, false, start.MaxOutputBytes)}
+	spec.TTY, spec.Files = true, [3]uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}
+	spec.Env = process.MergeEnv(spec.Env, []string{"TERM=" + cmp.Or(start.Pty.Term, defaultTerm)})
+	return []int{fd}, nil
+}
+
+// defaultTerm is what nearly every terminal understands.
+const defaultTerm = "xterm-256color"
+
+// openPipes makes the pipes that the host wants; the rest is empty, or nowhere.
+func (c *command) openPipes(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	theirs = []int{null}
+	spec.Files = [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}
+	for i, want := range []bool{start.Stdin, start.Stdout, start.Stderr} {
+		if !want {
+			continue
+		}
+		p := make([]int, 2)
+		if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
+			return theirs, fault.New(fault.Unavailable, "make pipe", "", err)
+		}
+		if i == 0 {
+			p[0], p[1] = p[1], p[0]
+		}
+		// Only our end is non-blocking: programs do not expect it of theirs.
+		_ = unix.SetNonblock(p[0], true)
+		ours := os.NewFile(uintptr(p[0]), [...]string{"stdin", "stdout", "stderr"}[i])
+		theirs = append(theirs, p[1])
+		spec.Files[i] = uintptr(p[1])
+		if i == 0 {
+			c.stdin = ours
+		} else {
+			c.outputs = append(c.outputs, newOutput(ours, i == 2, start.MaxOutputBytes))
+		}
+	}
+	return theirs, nil
+}
+
+// end leaves nothing of a command.
+func (s *Service) end(c *command) {
+	c.child.Release()
+	c.close()
+	s.mu.Lock()
+	delete(s.running, c.child.ID())
+	s.mu.Unlock()
+}
+
+func (c *command) close() {
+	c.idle.stop()
+	for _, f := range []*os.File{c.stdin, c.terminal} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	for _, o := range c.outputs {
+		_ = o.file.Close()
+	}
+}
+
+// endOfInput is what a terminal takes for the end of its input (VEOF, as a new
+// one has it).
+const endOfInput = 4
+
+// feed carries standard input and what else the host has to say. A write to a
+// pipe that is full waits, and with it the host.
+func (c *command) feed() {
+	for {
+		m, err := c.stream.Receive()
+		if err != nil || m.GetStdinEnd() != nil {
+			if c.terminal == nil {
+				_ = c.stdin.Close()
+				return
+			}
+			if err != nil {
+				return
+			}
+			_, _ = c.stdin.Write([]byte{endOfInput})
+			continue // it may be resized still
+		}
+		c.idle.touch()
+		if size := m.GetResize(); size != nil {
+			if c.terminal != nil && wire.CheckSize(size.Rows, size.Cols) == nil {
+				_ = process.Resize(c.terminal, process.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
+			}
+			continue
+		}
+		if _, err := c.stdin.Write(m.GetStdin()); err != nil {
+			return
+		}
+	}
+}
+
+func texts(list [][]byte) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = string(b)
+	}
+	return out
+}

@@ -1,0 +1,272 @@
+//go:build linux
+
+package shell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+const (
+	// maxWaiting bounds the calls that wait for a session's shell: who sends
+	// more at once has lost sight of them.
+	maxWaiting = 32
+	// promptCheck is how often a shell is looked at that is not at its prompt.
+	promptCheck = 10 * time.Millisecond
+	// pressAgain is when a shell at its prompt is told again to run a call: the first
+	// key can be lost in what a person was doing, such as a search in the history.
+	// presses is how often, before the shell counts as broken.
+	pressAgain = 1500 * time.Millisecond
+	presses    = 3
+	// strayWithin is how long a shell may be away from its prompt with nobody who
+	// could have done that: then it reads no lines any more.
+	strayWithin = 5 * time.Second
+)
+
+// call is a command that runs, or has run, in a session's shell.
+type call struct {
+	text []byte
+	stop chan struct{} // closed to end it
+	done chan struct{} // closed when it has ended
+
+	// Guarded by the session's lock.
+	streams   [2]*stream
+	out, errs kept
+	late      *kept // takes their place when the call has ended
+	began     time.Time
+	lost      string // why the shell before is no more, which this call says
+	pressed   bool   // a person has pressed Ctrl-C
+}
+
+// run runs a command: it waits for its turn and for the prompt, has the shell
+// begin, and follows it to its end.
+func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	timeout := time.Duration(r.TimeoutNanos)
+	if timeout == 0 {
+		timeout = wire.ShellTimeout
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, timeout, s.busy("another command"))
+	defer cancel()
+	if err := s.takeTurn(wait); err != nil {
+		return nil, err
+	}
+	defer func() {
+		s.use()
+		s.turn <- struct{}{}
+	}()
+	for {
+		l, err := s.shell(ctx, r.Shell)
+		if err != nil {
+			return nil, err
+		}
+		o, err := s.begin(wait, l, r)
+		if errors.Is(err, errGone) {
+			continue // ends with wait: a shell that is gone took some of it
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.follow(ctx, l, o, timeout)
+	}
+}
+
+// errGone says that a shell ended, or broke and was ended, before it began a call.
+var errGone = errors.New("the shell is gone")
+
+func (s *session) busy(with string) error {
+	return fault.New(fault.Unavailable, "use session", string(s.key.id), fmt.Errorf("%s has its terminal", with)).
+		Advise("Wait until it has ended, end it, or use another session.")
+}
+
+// takeTurn waits until no other call uses the shell.
+func (s *session) takeTurn(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting >= maxWaiting {
+		return fault.New(fault.Rejected, "use session", string(s.key.id), fmt.Errorf("%d commands wait for it", s.waiting)).
+			Advise("Wait for their ends, or use more sessions.")
+	}
+	s.waiting++
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	s.mu.Lock()
+	s.waiting--
+	return err
+}
+
+// begin has the shell begin a command. If it fails, the command has not begun.
+func (s *session) begin(ctx context.Context, l *life, r *guestpb.ShellRunRequest) (*order, error) {
+	if err := s.awaitPrompt(ctx, l); err != nil {
+		return nil, err
+	}
+	c := &call{text: r.Command, stop: make(chan struct{}), done: make(chan struct{})}
+	c.out.headChars, c.out.tailChars = wire.ShellHeadChars, wire.ShellOutputChars-wire.ShellHeadChars
+	c.errs.headChars, c.errs.tailChars = c.out.headChars, c.out.tailChars
+	o, err := l.order(c, r.Command, r.Stdin)
+	if err != nil {
+		if closed(l.ended) {
+			err = errGone
+		}
+		return nil, err
+	}
+	err = s.awaitBegin(ctx, l, o)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.desk.withdraw()
+		l.listen()
+		if !closed(o.begun) {
+			s.call = nil
+			s.lost = cmp.Or(s.lost, c.lost)
+			l.forget(o)
+			close(c.done)
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// awaitPrompt waits until the shell is at its prompt.
+func (s *session) awaitPrompt(ctx context.Context, l *life) error {
+	for stray := time.Now().Add(strayWithin); !l.atPrompt(); {
+		s.mu.Lock()
+		person := s.typed || len(s.viewers) > 0
+		s.mu.Unlock()
+		if !person && time.Now().After(stray) {
+			l.end("it did not come back to its prompt")
+		}
+		select {
+		case <-l.ended:
+			return errGone
+		case <-ctx.Done():
+			if ctx.Err() == context.DeadlineExceeded {
+				return s.busy("a person's program")
+			}
+			return ctx.Err()
+		case <-time.After(promptCheck):
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.kind.editing {
+		l.calm = l.term.modes()
+	}
+	return nil
+}
+
+// awaitBegin presses the key until the shell has begun.
+func (s *session) awaitBegin(ctx context.Context, l *life, o *order) error {
+	for range presses {
+		if err := l.press(ctx); err != nil {
+			return errGone
+		}
+		again := time.NewTimer(pressAgain)
+		defer again.Stop()
+	pressed:
+		for {
+			select {
+			case <-o.begun:
+				return nil
+			case <-l.ended:
+				return errGone
+			case <-l.failed:
+				l.end("something in it is named like a builtin that calls need")
+				return errGone
+			case <-ctx.Done():
+				return s.busy("something")
+			case <-again.C:
+				if l.atPrompt() {
+					break pressed
+				}
+				// A person was quicker: their program has the terminal now.
+				again.Reset(pressAgain)
+			}
+		}
+	}
+	l.end("it did not answer")
+	return errGone
+}
+
+// order puts a call on the shell's desk; without one, a question whether it
+// listens.
+func (l *life) order(c *call, text, stdin []byte) (*order, error) {
+	s := l.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := &order{nonce: random(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
+	out, errs, err := l.desk.order(o.nonce, s.status, text, stdin)
+	if err != nil {
+		return nil, fault.New(fault.Execution, "use session", string(s.key.id), err)
+	}
+	if c == nil {
+		// Nobody writes into them, but the shell opens them.
+		go func() {
+			select {
+			case <-o.over:
+			case <-l.ended:
+			}
+			closeAll(out, errs)
+		}()
+		l.orders[o.nonce] = o
+		return o, nil
+	}
+	for i, f := range []*os.File{out, errs} {
+		into := []*kept{&c.out, &c.errs}[i]
+		if c.streams[i], err = newStream(f, func(b []byte) { s.take(c, into, b) }); err != nil {
+			closeAll(out, errs)
+			return nil, fault.New(fault.Execution, "use session", string(s.key.id), err)
+		}
+	}
+	for _, st := range c.streams {
+		go st.follow(&s.mu, l.listen)
+	}
+	l.orders[o.nonce] = o
+	s.call = c
+	c.lost, s.lost = s.lost, ""
+	return o, nil
+}
+
+// forget leaves nothing of an order that was not begun, or is over, but open
+// streams. The session's lock is held.
+func (l *life) forget(o *order) {
+	delete(l.orders, o.nonce)
+	l.desk.clear(o.nonce)
+	if c := o.call; c != nil && !closed(o.begun) {
+		c.close()
+	}
+}
+
+// take keeps and shows what a call's command has written. The lock is held.
+func (s *session) take(c *call, into *kept, b []byte) {
+	if c.late != nil {
+		into = c.late
+	}
+	into.write(b)
+	s.tell(b)
+}
+
+// drain takes what the call's streams hold now. The session's lock is held.
+func (c *call) drain() {
+	for _, st := range c.streams {
+		st.drain()
+	}
+}
+
+func (c *call) close() {
+	for _, st := range c.streams {
+		st.close()
+	}
+}

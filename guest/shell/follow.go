@@ -1,0 +1,181 @@
+//go:build linux
+
+package shell
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+const (
+	// lookEvery is how often a shell is looked at whose call runs.
+	lookEvery = 50 * time.Millisecond
+	// answerWithin is how long a shell that seems to be at its prompt may take to
+	// say so.
+	answerWithin = 5 * time.Second
+	// grace is how long a command has after each signal: most clean up within less.
+	grace = 2 * time.Second
+	// interrupted is $? of what SIGINT has ended.
+	interrupted = 128 + int(unix.SIGINT)
+)
+
+// watch follows a call to its end. The end is usually said; but where a signal
+// makes the shell give up all that it runs, nothing is left to say it. Then
+// the shell is asked whether it listens: if it answers, the call is over.
+type watch struct {
+	life   *life
+	order  *order
+	asides int    // how often in a row the shell seemed to be at its prompt
+	probe  *order // the question
+	asked  time.Time
+	gaveUp bool // the answer
+}
+
+// follow waits for the end of a call that has begun, and ends it when its time is
+// over or nobody wants it any more.
+func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Duration) (*guestpb.ShellRunResponse, error) {
+	running, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	w := &watch{life: l, order: o}
+	r := &guestpb.ShellRunResponse{}
+	if !w.wait(running, o.call.stop) {
+		r.Cancelled = closed(o.call.stop)
+		r.TimedOut = !r.Cancelled && ctx.Err() == nil
+		w.interrupt()
+	}
+	switch {
+	case closed(o.over):
+		r.Code = int32(o.status)
+	case w.gaveUp:
+		r.Code = int32(interrupted)
+	default:
+		<-l.ended
+		r.Code, r.Exited = int32(l.status), true
+	}
+	s.finish(w, r)
+	return r, ctx.Err()
+}
+
+// wait returns true when the call is over, and false when it is to be ended.
+func (w *watch) wait(ctx context.Context, stop <-chan struct{}) bool {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		var answer <-chan struct{}
+		if w.probe != nil {
+			answer = w.probe.over
+		}
+		select {
+		case <-w.order.over:
+			return true
+		case <-w.life.ended:
+			return true
+		case <-answer:
+			w.gaveUp = true // unless its end was said before
+			return true
+		case <-ctx.Done():
+			return false
+		case <-stop:
+			return false
+		case <-tick.C:
+			w.look(ctx)
+		}
+	}
+}
+
+// look asks the shell whether it listens when it seems to.
+func (w *watch) look(ctx context.Context) {
+	l := w.life
+	if w.probe != nil {
+		if time.Since(w.asked) > answerWithin {
+			go l.end("it did not come back to its prompt")
+		}
+		return
+	}
+	if w.asides++; !l.aside() {
+		w.asides = 0
+	}
+	if w.asides < 2 {
+		return // between the end of a command and its being said, so it seems too
+	}
+	probe, err := l.order(nil, nil, nil)
+	if err != nil {
+		return // it has ended, or room for files has: the next look tries again
+	}
+	w.probe, w.asked = probe, time.Now()
+	l.settle()
+	_ = l.press(ctx)
+}
+
+// interrupt ends the call: SIGINT, SIGTERM and SIGKILL to what has the terminal,
+// and at last the whole shell.
+func (w *watch) interrupt() {
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
+		w.life.signal(sig)
+		patience, cancel := context.WithTimeout(context.Background(), grace)
+		over := w.wait(patience, nil)
+		cancel()
+		if over {
+			return
+		}
+	}
+	w.life.end("a command in it could not be ended otherwise")
+}
+
+// settle puts the terminal's modes back as the line editor had them. A command
+// that died of a signal has the shell restore those from before, and others change
+// them and go.
+func (l *life) settle() {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	l.term.setModes(l.calm)
+}
+
+// finish completes the answer of a call that has ended. What it has left in the
+// background writes on, into what the next call hands out.
+func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
+	l, c := w.life, w.order.call
+	if !r.Exited {
+		l.settle()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.drain()
+	r.Stdout, r.Stderr = c.out.output(), c.errs.output()
+	r.Restarted, r.RestartCause = c.lost != "", c.lost
+	r.Cancelled = r.Cancelled || c.pressed && int(r.Code) == interrupted
+	r.DurationNanos, r.Dir = int64(time.Since(c.began)), []byte(l.cwd())
+	r.Late = s.handOut()
+	l.desk.withdraw()
+	l.forget(w.order)
+	if w.probe != nil {
+		l.forget(w.probe)
+	}
+	s.call, s.typed, s.status = nil, false, int(r.Code)
+	s.leave(c)
+	close(c.done)
+}
+
+// cancelCall ends the call that runs, and returns when it has ended.
+func (s *session) cancelCall(ctx context.Context) error {
+	s.mu.Lock()
+	c := s.call
+	if c != nil {
+		shut(c.stop)
+	}
+	s.mu.Unlock()
+	if c == nil {
+		return fault.New(fault.NotFound, "cancel command of session", string(s.key.id), errNothingRuns)
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,236 @@
+//go:build linux
+
+// Package shell keeps the persistent shells of agents: sessions whose commands share one interactive shell on a terminal, which people can attach to.
+package shell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+const (
+	// maxSessions bounds the sessions of one user. Each is a process of a few
+	// megabytes and a terminal; an agent has one for each of its chats.
+	maxSessions = 16
+	// idleAfter is when a session is closed that nobody uses and in which
+	// nothing runs: its variables are then worth less than its memory.
+	idleAfter = 2 * time.Hour
+	// restless is when it is closed although something runs in it: nobody has
+	// asked for that in a day. What shall run longer is a job.
+	restless = 24 * time.Hour
+	// idleCheck is how often idle sessions are looked for.
+	idleCheck = time.Minute
+)
+
+// Room is where the shells of a user run.
+type Room struct {
+	Place process.Place // nil: where the guest itself is
+	Env   []string      // the user's login environment
+	Home  string
+	// Desk opens a folder of root's that only this room sees, that only root
+	// can write to, and that lies in memory; it also returns its path in the room.
+	Desk func() (*os.File, string, error)
+}
+
+// Options are what a keeper works with.
+type Options struct {
+	Processes *process.Keeper
+	// Find returns a user's room. It fails with NotFound if there is none.
+	Find func(ctx context.Context, user string) (Room, error)
+}
+
+// Keeper keeps the sessions of all users.
+type Keeper struct {
+	opts  Options
+	stop  chan struct{}
+	watch sync.Once // starts closeIdle, with the first session
+	idle  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[key]*session
+}
+
+// key names a session.
+type key struct {
+	user string
+	id   config.SessionID
+}
+
+// NewKeeper returns a keeper without sessions.
+func NewKeeper(opts Options) *Keeper {
+	return &Keeper{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
+}
+
+// Close ends all sessions.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	close(k.stop)
+	k.idle.Wait()
+	k.closeWhere("the guest closed it", func(*session) bool { return true })
+}
+
+// Forget ends all sessions of a user, whose room is about to end.
+func (k *Keeper) Forget(user string) int {
+	return k.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
+}
+
+// CloseSession ends a session, or without an id all of a user's.
+func (k *Keeper) CloseSession(r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
+	if r.Session != "" {
+		s, err := k.find(r.User, r.Session)
+		if err != nil {
+			return nil, err
+		}
+		return &guestpb.CloseSessionResponse{Closed: uint32(k.closeWhere("it was closed", func(o *session) bool { return o == s }))}, nil
+	}
+	n := k.closeWhere("it was closed", func(s *session) bool { return s.key.user == r.User })
+	return &guestpb.CloseSessionResponse{Closed: uint32(n)}, nil
+}
+
+func (k *Keeper) closeWhere(cause string, which func(*session) bool) int {
+	k.mu.Lock()
+	var chosen []*session
+	for key, s := range k.sessions {
+		if which(s) {
+			chosen = append(chosen, s)
+			delete(k.sessions, key)
+		}
+	}
+	k.mu.Unlock()
+	var all sync.WaitGroup
+	for _, s := range chosen {
+		all.Go(func() { s.close(cause) })
+	}
+	all.Wait()
+	return len(chosen)
+}
+
+func (k *Keeper) closeIdle() {
+	tick := time.NewTicker(idleCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		k.closeWhere("nobody used it", func(s *session) bool { return s.idleAt(now) })
+	}
+}
+
+// Run runs a command in a session's shell.
+func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	if err := wire.CheckShellRun(r); err != nil {
+		return nil, err
+	}
+	s, err := k.session(ctx, r.Shell)
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, r)
+}
+
+// Cancel ends the command that runs in a session.
+func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) error {
+	s, err := k.find(r.User, r.Session)
+	if err != nil {
+		return err
+	}
+	return s.cancelCall(ctx)
+}
+
+// Sessions lists sessions by user and id.
+func (k *Keeper) Sessions(r *guestpb.SessionsRequest) *guestpb.SessionsResponse {
+	k.mu.Lock()
+	var chosen []*session
+	for _, s := range k.sessions {
+		if r.User == "" || r.User == s.key.user {
+			chosen = append(chosen, s)
+		}
+	}
+	k.mu.Unlock()
+	list := &guestpb.SessionsResponse{}
+	for _, s := range chosen {
+		list.Sessions = append(list.Sessions, s.state())
+	}
+	slices.SortFunc(list.Sessions, func(a, b *guestpb.Session) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
+	})
+	return list
+}
+
+// Transcript is the end of what a session has shown.
+func (k *Keeper) Transcript(r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
+	s, err := k.find(r.User, r.Session)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &guestpb.ShellTranscriptResponse{Text: s.screen.text(), Version: s.screen.version}, nil
+}
+
+// find returns a session that is there.
+func (k *Keeper) find(user, id string) (*session, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.sessions[key{user, config.SessionID(id)}]
+	if s == nil {
+		return nil, fault.New(fault.NotFound, "find session", id, errors.New("there is none"))
+	}
+	return s, nil
+}
+
+// session returns the session that is meant, and makes it if need be. Where its
+// user has too many, the one goes that was idle for the longest.
+func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
+	const op = "open session"
+	if _, err := k.opts.Find(ctx, r.User); err != nil {
+		return nil, err
+	}
+	name := key{r.User, config.SessionID(r.Session)}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil, fault.New(fault.Unavailable, op, r.Session, errors.New("the guest is ending"))
+	}
+	if s := k.sessions[name]; s != nil {
+		return s, nil
+	}
+	var theirs []*session
+	for key, s := range k.sessions {
+		if key.user == r.User {
+			theirs = append(theirs, s)
+		}
+	}
+	if len(theirs) >= maxSessions {
+		theirs = slices.DeleteFunc(theirs, func(s *session) bool { return !s.spare() })
+		if len(theirs) == 0 {
+			return nil, fault.New(fault.Rejected, op, r.Session, fmt.Errorf("%d sessions are open, and something runs in each", maxSessions)).
+				Advise("Close one that is not needed any more.")
+		}
+		oldest := slices.MinFunc(theirs, func(a, b *session) int { return a.lastUsed().Compare(b.lastUsed()) })
+		delete(k.sessions, oldest.key)
+		go oldest.close("another one took its place")
+	}
+	k.watch.Do(func() { k.idle.Go(k.closeIdle) })
+	s := newSession(k, name, r.Transcript)
+	k.sessions[name] = s
+	return s, nil
+}

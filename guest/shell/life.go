@@ -1,0 +1,344 @@
+//go:build linux
+
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process"
+)
+
+// life is one process of a session's shell, from its start to its end.
+type life struct {
+	session *session
+	kind    kind
+	child   *process.Child
+	term    terminal
+	desk    *desk
+	said    syscall.RawConn
+	rest    string        // what its descriptor 0 is while it runs no call
+	ready   chan struct{} // closed when it can take calls
+	failed  chan struct{} // closed when it has said that it cannot run calls any more
+	shown   chan struct{} // closed when nothing more comes from the terminal
+	ended   chan struct{} // closed when nothing of it is left
+
+	// Guarded by the session's lock.
+	frames frames
+	orders map[string]*order // calls that lie on the desk, by nonce
+	calm   *unix.Termios     // the terminal's modes while its line editor waits
+	cause  string            // why it was ended, if not by itself
+	status int               // after ended: its exit code, or 128 + n
+}
+
+// order is a call as the shell knows it.
+type order struct {
+	nonce  string
+	call   *call         // nil: it only asks whether the shell listens
+	begun  chan struct{} // closed when the shell has begun it
+	over   chan struct{} // closed when it has ended
+	status int           // after over
+}
+
+// readyWithin is how long a shell may take to come up, its profile included. It
+// is generous: emulated guests with much to do are slow.
+const readyWithin = 20 * time.Second
+
+// errNotReady says that a shell ended, or was silent, before it could take calls.
+var errNotReady = errors.New("the shell did not come up")
+
+// launch starts a shell and returns when it can take calls.
+func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *life, err error) {
+	exports := make([]string, len(spec.Env))
+	for i, e := range spec.Env {
+		exports[i] = string(e)
+	}
+	folder, inside, err := room.Desk()
+	if err != nil {
+		return nil, err
+	}
+	d, err := openDesk(folder, inside, func(dir string) map[string]string { return k.files(dir, exports, profile) })
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	size := s.size
+	s.mu.Unlock()
+	l := &life{
+		session: s, kind: k, desk: d, orders: map[string]*order{},
+		ready: make(chan struct{}), failed: make(chan struct{}), shown: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if err := l.spawn(room, spec, exports, size); err != nil {
+		d.remove()
+		return nil, err
+	}
+	go l.show()
+	go l.hear()
+	go l.bury()
+	late := time.NewTimer(readyWithin)
+	defer late.Stop()
+	select {
+	case <-l.ready:
+	case <-l.ended:
+		return nil, fmt.Errorf("%w: it ended", errNotReady)
+	case <-late.C:
+		l.end("it did not come up")
+		return nil, fmt.Errorf("%w within %v", errNotReady, readyWithin)
+	case <-ctx.Done():
+		l.end("nobody waits for it any more")
+		return nil, ctx.Err()
+	}
+	l.rest = l.standardInput()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != "" {
+		go l.end(s.closed)
+		return nil, errNotReady
+	}
+	s.life = l
+	return l, nil
+}
+
+// spawn starts the process on a new terminal.
+func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size process.Size) error {
+	said, err := l.desk.said.SyscallConn()
+	if err != nil {
+		return err
+	}
+	l.said = said
+	ours, theirs, err := process.OpenTerminal(room.Place, size)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(theirs)
+	if l.term, err = newTerminal(ours); err != nil {
+		_ = ours.Close()
+		return err
+	}
+	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
+	dir := string(spec.Dir)
+	if dir == "" {
+		dir = room.Home
+	}
+	fd := uintptr(theirs)
+	l.child, err = l.session.keeper.opts.Processes.Start(process.Spec{
+		Args: l.kind.args(l.desk.inside), Env: env, Dir: dir, Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+	})
+	if err != nil {
+		_ = ours.Close()
+	}
+	return err
+}
+
+// show carries what the terminal shows. What the shell said or a command wrote
+// before that was painted, comes before it.
+func (l *life) show() {
+	defer close(l.shown)
+	buf := make([]byte, turn)
+	for {
+		n, err := l.term.file.Read(buf)
+		l.session.mu.Lock()
+		l.listen()
+		if c := l.session.call; c != nil {
+			c.drain()
+		}
+		if n > 0 {
+			l.session.publish(buf[:n])
+		}
+		l.session.mu.Unlock()
+		if err != nil {
+			return // EIO: nobody has the other side any more
+		}
+		l.session.throttle()
+	}
+}
+
+// hear carries what the shell says.
+func (l *life) hear() {
+	_ = l.said.Read(func(fd uintptr) bool {
+		l.session.mu.Lock()
+		defer l.session.mu.Unlock()
+		l.listenTo(int(fd))
+		return false // until it is closed
+	})
+}
+
+// listen takes what the shell has said. The session's lock is held.
+func (l *life) listen() {
+	_ = l.said.Control(func(fd uintptr) { l.listenTo(int(fd)) })
+}
+
+// listenTo reads at most what a FIFO holds: whoever floods it only has it read.
+func (l *life) listenTo(fd int) {
+	buf := make([]byte, 4<<10)
+	for range 64 << 10 / len(buf) {
+		n, err := unix.Read(fd, buf)
+		if n <= 0 {
+			if err == unix.EINTR {
+				continue
+			}
+			return
+		}
+		for b := buf[:n]; ; {
+			f, rest, ok := l.frames.next(b)
+			if !ok {
+				break
+			}
+			l.heard(f)
+			b = rest
+		}
+	}
+}
+
+// heard takes a frame. The session's lock is held.
+func (l *life) heard(f frame) {
+	switch f.kind {
+	case ready:
+		shut(l.ready)
+	case broken:
+		shut(l.failed)
+	case begun:
+		if o := l.orders[f.nonce]; o != nil && shut(o.begun) && o.call != nil {
+			o.call.began = time.Now()
+			l.session.announce(o.call.text)
+		}
+	case over:
+		o := l.orders[f.nonce]
+		if o == nil || !closed(o.begun) || closed(o.over) {
+			return
+		}
+		o.status = f.status
+		if o.call != nil {
+			o.call.drain()
+			l.session.endLine() // before the prompt is painted again
+		}
+		close(o.over)
+	}
+}
+
+// bury waits for the end and leaves nothing: what a shell has left running ends
+// with it.
+func (l *life) bury() {
+	<-l.child.Done()
+	l.child.Release()
+	// Without a cgroup, which is for tests, somebody can still have the terminal.
+	_ = l.term.file.SetReadDeadline(time.Now().Add(time.Second))
+	<-l.shown
+	s := l.session
+	s.mu.Lock()
+	l.listen()
+	if st := l.child.Status(); st.Signaled() {
+		l.status = 128 + int(st.Signal())
+	} else {
+		l.status = st.ExitStatus()
+	}
+	if s.life == l {
+		s.life = nil
+		s.lost = l.cause
+		if s.lost == "" {
+			s.lost = fmt.Sprintf("it had ended with status %d", l.status)
+		}
+		for v := range s.viewers {
+			v.finish(&guestpb.ShellEnded{Code: int32(l.status), Cause: l.cause})
+		}
+	}
+	for nonce := range l.orders {
+		l.desk.clear(nonce)
+	}
+	s.mu.Unlock()
+	// Not under the lock: closing waits for who reads, and they for the lock.
+	l.desk.remove()
+	_ = l.term.file.Close()
+	close(l.ended)
+}
+
+// end kills the shell and all that runs in it, and returns when nothing is left.
+func (l *life) end(cause string) {
+	l.session.mu.Lock()
+	if l.cause == "" {
+		l.cause = cause
+	}
+	l.session.mu.Unlock()
+	l.child.Kill()
+	<-l.ended
+}
+
+// press makes the shell run what lies on its desk, once it is at its prompt.
+func (l *life) press(ctx context.Context) error {
+	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.desk.inside)))
+}
+
+// atPrompt reports whether the shell waits for a line. It asks the kernel, not
+// the shell: whose group has the terminal, and whether its modes are those of a
+// line editor.
+func (l *life) atPrompt() bool {
+	if l.term.foreground() != l.child.PID() {
+		return false
+	}
+	modes := l.term.modes()
+	return modes != nil && (!l.kind.editing || modes.Lflag&(unix.ICANON|unix.ECHO) == 0)
+}
+
+// aside reports whether the shell seems to be at its prompt although its call is
+// not over: it has the terminal, and its input is the terminal again. So it is when
+// a signal has made it give up what it ran.
+func (l *life) aside() bool {
+	return l.term.foreground() == l.child.PID() && l.rest != "" && l.standardInput() == l.rest
+}
+
+// standardInput is what the shell's descriptor 0 is.
+func (l *life) standardInput() string {
+	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", l.child.PID()))
+	return to
+}
+
+// cwd is the shell's working directory, as the kernel knows it.
+func (l *life) cwd() string {
+	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", l.child.PID()))
+	return strings.TrimSuffix(dir, " (deleted)")
+}
+
+// signal sends a signal to what has the terminal, if that is not the shell itself:
+// it takes only SIGINT.
+func (l *life) signal(sig unix.Signal) {
+	if sig == unix.SIGINT {
+		l.term.interrupt()
+		return
+	}
+	group, shell := l.term.foreground(), l.child.PID()
+	// A number that has become a stranger's is not of the shell's session.
+	if sid, err := unix.Getsid(group); group > 0 && group != shell && err == nil && sid == shell {
+		_ = unix.Kill(-group, sig)
+	}
+}
+
+// alone reports whether nothing runs but the shell itself.
+func (l *life) alone() bool {
+	return len(l.child.Processes()) <= 1
+}
+
+// shut closes a channel that may be closed, and reports whether it was open.
+func shut(c chan struct{}) bool {
+	if closed(c) {
+		return false
+	}
+	close(c)
+	return true
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

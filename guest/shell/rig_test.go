@@ -1,0 +1,214 @@
+//go:build linux
+
+package shell_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/shell"
+)
+
+// rig is a keeper of shells on this host.
+type rig struct {
+	*shell.Keeper
+	t       testing.TB
+	home    string
+	session string // that commands run in
+}
+
+// in is the rig for another session.
+func (r *rig) in(t testing.TB, session string) *rig { return &rig{r.Keeper, t, r.home, session} }
+
+// newRig returns a keeper whose rooms are folders of this host. With bash false
+// they have only /bin/sh, which is busybox's.
+func newRig(t testing.TB, bash bool) *rig {
+	t.Helper()
+	signal.Notify(make(chan os.Signal, 1), unix.SIGCHLD) // the first use of signals starts a goroutine
+	before := resources(t)
+	processes, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, home: t.TempDir(), session: "test"}
+	room := shell.Room{
+		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.home, "USER=tester", "LANG=C.UTF-8", "SHELL=/bin/bash"},
+		Home: r.home,
+	}
+	desks := t.TempDir()
+	room.Desk = func() (*os.File, string, error) {
+		f, err := os.Open(desks)
+		return f, desks, err
+	}
+	if !bash {
+		room.Place = withoutBash(t, cgroup(t))
+		room.Env[0] = "PATH=/bin"
+		room.Env[1] = "HOME=/"
+		room.Home = "/"
+		room.Desk = func() (*os.File, string, error) {
+			f, err := os.Open(filepath.Join(room.Place.(jail).root, "desks"))
+			return f, "/desks", err
+		}
+	}
+	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
+	t.Cleanup(func() {
+		r.Close()
+		processes.Close()
+		if left, _ := os.ReadDir(desks); len(left) > 0 {
+			t.Errorf("%d folders of shells are left", len(left))
+		}
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			after := resources(t)
+			if after.files <= before.files && after.goroutines <= before.goroutines {
+				break
+			}
+			if time.Now().After(end) {
+				stacks := make([]byte, 1<<20)
+				t.Fatalf("before %+v, after %+v\n%s", before, after, stacks[:runtime.Stack(stacks, true)])
+			}
+		}
+	})
+	return r
+}
+
+type used struct{ files, goroutines int }
+
+func resources(t testing.TB) used {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used{len(files), runtime.NumGoroutine()}
+}
+
+// cgroup is a fresh group where this host lets us have one.
+func cgroup(t testing.TB) string {
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			continue
+		}
+		dir, err := os.MkdirTemp(root, "osaurus-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for end := time.Now().Add(5 * time.Second); unix.Rmdir(dir) == unix.EBUSY; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Errorf("processes are left in %s", dir)
+					return
+				}
+			}
+		})
+		return dir
+	}
+	t.Log("\n*** NO CGROUP2 to write to on this host: processes that leave their group are not covered here, only in the guest tier.")
+	return ""
+}
+
+// jail is a root with busybox in it and nothing else.
+type jail struct{ root, group string }
+
+func withoutBash(t testing.TB, group string) process.Place {
+	t.Helper()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("needs root and a static busybox (package busybox-static)")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"bin", "dev", "tmp", "desks"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cmd := range [][]string{
+		{"cp", busybox, root + "/bin/busybox"}, {"chroot", root, "/bin/busybox", "--install", "-s", "/bin"},
+		{"mknod", "-m", "666", root + "/dev/null", "c", "1", "3"}, {"mknod", "-m", "666", root + "/dev/tty", "c", "5", "0"},
+	} {
+		if out, err := exec.Command(cmd[0], cmd[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v %s", cmd, err, out)
+		}
+	}
+	return jail{root, group}
+}
+
+func (j jail) Enter() error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	return unix.Chroot(j.root)
+}
+
+func (j jail) Credential() *syscall.Credential { return nil }
+func (j jail) Cgroup() string                  { return j.group }
+
+// run runs a command in the rig's session.
+func (r *rig) run(command string) *guestpb.ShellRunResponse {
+	r.t.Helper()
+	return r.request(&guestpb.ShellRunRequest{Command: []byte(command)})
+}
+
+func (r *rig) request(q *guestpb.ShellRunRequest) *guestpb.ShellRunResponse {
+	r.t.Helper()
+	a, err := r.try(q)
+	if err != nil {
+		r.t.Fatalf("%q: %v", q.Command, err)
+	}
+	return a
+}
+
+func (r *rig) try(q *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	if q.Shell == nil {
+		q.Shell = &guestpb.Shell{Session: r.session}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return r.Run(ctx, q)
+}
+
+// want runs a command and compares what it writes, and its code.
+func (r *rig) want(command string, code int, out string) *guestpb.ShellRunResponse {
+	r.t.Helper()
+	a := r.run(command)
+	if got := string(a.Stdout.Head) + string(a.Stderr.Head); got != out || int(a.Code) != code {
+		r.t.Errorf("%q ended with %d and wrote %q, want %d and %q (%s)", command, a.Code, got, code, out, flags(a))
+	}
+	return a
+}
+
+func flags(a *guestpb.ShellRunResponse) string {
+	return fmt.Sprintf("timed out %v, cancelled %v, exited %v, restarted %v %q, late %v", a.TimedOut, a.Cancelled, a.Exited, a.Restarted, a.RestartCause, a.Late)
+}
+
+// transcript returns the session's, when it satisfies a condition.
+func (r *rig) transcript(until func(string) bool) string {
+	r.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: r.session})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if until(a.Text) {
+			return a.Text
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("the transcript is %q", a.Text)
+		}
+	}
+}
+
+func has(word string) func(string) bool {
+	return func(s string) bool { return strings.Contains(s, word) }
+}

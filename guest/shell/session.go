@@ -1,0 +1,219 @@
+//go:build linux
+
+package shell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+// session is what a session id stands for: one shell after another, and one
+// transcript.
+type session struct {
+	keeper *Keeper
+	key    key
+	turn   chan struct{} // holds one token, which is the right to use the shell
+
+	mu      sync.Mutex
+	life    *life  // nil: no shell
+	closed  string // why the session is no more
+	lost    string // why the last shell is no more, until it is said
+	status  int    // $? of the last call
+	screen  screen
+	viewers map[*Viewer]struct{}
+	size    process.Size
+	call    *call   // under way
+	left    []*call // that have ended, and whose streams are still open
+	typed   bool    // a person has typed since the last call
+	waiting int     // calls
+	made    time.Time
+	used    time.Time
+}
+
+// usual is a terminal's size until a person has one.
+var usual = process.Size{Rows: 24, Cols: 80}
+
+func newSession(k *Keeper, name key, transcript string) *session {
+	now := time.Now()
+	s := &session{
+		keeper: k, key: name, turn: make(chan struct{}, 1), viewers: map[*Viewer]struct{}{}, size: usual, made: now, used: now,
+	}
+	s.turn <- struct{}{}
+	if transcript != "" {
+		s.screen.tell([]byte(strings.TrimRight(wire.CleanTranscript(transcript), "\n") + "\n"))
+	}
+	return s
+}
+
+// use notes that somebody uses the session.
+func (s *session) use() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = time.Now()
+}
+
+func (s *session) lastUsed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// spare reports whether nobody would miss the session but for its variables.
+func (s *session) spare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idle() && (s.life == nil || s.life.alone())
+}
+
+// idleAt reports whether the session was idle for long enough to be closed.
+func (s *session) idleAt(now time.Time) bool {
+	if unused := now.Sub(s.lastUsed()); unused < restless {
+		return unused >= idleAfter && s.spare()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idle()
+}
+
+// idle reports whether nobody uses the session. The lock is held.
+func (s *session) idle() bool { return s.call == nil && s.waiting == 0 && len(s.viewers) == 0 }
+
+// close ends the session.
+func (s *session) close(cause string) {
+	s.mu.Lock()
+	s.closed = cause
+	l := s.life
+	s.mu.Unlock()
+	if l != nil {
+		l.end(cause)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v := range s.viewers {
+		v.finish(&guestpb.ShellEnded{Cause: cause})
+	}
+	for _, c := range s.left {
+		c.close()
+	}
+	s.left = nil
+}
+
+// shell returns the session's shell, and starts one if there is none. The caller
+// has the turn.
+func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error) {
+	s.mu.Lock()
+	l, closed := s.life, s.closed
+	s.mu.Unlock()
+	if closed != "" {
+		return nil, fault.New(fault.Unavailable, "open session", string(s.key.id), fmt.Errorf("it has just ended: %s", closed)).Advise("Ask again.")
+	}
+	if l != nil {
+		return l, nil
+	}
+	room, err := s.keeper.opts.Find(ctx, s.key.user)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(ctx, room, spec)
+}
+
+// start starts a shell: bash, or where that is missing what /bin/sh is. A profile
+// that keeps it from coming up is left out, or an agent could lock itself out.
+func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*life, error) {
+	k, profile := bash, true
+	for {
+		l, err := s.launch(ctx, room, spec, k, profile)
+		if err == nil {
+			return l, nil
+		}
+		switch {
+		case errors.Is(err, errNotReady) && profile && ctx.Err() == nil:
+			profile = false
+			s.remark("the user's profile kept the shell from starting, and was left out")
+		case fault.KindOf(err) == fault.NotFound && k.editing:
+			k = posix
+		default:
+			return nil, err
+		}
+	}
+}
+
+// remark writes a line of ours to whoever looks.
+func (s *session) remark(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+	s.tell([]byte("[" + text + "]\n"))
+}
+
+// publish shows what the terminal shows. The lock is held.
+func (s *session) publish(b []byte) {
+	s.screen.show(b)
+	for v := range s.viewers {
+		v.put(b)
+	}
+}
+
+// tell shows what a call's command has written, which knows nothing of terminals.
+// The lock is held.
+func (s *session) tell(b []byte) {
+	s.screen.tell(b)
+	if len(s.viewers) > 0 {
+		b = bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))
+		for v := range s.viewers {
+			v.put(b)
+		}
+	}
+}
+
+// endLine begins a new line, if there is not an empty one. The lock is held.
+func (s *session) endLine() {
+	if !s.screen.fresh() {
+		s.tell([]byte("\n"))
+	}
+}
+
+// announce shows which command begins, in place of the prompt. The lock is held.
+func (s *session) announce(command []byte) {
+	const most = 1000 // characters: what it writes is of more interest
+	text := strings.TrimRight(wire.CleanTranscript(string(command)), "\n")
+	if cut := []rune(text); len(cut) > most {
+		text = string(cut[:most]) + "…"
+	}
+	s.publish([]byte("\r\x1b[K"))
+	s.tell([]byte("$ " + text + "\n"))
+}
+
+// state describes the session.
+func (s *session) state() *guestpb.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &guestpb.Session{
+		User: s.key.user, Session: string(s.key.id), State: guestpb.Session_STATE_ENDED, Attached: uint32(len(s.viewers)),
+		Waiting: uint32(s.waiting), MadeUnixNano: s.made.UnixNano(), UsedUnixNano: s.used.UnixNano(),
+	}
+	if s.life == nil {
+		return out
+	}
+	out.Pid, out.Dir = int32(s.life.child.PID()), []byte(s.life.cwd())
+	switch {
+	case s.call != nil:
+		out.State, out.Command = guestpb.Session_STATE_COMMAND, faultrpc.Clip(string(s.call.text))
+	case s.life.atPrompt():
+		out.State = guestpb.Session_STATE_IDLE
+	default:
+		out.State = guestpb.Session_STATE_PERSON
+	}
+	return out
+}

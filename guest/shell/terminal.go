@@ -1,0 +1,107 @@
+//go:build linux
+
+package shell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/process"
+)
+
+// terminal is our side of a shell's terminal. What it says of the other side is
+// the kernel's word.
+type terminal struct {
+	file *os.File
+	raw  syscall.RawConn
+}
+
+func newTerminal(file *os.File) (terminal, error) {
+	raw, err := file.SyscallConn()
+	return terminal{file: file, raw: raw}, err
+}
+
+// control runs f with the descriptor.
+func (t terminal) control(f func(fd int) error) error {
+	var failed error
+	err := t.raw.Control(func(fd uintptr) { failed = f(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// foreground is the process group that has the terminal, or 0.
+func (t terminal) foreground() (pgrp int) {
+	_ = t.control(func(fd int) (err error) {
+		pgrp, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return err
+	})
+	return pgrp
+}
+
+// modes are the terminal's, or nil once it is gone.
+func (t terminal) modes() (modes *unix.Termios) {
+	_ = t.control(func(fd int) (err error) {
+		modes, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
+	return modes
+}
+
+func (t terminal) setModes(modes *unix.Termios) {
+	if modes != nil {
+		_ = t.control(func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, modes) })
+	}
+}
+
+// interrupt sends SIGINT to the group that has the terminal. The kernel itself
+// knows which that is, so no number can have become a stranger's.
+func (t terminal) interrupt() {
+	_ = t.control(func(fd int) error { return unix.IoctlSetInt(fd, tiocsig, int(unix.SIGINT)) })
+}
+
+// tiocsig is TIOCSIG of asm-generic/ioctls.h, which both architectures use.
+const tiocsig = 0x40045436
+
+// resize sets the size. With again, programs are told even if it is the one that it
+// was: they then paint anew.
+func (t terminal) resize(size process.Size, again bool) error {
+	if again {
+		if err := process.Resize(t.file, process.Size{Rows: size.Rows + 1, Cols: size.Cols}); err != nil {
+			return err
+		}
+	}
+	return process.Resize(t.file, size)
+}
+
+// typeCheck is how often a terminal is tried whose input is full because no
+// program reads it.
+const typeCheck = 10 * time.Millisecond
+
+// typeIn writes what is typed. It waits while the terminal's input is full.
+func (t terminal) typeIn(ctx context.Context, b []byte) error {
+	for len(b) > 0 {
+		n := 0
+		err := t.control(func(fd int) (err error) {
+			n, err = unix.Write(fd, b)
+			return err
+		})
+		switch {
+		case err == nil:
+			b = b[n:]
+			continue
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			return fault.New(fault.Unavailable, "type into terminal", "", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(typeCheck):
+		}
+	}
+	return nil
+}

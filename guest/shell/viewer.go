@@ -1,0 +1,224 @@
+//go:build linux
+
+package shell
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+const (
+	// viewerBacklog is what may wait for a person. A program that writes more
+	// has to wait too, for stuckAfter: somebody who has closed the lid of a
+	// notebook is not to stop what others do.
+	viewerBacklog = 256 << 10
+	stuckAfter    = time.Second
+	// viewerMost is where the oldest of it goes.
+	viewerMost = 1 << 20
+)
+
+// skipped takes the place of what a person was too slow to see.
+var skipped = []byte("\r\n[… output left out …]\r\n")
+
+// Viewer is a person before a session's shell.
+type Viewer struct {
+	session *session
+
+	mu     sync.Mutex
+	buf    []byte
+	ended  *guestpb.ShellEnded
+	change chan struct{} // holds one token when there is something new
+	took   chan struct{} // holds one token when something was taken
+	stuck  bool          // has let others wait in vain
+}
+
+// Attach puts a person before a session's shell, and makes that if need be.
+func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, error) {
+	if err := wire.CheckShellOpen(r); err != nil {
+		return nil, err
+	}
+	s, err := k.session(ctx, r.Shell)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.size = sizeOf(r.Size)
+	l := s.life
+	s.mu.Unlock()
+	if l == nil {
+		// Only who has the turn makes a shell. Whoever has it, has made one.
+		wait, cancel := context.WithTimeoutCause(ctx, wire.ShellTimeout, s.busy("something"))
+		defer cancel()
+		if err := s.takeTurn(wait); err != nil {
+			return nil, err
+		}
+		l, err = s.shell(ctx, r.Shell)
+		s.turn <- struct{}{}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.attach(l), nil
+}
+
+func (s *session) attach(l *life) *Viewer {
+	v := &Viewer{session: s, change: make(chan struct{}, 1), took: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.put(bytes.ReplaceAll([]byte(s.screen.text()), []byte("\n"), []byte("\r\n")))
+	s.viewers[v] = struct{}{}
+	s.used = time.Now()
+	if s.life != l {
+		v.finish(&guestpb.ShellEnded{Code: int32(l.status), Cause: l.cause})
+	}
+	_ = l.term.resize(s.size, s.screen.full())
+	return v
+}
+
+// Next returns what is to be shown, or with io.EOF how the shell has ended.
+func (v *Viewer) Next(ctx context.Context) ([]byte, *guestpb.ShellEnded, error) {
+	for {
+		v.mu.Lock()
+		b, ended := v.buf, v.ended
+		if len(b) > wire.Chunk {
+			b = b[:wire.Chunk]
+		}
+		v.buf = v.buf[len(b):]
+		v.stuck = v.stuck && len(v.buf) > viewerBacklog
+		v.mu.Unlock()
+		poke(v.took)
+		switch {
+		case len(b) > 0:
+			return b, nil, nil
+		case ended != nil:
+			return nil, ended, io.EOF
+		}
+		select {
+		case <-v.change:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// Type types.
+func (v *Viewer) Type(ctx context.Context, b []byte) error {
+	const interrupt = 0x03
+	s := v.session
+	s.mu.Lock()
+	l := s.life
+	s.typed, s.used = true, time.Now()
+	if s.call != nil && bytes.IndexByte(b, interrupt) >= 0 {
+		s.call.pressed = true
+	}
+	s.mu.Unlock()
+	if l == nil {
+		return nil // Next says so
+	}
+	return l.term.typeIn(ctx, b)
+}
+
+// Resize sets the terminal's size, for everybody.
+func (v *Viewer) Resize(r *guestpb.Resize) error {
+	if err := wire.CheckSize(r.GetRows(), r.GetCols()); err != nil {
+		return err
+	}
+	s := v.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size = sizeOf(r)
+	if s.life == nil {
+		return nil
+	}
+	return s.life.term.resize(s.size, false)
+}
+
+// Close detaches, and leaves the shell as it is.
+func (v *Viewer) Close() {
+	s := v.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.viewers, v)
+	s.used = time.Now()
+}
+
+func sizeOf(r *guestpb.Resize) process.Size {
+	if r.GetRows() == 0 || r.GetCols() == 0 {
+		return usual
+	}
+	return process.Size{Rows: uint16(r.Rows), Cols: uint16(r.Cols)}
+}
+
+// put adds what is to be shown. The session's lock is held, so it never waits.
+func (v *Viewer) put(b []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended != nil {
+		return
+	}
+	v.buf = append(v.buf, b...)
+	if over := len(v.buf) - viewerMost; over > 0 {
+		v.buf = append(bytes.Clone(skipped), v.buf[over+viewerBacklog:]...)
+	}
+	poke(v.change)
+}
+
+// finish says that the shell has ended.
+func (v *Viewer) finish(how *guestpb.ShellEnded) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended == nil {
+		v.ended = how
+	}
+	poke(v.change)
+}
+
+// throttle waits for people who have much to see yet, so that a program on the
+// terminal is as slow as they are.
+func (s *session) throttle() {
+	s.mu.Lock()
+	var slow []*Viewer
+	for v := range s.viewers {
+		slow = append(slow, v)
+	}
+	s.mu.Unlock()
+	for _, v := range slow {
+		v.catchUp()
+	}
+}
+
+func (v *Viewer) catchUp() {
+	patience := time.NewTimer(stuckAfter)
+	defer patience.Stop()
+	for {
+		v.mu.Lock()
+		fine := len(v.buf) <= viewerBacklog || v.stuck || v.ended != nil
+		v.mu.Unlock()
+		if fine {
+			return
+		}
+		select {
+		case <-v.took:
+		case <-patience.C:
+			v.mu.Lock()
+			v.stuck = true
+			v.mu.Unlock()
+			return
+		}
+	}
+}
+
+// poke leaves a token in a channel that has room for one.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,49 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/embedded"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+// images is the folder of the images that tests share: an image is known by what
+// it is made of, and to make one takes a while. It belongs to this checkout,
+// since two with other guest programs would clear away each other's. A test
+// that damages or removes images has a folder of its own.
+func images(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(Root(t), ".build", "images")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Image returns the image of a pack, with the guest program that is built in.
+func Image(t testing.TB, p pack.Pack) image.Image {
+	t.Helper()
+	store := image.Store{Dir: images(t), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }}
+	i, err := store.Ensure(t.Context(), p, nil)
+	if err != nil {
+		t.Fatalf("lab: image of %s: %v\n%s", p.Manifest.Name, err, fault.AdviceOf(err))
+	}
+	return i
+}
+
+// ShareImages has a new home keep its images in that folder.
+func ShareImages(t testing.TB, home config.Home) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(home.Images()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(images(t), home.Images()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/depmod"
+	"osaurus-sandbox/vm/image/modules"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+// EachModuleFile calls write for every file of a kernel's modules, and then for
+// the modules.dep and modules.softdep that Debian leaves to its depmod.
+func (k Kernel) EachModuleFile(write func(name string, b []byte) error) error {
+	var index depmod.Index
+	all := os.DirFS(k.Modules)
+	err := fs.WalkDir(all, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := fs.ReadFile(all, name)
+		if err != nil {
+			return err
+		}
+		if depmod.IsModule(name) {
+			err = index.Add(name, bytes.NewReader(b))
+		}
+		return errors.Join(err, write(name, b))
+	})
+	dep, noDep := index.Dep()
+	return errors.Join(err, noDep, write("modules.dep", dep), write("modules.softdep", index.Softdep()))
+}
+
+// guestModules packs those modules of a kernel that an image takes. All of them
+// are twenty times as much, which every test that builds an image would unpack
+// twice; the Debian pack and the ISO image have all.
+func guestModules(ctx context.Context, k Kernel, path string) error {
+	walk := func(visit func(*tar.Header, io.Reader) error) error {
+		return k.EachModuleFile(func(name string, b []byte) error {
+			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
+		})
+	}
+	tree, err := modules.Read(ctx, walk, image.Modules()...)
+	if err != nil {
+		return err
+	}
+	taken, err := tree.Order(slices.DeleteFunc(image.Modules(), func(name string) bool { return !tree.Has(name) })...)
+	if err != nil {
+		return err
+	}
+	return pack.WriteZstd(path, "", nil, func(w io.Writer) error {
+		out := tar.NewWriter(w)
+		write := func(name string, b []byte) error {
+			module, _, ok := modules.FileName(name)
+			if ok && !slices.ContainsFunc(taken, func(m modules.Module) bool { return m.Name == module }) {
+				return nil
+			}
+			err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/modules/" + k.Release + "/" + name, Size: int64(len(b)), Mode: 0o644})
+			if err == nil {
+				_, err = out.Write(b)
+			}
+			return err
+		}
+		return errors.Join(k.EachModuleFile(write), out.Close())
+	})
+}
+
+// guestModulesKey is for the names of what is made of them: another list makes
+// other packs.
+func guestModulesKey() string {
+	sum := sha256.Sum256([]byte(strings.Join(image.Modules(), " ")))
+	return fmt.Sprintf("%x", sum[:4])
+}

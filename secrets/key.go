@@ -1,0 +1,99 @@
+package secrets
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// Key names a secret: whose it is and what it is called.
+type Key struct {
+	Agent config.AgentID `json:"agent"`
+	// Plugin is empty for a secret that is the agent's own.
+	Plugin config.PluginID   `json:"plugin,omitempty"`
+	Name   config.SecretName `json:"name"`
+}
+
+// The services that secrets are kept under in the system's stores, as the
+// desktop app has them.
+const (
+	AgentService  = "ai.osaurus.agent-secrets" // agents' own
+	PluginService = "ai.osaurus.tools"         // their plugins'
+)
+
+// Services lists both.
+func Services() []string { return []string{AgentService, PluginService} }
+
+// Check reports a key that names no one secret. The system's stores take an
+// empty name for any name: what such a key would delete is not one secret.
+func (k Key) Check() error {
+	err := CheckAgent(k.Agent)
+	if err == nil && k.Plugin != "" {
+		_, err = config.ParsePluginID(string(k.Plugin))
+	}
+	if err == nil {
+		_, err = config.ParseSecretName(string(k.Name))
+	}
+	return err
+}
+
+// CheckAgent reports an id that was not made by config.ParseAgentID.
+func CheckAgent(agent config.AgentID) error {
+	id, err := config.ParseAgentID(string(agent))
+	if err == nil && id != agent {
+		return fault.New(fault.InvalidArgs, "read agent id", string(agent), errors.New("not in capitals"))
+	}
+	return err
+}
+
+// Service is what the secret is kept under in the system's stores.
+func (k Key) Service() string {
+	if k.Plugin == "" {
+		return AgentService
+	}
+	return PluginService
+}
+
+// Account is its name there: "UUID.NAME", or "UUID.plugin.NAME".
+func (k Key) Account() string {
+	if k.Plugin == "" {
+		return string(k.Agent) + "." + string(k.Name)
+	}
+	return string(k.Agent) + "." + string(k.Plugin) + "." + string(k.Name)
+}
+
+// KeyOf is the key of an account, if it is one of ours. An agent's id and a
+// secret's name have no dots, so only one key has this account.
+func KeyOf(service, account string) (Key, bool) {
+	agent, rest, _ := strings.Cut(account, ".")
+	k := Key{Agent: config.AgentID(agent), Name: config.SecretName(rest)}
+	if service == PluginService {
+		last := max(strings.LastIndexByte(rest, '.'), 0)
+		k.Plugin, k.Name = config.PluginID(rest[:last]), config.SecretName(strings.TrimPrefix(rest[last:], "."))
+	}
+	return k, k.Check() == nil && k.Service() == service
+}
+
+// Of picks the keys of an agent, in the order of Store.List.
+func Of(agent config.AgentID, keys []Key) []Key {
+	of := []Key{}
+	for _, k := range keys {
+		if k.Agent == agent {
+			of = append(of, k)
+		}
+	}
+	slices.SortFunc(of, func(a, b Key) int { return cmp.Or(cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Name, b.Name)) })
+	return of
+}
+
+// String names the secret for a person.
+func (k Key) String() string {
+	if k.Plugin == "" {
+		return string(k.Name) + " of agent " + string(k.Agent)
+	}
+	return string(k.Name) + " of plugin " + string(k.Plugin) + " of agent " + string(k.Agent)
+}

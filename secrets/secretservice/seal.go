@@ -1,0 +1,98 @@
+package secretservice
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"math/big"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// Values cross the bus encrypted, so that whatever records it (dbus-monitor, a
+// bug report) does not see them. Who can reach the bus can ask the keyring
+// itself: this is no wall against that.
+
+// algorithm is the one that every keyring knows: Diffie-Hellman in a group of
+// 1024 bits, HKDF with SHA-256, AES with 128 bits in CBC mode.
+const algorithm = "dh-ietf1024-sha256-aes128-cbc-pkcs7"
+
+// groupSize is how many bytes a number of the group has.
+const groupSize = 128
+
+// prime is that of RFC 2409's second Oakley group; its generator is 2.
+func prime() *big.Int {
+	p, _ := new(big.Int).SetString("FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7EDEE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF", 16)
+	return p
+}
+
+type (
+	// privateKey is our half of an agreement.
+	privateKey struct{ *big.Int }
+	// sessionKey is what both agreed on.
+	sessionKey []byte
+	// sealedSecret is a value as it crosses the bus.
+	sealedSecret struct {
+		Session     dbus.ObjectPath
+		Parameters  []byte // the initialization vector
+		Value       []byte
+		ContentType string
+	}
+)
+
+func newKeyPair() (private privateKey, public []byte, err error) {
+	p := prime()
+	x, err := rand.Int(rand.Reader, new(big.Int).Sub(p, big.NewInt(3)))
+	if err != nil {
+		return privateKey{}, nil, err
+	}
+	x.Add(x, big.NewInt(2))
+	return privateKey{x}, new(big.Int).Exp(big.NewInt(2), x, p).FillBytes(make([]byte, groupSize)), nil
+}
+
+// agree makes the session's key of the other side's half. What both have in
+// common is as long as the prime: one in 256 begins with a zero, which counts.
+func (private privateKey) agree(theirs []byte) (sessionKey, error) {
+	p, public := prime(), new(big.Int).SetBytes(theirs)
+	if public.Cmp(big.NewInt(1)) <= 0 || public.Cmp(new(big.Int).Sub(p, big.NewInt(1))) >= 0 {
+		return nil, errors.New("the keyring's half of the session's key is none")
+	}
+	common := new(big.Int).Exp(public, private.Int, p).FillBytes(make([]byte, groupSize))
+	return hkdf.Key(sha256.New, common, nil, "", aes.BlockSize)
+}
+
+func (s *session) seal(text []byte) (sealedSecret, error) {
+	block, err := aes.NewCipher(s.key)
+	if err != nil {
+		return sealedSecret{}, err
+	}
+	iv := make([]byte, aes.BlockSize)
+	_, _ = rand.Read(iv) // it never fails
+	padding := aes.BlockSize - len(text)%aes.BlockSize
+	sealed := append(bytes.Clone(text), bytes.Repeat([]byte{byte(padding)}, padding)...)
+	cipher.NewCBCEncrypter(block, iv).CryptBlocks(sealed, sealed)
+	return sealedSecret{s.path, iv, sealed, "text/plain; charset=utf8"}, nil
+}
+
+func (s *session) unseal(sealed sealedSecret) ([]byte, error) {
+	damaged := errors.New("the keyring's answer is damaged")
+	block, err := aes.NewCipher(s.key)
+	if err != nil {
+		return nil, err
+	}
+	size := len(sealed.Value)
+	if len(sealed.Parameters) != aes.BlockSize || size == 0 || size%aes.BlockSize != 0 {
+		return nil, damaged
+	}
+	text := make([]byte, size)
+	cipher.NewCBCDecrypter(block, sealed.Parameters).CryptBlocks(text, sealed.Value)
+	padding := int(text[size-1])
+	if padding == 0 || padding > aes.BlockSize || !bytes.Equal(text[size-padding:], bytes.Repeat([]byte{byte(padding)}, padding)) {
+		return nil, damaged
+	}
+	return text[:size-padding], nil
+}

@@ -1,0 +1,207 @@
+// Package agents keeps who works in the sandbox: each agent's name, Linux user, settings and home folder, and its room in the guest that runs.
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// maxAgents is how many there can be at a time. A guest has room for some
+	// fifty at once; all of them are listed in one message of the API.
+	maxAgents = 500
+)
+
+// Diagnostic is the agent as whom diagnostics run. It is nobody else's.
+const Diagnostic config.AgentName = "diag"
+
+// The kinds of events.
+const (
+	Created events.Kind = "agent.created"
+	Renamed events.Kind = "agent.renamed"
+	Changed events.Kind = "agent.setting"
+	Reset   events.Kind = "agent.reset"
+	Deleted events.Kind = "agent.deleted"
+)
+
+// Recorder takes note of events. It must not wait for anything.
+type Recorder interface {
+	Note(events.Event)
+}
+
+// Options are what agents are kept with.
+type Options struct {
+	Home    config.Home
+	DB      *store.DB
+	Sandbox *supervisor.Supervisor
+	// Folders is told whom each home folder belongs to: the Sandbox has it too.
+	Folders *vm.Subtrees
+	Record  Recorder
+	Log     *slog.Logger
+}
+
+// Agents are the agents of a home. The methods may be called from any
+// goroutine; their errors are *fault.Error. Where an agent is asked for, its
+// name or its id will do.
+type Agents struct {
+	Options
+	rows registry
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	changing turn       // for who changes which agents there are
+	writing  sync.Mutex // the map of users
+
+	mu      sync.Mutex // held for moments only
+	byName  map[config.AgentName]*member
+	turns   map[config.LinuxUser]turn // for who changes that user's room
+	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
+}
+
+// member is an agent and its room. Agents.mu guards it.
+type member struct {
+	Agent
+	gone bool
+	made made
+}
+
+// made is a room as it was last made. Its guest may have ended since.
+type made struct {
+	in   supervisor.Guest
+	room guest.Room
+}
+
+// Open reads the agents of a home, and has the guest and the map of users agree
+// with them from then on. Close comes before the sandbox's and the database's.
+func Open(ctx context.Context, o Options) (*Agents, error) {
+	a := &Agents{
+		Options: o, rows: registry{o.DB}, changing: newTurn(),
+		byName: map[config.AgentName]*member{}, turns: map[config.LinuxUser]turn{}, remains: map[config.LinuxUser]bool{},
+	}
+	list, remains, err := a.rows.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, agent := range list {
+		a.byName[agent.Name] = &member{Agent: agent}
+		if err := a.show(agent); err != nil {
+			return nil, err
+		}
+	}
+	for _, user := range remains {
+		a.remains[user] = true
+	}
+	if err := a.writeMap(); err != nil {
+		return nil, err
+	}
+	a.sweepFolders()
+	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
+	a.work.Go(a.tidy)
+	return a, nil
+}
+
+// Close ends what goes on by itself.
+func (a *Agents) Close() {
+	a.end()
+	a.work.Wait()
+}
+
+// List are all agents, by name.
+func (a *Agents) List() []Agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]Agent, 0, len(a.byName))
+	for _, m := range a.byName {
+		list = append(list, m.Agent)
+	}
+	slices.SortFunc(list, func(x, y Agent) int { return cmp.Compare(x.Name, y.Name) })
+	return list
+}
+
+// Get finds an agent.
+func (a *Agents) Get(ref string) (Agent, error) {
+	m, err := a.find(ref)
+	if err != nil {
+		return Agent{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.Agent, nil
+}
+
+func (a *Agents) find(ref string) (*member, error) {
+	id, notID := config.ParseAgentID(ref)
+	name, err := config.NameAgent(ref)
+	if err != nil && notID != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m := a.byName[name]; m != nil && err == nil {
+		return m, nil
+	}
+	for m := range maps.Values(a.byName) {
+		if m.ID == id && notID == nil {
+			return m, nil
+		}
+	}
+	return nil, notFound(ref)
+}
+
+func notFound(ref string) error {
+	return fault.New(fault.NotFound, "find agent", ref, errors.New("there is none")).Advise("See `osaurus-sandbox agent list`; make one with `osaurus-sandbox agent create`.")
+}
+
+// turnOf is the turn for a user's room. It outlives the agent: who comes after
+// it under the same name must not meet what is still being removed.
+func (a *Agents) turnOf(user config.LinuxUser) turn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turns[user] == nil {
+		a.turns[user] = newTurn()
+	}
+	return a.turns[user]
+}
+
+// note takes note of what became of an agent.
+func (a *Agents) note(kind events.Kind, by supervisor.Cause, agent Agent, more map[string]string) {
+	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
+	maps.Copy(fields, more)
+	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
+}
+
+// turn is a queue for one at a time, who may leave it.
+type turn chan struct{}
+
+func newTurn() turn {
+	t := make(turn, 1)
+	t.give()
+	return t
+}
+
+func (t turn) take(ctx context.Context, op, subject string) error {
+	select {
+	case <-t:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), op, subject, fmt.Errorf("another change is not done: %w", ctx.Err()))
+	}
+}
+
+func (t turn) give() { t <- struct{}{} }

@@ -1,0 +1,305 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor"
+)
+
+// New is an agent that is to be made.
+type New struct {
+	Name     string // as a person writes it: see config.NameAgent
+	ID       string // or empty, for a new one
+	Settings map[string]string
+}
+
+// Create makes an agent. A home folder of its name that is there becomes its
+// own. A name that is taken, and one that is kept for diagnostics, is
+// fault.Rejected.
+func (a *Agents) Create(ctx context.Context, n New, by supervisor.Cause) (Agent, error) {
+	name, err := config.NameAgent(n.Name)
+	if err != nil {
+		return Agent{}, err
+	}
+	if name == Diagnostic {
+		return Agent{}, fault.New(fault.Rejected, "create agent", string(name), errors.New("the name is kept for diagnostics")).Advise("Choose another name.")
+	}
+	return a.create(ctx, name, n, by)
+}
+
+func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by supervisor.Cause) (Agent, error) {
+	const op = "create agent"
+	agent := Agent{Name: name, Folder: name, Created: time.Now().UTC()}
+	var err error
+	if agent.ID, err = idFor(name, n.ID); err != nil {
+		return Agent{}, err
+	}
+	if agent.Settings, err = with(config.AgentDefaults(), n.Settings); err != nil {
+		return Agent{}, err
+	}
+	if err := a.changing.take(ctx, op, string(name)); err != nil {
+		return Agent{}, err
+	}
+	defer a.changing.give()
+	if err := a.mayBe(op, agent); err != nil {
+		return Agent{}, err
+	}
+	if err := a.makeHome(agent); err != nil {
+		return Agent{}, err
+	}
+	if agent, err = a.rows.add(ctx, agent); err != nil {
+		return Agent{}, err
+	}
+	a.mu.Lock()
+	a.byName[name] = &member{Agent: agent}
+	a.mu.Unlock()
+	a.note(Created, by, agent, nil)
+	return agent, errors.Join(a.show(agent), a.writeMap())
+}
+
+// idFor is the id that an agent gets. A name that looks like an id is its own
+// agent's: nobody has to ask which of the two is meant.
+func idFor(name config.AgentName, text string) (config.AgentID, error) {
+	id := config.NewAgentID()
+	if text != "" {
+		var err error
+		if id, err = config.ParseAgentID(text); err != nil {
+			return "", err
+		}
+	}
+	own, err := config.ParseAgentID(string(name))
+	switch {
+	case err != nil:
+		return id, nil
+	case text != "" && own != id:
+		return "", fault.New(fault.InvalidArgs, "create agent", string(name), fmt.Errorf("its name is an id, and not %s", id)).Advise("Give it another name.")
+	}
+	return own, nil
+}
+
+// mayBe refuses an agent that has something of another one. A turn to change is
+// the caller's.
+func (a *Agents) mayBe(op string, agent Agent) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	refuse := func(why, advice string) error {
+		return fault.New(fault.Rejected, op, string(agent.Name), errors.New(why)).Advise(advice)
+	}
+	others := 0
+	for _, m := range a.byName {
+		switch {
+		case m.UID == agent.UID: // itself, under another name
+			continue
+		case m.Name == agent.Name:
+			return refuse("there is an agent of that name", "Choose another name, or use that one: `osaurus-sandbox agent show "+string(m.Name)+"`.")
+		case m.ID == agent.ID:
+			return refuse("its id is that of "+string(m.Name), "Choose another id, or none.")
+		case m.Folder == agent.Name:
+			return refuse(fmt.Sprintf("its home folder is still that of %s, which had this name", m.Name), "The folder moves when the guest starts the next time: `osaurus-sandbox restart`.")
+		}
+		others++
+	}
+	if others >= maxAgents {
+		return refuse(fmt.Sprintf("there are %d agents", others), "Delete one that nobody needs.")
+	}
+	return nil
+}
+
+// with changes settings, in an order that every error has.
+func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings, error) {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		var err error
+		if s, err = s.With(key, texts[key]); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Rename changes an agent's name. User, uid and id stay. The home folder
+// follows at once if nothing of the agent is in a guest that runs, and
+// otherwise when the next one starts.
+func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause) (Agent, error) {
+	name, err := config.NameAgent(to)
+	if err != nil {
+		return Agent{}, err
+	}
+	m, before, err := a.rename(ctx, ref, name)
+	if err != nil {
+		return Agent{}, err
+	}
+	if before == name {
+		return a.agentOf(m), nil
+	}
+	a.note(Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
+	err = errors.Join(a.writeMap(), a.followHome(ctx, m))
+	return a.agentOf(m), err
+}
+
+// rename changes the name in the database, and returns the one before.
+func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) (m *member, before config.AgentName, err error) {
+	const op = "rename agent"
+	if err := a.changing.take(ctx, op, ref); err != nil {
+		return nil, "", err
+	}
+	defer a.changing.give()
+	if m, err = a.find(ref); err != nil {
+		return nil, "", err
+	}
+	agent := a.agentOf(m)
+	before, agent.Name = agent.Name, name
+	switch _, notID := config.ParseAgentID(string(name)); {
+	case name == before:
+		return m, before, nil
+	case name == Diagnostic || before == Diagnostic:
+		return nil, "", fault.New(fault.Rejected, op, string(before), errors.New("the name is kept for diagnostics")).Advise("Choose another name.")
+	case notID == nil:
+		return nil, "", fault.New(fault.InvalidArgs, op, string(before), errors.New("a name cannot be an id")).Advise("Choose another name.")
+	}
+	if err := a.mayBe(op, agent); err != nil {
+		return nil, "", err
+	}
+	if name != agent.Folder {
+		if err := a.folderFree(op, name); err != nil {
+			return nil, "", err
+		}
+	}
+	if err := a.rows.update(ctx, op, agent); err != nil {
+		return nil, "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.byName, before)
+	m.Name = name
+	a.byName[name] = m
+	return m, before, nil
+}
+
+// followHome moves an agent's home to where its name says, if it has no room
+// in a guest that runs.
+func (a *Agents) followHome(ctx context.Context, m *member) error {
+	user := a.agentOf(m).User
+	t := a.turnOf(user)
+	if err := t.take(ctx, "move home folder", string(user)); err != nil {
+		return err
+	}
+	defer t.give()
+	if l, ok := a.Sandbox.BorrowRunning(); ok {
+		defer l.Return()
+		if a.madeOf(m).in == l.Guest {
+			return nil
+		}
+	}
+	return a.follow(ctx, m)
+}
+
+// Set changes settings, all or none, and returns the keys that have another
+// value than before. What is live counts when Set returns.
+func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, by supervisor.Cause) ([]string, error) {
+	const op = "change agent"
+	m, changed, err := a.keep(ctx, op, ref, texts)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range changed {
+		a.note(Changed, by, a.agentOf(m), map[string]string{"detail": key})
+	}
+	if err := a.show(a.agentOf(m)); err != nil {
+		return changed, err
+	}
+	return changed, a.apply(ctx, m)
+}
+
+// keep changes settings in the database.
+func (a *Agents) keep(ctx context.Context, op, ref string, texts map[string]string) (*member, []string, error) {
+	if err := a.changing.take(ctx, op, ref); err != nil {
+		return nil, nil, err
+	}
+	defer a.changing.give()
+	m, err := a.find(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	agent := a.agentOf(m)
+	before := agent.Settings
+	if agent.Settings, err = with(before, texts); err != nil {
+		return nil, nil, err
+	}
+	changed := before.Differences(agent.Settings)
+	if len(changed) == 0 {
+		return m, nil, nil
+	}
+	if err := a.rows.update(ctx, op, agent); err != nil {
+		return nil, nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.Settings = agent.Settings
+	return m, changed, nil
+}
+
+func (a *Agents) agentOf(m *member) Agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.Agent
+}
+
+func (a *Agents) madeOf(m *member) made {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.made
+}
+
+// Delete ends all that an agent runs, removes it, and with workspace its home
+// folder too. What it has in the guest is removed now if one runs, and else when
+// the next one does: then it is pending.
+func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supervisor.Cause) (pending bool, err error) {
+	agent, err := a.forget(ctx, ref)
+	if err != nil {
+		return false, err
+	}
+	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
+	err = a.writeMap()
+	pending = true
+	if l, ok := a.Sandbox.BorrowRunning(); ok {
+		defer l.Return()
+		trouble := a.clear(ctx, l, agent.User)
+		if pending = trouble != nil; pending {
+			a.Log.Warn("what a deleted agent has in the guest is removed later", "agent", agent.Name, "error", trouble)
+		}
+	}
+	if workspace {
+		err = errors.Join(err, a.removeHome(ctx, agent))
+	}
+	return pending, err
+}
+
+// forget takes an agent out of the database.
+func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
+	if err := a.changing.take(ctx, "delete agent", ref); err != nil {
+		return Agent{}, err
+	}
+	defer a.changing.give()
+	m, err := a.find(ref)
+	if err != nil {
+		return Agent{}, err
+	}
+	agent := a.agentOf(m)
+	if err := a.rows.remove(ctx, agent); err != nil {
+		return Agent{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.byName, agent.Name)
+	m.gone = true
+	a.remains[agent.User] = true
+	a.Folders.Remove(agent.subtree())
+	return agent, nil
+}

@@ -1,0 +1,166 @@
+package agents_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+func TestDelete(t *testing.T) {
+	w := newWorld(t)
+	before := w.create("alice")
+	w.must(w.exec("alice"))
+	w.must(os.WriteFile(filepath.Join(w.home.AgentHome("alice"), "kept"), nil, 0o600))
+	pending, err := w.Delete(t.Context(), "alice", false, by)
+	if err != nil || pending || w.backend.HasLayer("agent-alice") {
+		t.Errorf("%v %v", pending, err)
+	}
+	if len(w.userMap()) != 0 || len(w.subtrees()) != 0 {
+		t.Errorf("%v %v", w.userMap(), w.subtrees())
+	}
+	w.want(w.exec("alice"), fault.NotFound)
+	// Who comes after it has the folder that was kept, and another uid.
+	after := w.create("alice")
+	if after.UID == before.UID || after.ID == before.ID || after.User != before.User {
+		t.Errorf("%+v after %+v", after, before)
+	}
+	w.must(w.exec("alice"))
+	if _, err := os.Stat(filepath.Join(w.home.AgentHome("alice"), "kept")); err != nil {
+		t.Error(err)
+	}
+	// An agent can make folders that not even their owner can read.
+	locked := filepath.Join(w.home.AgentHome("alice"), "a", "b")
+	w.must(os.MkdirAll(locked, 0o700))
+	w.must(os.Symlink(string(w.home), filepath.Join(locked, "link")))
+	w.must(os.Chmod(locked, 0))
+	w.must(os.Chmod(filepath.Dir(locked), 0))
+	_, err = w.Delete(t.Context(), "alice", true, by)
+	w.must(err)
+	if list, err := os.ReadDir(filepath.Dir(w.home.AgentHome("alice"))); err != nil || len(list) > 0 {
+		t.Errorf("%v %v", list, err)
+	}
+}
+
+// What an agent had in a guest is removed when one runs, before anybody of the
+// same name can meet it.
+func TestDeleteWithoutGuest(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.create("bob")
+	w.must(w.exec("alice"))
+	w.must(w.exec("bob"))
+	w.must(w.sandbox.Stop(t.Context(), by))
+	for _, name := range []string{"alice", "bob"} {
+		if pending, err := w.Delete(t.Context(), name, false, by); err != nil || !pending {
+			t.Errorf("%v %v", pending, err)
+		}
+	}
+	w.create("alice")
+	w.reopen() // it is not forgotten
+	w.must(w.exec("alice"))
+	for deadline := time.Now().Add(10 * time.Second); w.backend.HasLayer("agent-bob"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the layer of a deleted agent is still there")
+		}
+	}
+	asked := w.backend.Guest().Asked()
+	ensured, removed := slices.Index(asked, "ensure agent-alice"), slices.Index(asked, "remove agent-alice")
+	if removed < 0 || ensured < removed || !w.backend.HasLayer("agent-alice") {
+		t.Errorf("%v", asked)
+	}
+	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.exec("alice"))
+	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
+		t.Errorf("once it is removed: %v", asked)
+	}
+}
+
+func TestDeleteFromSilentGuest(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	g := w.backend.Guest()
+	g.Refuse(fault.New(fault.Timeout, "remove room", "", errors.New("silence")))
+	if pending, err := w.Delete(t.Context(), "alice", false, by); err != nil || !pending {
+		t.Errorf("%v %v", pending, err)
+	}
+	g.Refuse(nil)
+	w.create("alice") // another uid: the fake refuses it if the room is still there
+	w.must(w.exec("alice"))
+}
+
+func TestRename(t *testing.T) {
+	w := newWorld(t)
+	alice := w.create("alice")
+	w.must(os.WriteFile(filepath.Join(w.home.AgentHome("alice"), "mine"), nil, 0o600))
+	carol, err := w.Rename(t.Context(), "alice", "Carol", by)
+	if err != nil || carol.Name != "carol" || carol.Folder != "carol" || carol.User != alice.User || carol.UID != alice.UID || carol.ID != alice.ID {
+		t.Fatalf("%+v %v", carol, err)
+	}
+	if _, err := os.Stat(filepath.Join(w.home.AgentHome("carol"), "mine")); err != nil {
+		t.Error(err)
+	}
+	if m := w.userMap(); m["agent-alice"] != string(alice.ID) {
+		t.Errorf("%v", m)
+	}
+	// Who takes the name next cannot have the user.
+	other := w.create("alice")
+	if other.User == alice.User {
+		t.Errorf("%+v", other)
+	}
+	// With a room in the guest, the home stays until there is none.
+	w.must(w.exec("carol"))
+	dora, err := w.Rename(t.Context(), "carol", "dora", by)
+	if err != nil || dora.Folder != "carol" {
+		t.Errorf("%+v %v", dora, err)
+	}
+	w.must(w.exec("dora"))
+	_, err = w.Create(t.Context(), agents.New{Name: "carol"}, by)
+	w.want(err, fault.Rejected)
+	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.exec("dora"))
+	if room, _ := w.backend.Guest().Room(string(alice.User)); room.Home != "/workspace/agents/dora" {
+		t.Errorf("%+v", room)
+	}
+	if s := w.subtrees(); s["agents/dora"] != alice.UID || len(s) != 2 {
+		t.Errorf("%v", s)
+	}
+	w.create("carol")
+
+	for to, kind := range map[string]fault.Kind{"alice": fault.Rejected, "diag": fault.Rejected, "a/b": fault.InvalidArgs, string(config.NewAgentID()): fault.InvalidArgs} {
+		_, err := w.Rename(t.Context(), "dora", to, by)
+		w.want(err, kind)
+	}
+	w.must(os.Mkdir(w.home.AgentHome("eve"), 0o700))
+	_, err = w.Rename(t.Context(), "dora", "eve", by)
+	w.want(err, fault.Rejected)
+	if same, err := w.Rename(t.Context(), "dora", "DORA", by); err != nil || same.Name != "dora" {
+		t.Errorf("%+v %v", same, err)
+	}
+}
+
+// A daemon that was killed while a folder moved goes on where it was.
+func TestRenameCutShort(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	_, err := w.Rename(t.Context(), "alice", "carol", by)
+	w.must(err)
+	w.must(os.WriteFile(filepath.Join(w.home.AgentHome("alice"), "mine"), nil, 0o600))
+	w.must(os.Rename(w.home.AgentHome("alice"), w.home.AgentHome("carol"))) // what it did last
+	w.reopen()
+	w.must(w.exec("carol"))
+	if _, err := os.Stat(filepath.Join(w.home.AgentHome("carol"), "mine")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(w.home.AgentHome("alice")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

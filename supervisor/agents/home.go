@@ -1,0 +1,215 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+)
+
+// Home folders are in the workspace, which agents write to: they are only
+// touched through its handle, which no link leads out of.
+const (
+	homes   = "agents"
+	plugins = "plugins" // in each home
+	// aside is how a folder is called that is being removed. No agent is.
+	aside = ".removed-"
+
+	privateDir fs.FileMode = 0o700
+	megabyte               = 1 << 20
+)
+
+// subtree is the home folder's path in the workspace.
+func (a Agent) subtree() string { return path.Join(homes, string(a.Folder)) }
+
+// show has the guest see an agent's home folder as its own, within its limits.
+func (a *Agents) show(agent Agent) error {
+	l := agent.Settings.Limits
+	return a.Folders.Set(vm.Subtree{
+		Path: agent.subtree(), UID: agent.UID, GID: agent.UID,
+		MaxBytes: int64(l.HomeMB) * megabyte, MaxFiles: int64(l.HomeFiles),
+	})
+}
+
+// workspace opens the workspace's folder.
+func (a *Agents) workspace() (*os.Root, error) {
+	dir, err := a.Home.Make(a.Home.Workspace())
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, folderFault("open workspace", dir, err)
+	}
+	return root, nil
+}
+
+func folderFault(op, dir string, err error) error {
+	return fault.New(fault.Unavailable, op, dir, err).Advise("See that it is a folder of yours, that you can write to it, and that its disk has room.")
+}
+
+// makeHome makes an agent's home folder unless it is there.
+func (a *Agents) makeHome(agent Agent) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(agent.subtree(), privateDir); err != nil {
+		return folderFault("make home folder", agent.subtree(), err)
+	}
+	// What the agent itself has put there instead is the agent's business.
+	if err := root.Mkdir(path.Join(agent.subtree(), plugins), privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return folderFault("make home folder", path.Join(agent.subtree(), plugins), err)
+	}
+	return nil
+}
+
+// folderFree refuses a name whose folder is there, and nobody's: it may hold
+// what somebody who was deleted has left.
+func (a *Agents) folderFree(op string, name config.AgentName) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir := path.Join(homes, string(name))
+	_, err = root.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		err = errors.New("there is such a folder already")
+	}
+	return fault.New(fault.Rejected, op, dir, err).Advise("Choose another name, or move " + a.Home.AgentHome(name) + " away.")
+}
+
+// follow moves an agent's home folder to where its name says. The turn for its
+// room is the caller's, and there is no room.
+func (a *Agents) follow(ctx context.Context, m *member) error {
+	const op = "move home folder"
+	if err := a.changing.take(ctx, op, string(a.agentOf(m).Name)); err != nil {
+		return err
+	}
+	defer a.changing.give()
+	agent := a.agentOf(m)
+	before := agent.subtree()
+	if agent.Folder = agent.Name; agent.subtree() == before {
+		return nil
+	}
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	// Whenever this is cut short, doing it again ends well: a folder that has
+	// moved is not there any more.
+	if err := root.Rename(before, agent.subtree()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return folderFault(op, before, err)
+	}
+	if err := a.rows.update(ctx, op, agent); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	m.Folder = agent.Folder
+	a.mu.Unlock()
+	a.Folders.Remove(before)
+	return a.show(agent)
+}
+
+// removeHome removes the home folder of an agent that was deleted, unless
+// another one has it by now.
+func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
+	const op = "delete workspace"
+	if err := a.changing.take(ctx, op, string(agent.Name)); err != nil {
+		return err
+	}
+	root, err := a.workspace()
+	if err != nil {
+		a.changing.give()
+		return err
+	}
+	defer root.Close()
+	away := path.Join(homes, fmt.Sprint(aside, agent.UID))
+	for _, other := range a.List() {
+		if other.Folder == agent.Folder {
+			err = fault.New(fault.Rejected, op, agent.subtree(), fmt.Errorf("it is the home of a new agent %s now", other.Name)).Advise("Delete that one with its workspace.")
+		}
+	}
+	if err == nil {
+		err = root.Rename(agent.subtree(), away)
+	}
+	a.changing.give()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case fault.KindOf(err) == fault.Rejected:
+		return err
+	case err != nil:
+		return folderFault(op, agent.subtree(), err)
+	}
+	return remove(root, away)
+}
+
+// sweepFolders removes what was not removed when the last daemon ended.
+func (a *Agents) sweepFolders() {
+	err := func() error {
+		root, err := a.workspace()
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		list, err := fs.ReadDir(root.FS(), homes)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, entry := range list {
+			if strings.HasPrefix(entry.Name(), aside) {
+				err = errors.Join(err, remove(root, path.Join(homes, entry.Name())))
+			}
+		}
+		return err
+	}()
+	if err != nil {
+		a.Log.Warn("folders of deleted agents are left", "error", err)
+	}
+}
+
+// remove removes a folder and all that is in it, also what an agent has made
+// unreadable.
+func remove(root *os.Root, dir string) error {
+	if root.RemoveAll(dir) == nil {
+		return nil
+	}
+	openUp(root, dir)
+	if err := root.RemoveAll(dir); err != nil {
+		return folderFault("remove", dir, err)
+	}
+	return nil
+}
+
+// openUp makes a folder and those in it its owner's again.
+func openUp(root *os.Root, dir string) {
+	if info, err := root.Lstat(dir); err != nil || !info.IsDir() {
+		return
+	}
+	if root.Chmod(dir, privateDir) != nil {
+		return
+	}
+	list, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range list {
+		if entry.IsDir() {
+			openUp(root, path.Join(dir, entry.Name()))
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package agents
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	// firstUID is above what distributions give to services and people.
+	firstUID = 20_000
+	// lastUID is the largest that every program takes for one.
+	lastUID = 1<<31 - 2
+)
+
+// after is the uid that is given after another one: those that mean nobody
+// (65534, and 65535 for programs that know 16 bits only) are left out.
+func after(uid uint32) uint32 {
+	if uid++; uid == 65534 {
+		return 65536
+	}
+	return uid
+}
+
+// registry is the part of the database that is about agents.
+type registry struct{ db *store.DB }
+
+// load reads all agents, and the users of deleted ones that may still have
+// something in the guest.
+func (r registry) load(ctx context.Context) (list []Agent, remains []config.LinuxUser, err error) {
+	err = r.db.Read(ctx, "read agents", func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT uid, id, name, user, folder, created, settings FROM agents")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var a Agent
+			var created int64
+			var settings []byte
+			if err := rows.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, &created, &settings); err != nil {
+				return err
+			}
+			if err := json.Unmarshal(settings, &a.Settings); err != nil {
+				return fault.New(fault.Execution, "read settings of agent", string(a.Name), err).Advise("A newer osaurus-sandbox may have written them: use that one.")
+			}
+			a.Created = time.Unix(0, created).UTC()
+			list = append(list, a)
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		users, err := tx.QueryContext(ctx, "SELECT user FROM agent_remains")
+		if err != nil {
+			return err
+		}
+		defer users.Close()
+		for users.Next() {
+			var user config.LinuxUser
+			if err := users.Scan(&user); err != nil {
+				return err
+			}
+			remains = append(remains, user)
+		}
+		return users.Err()
+	})
+	return list, remains, err
+}
+
+// add gives a new agent its user and its uid, and keeps it.
+func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
+	const op = "create agent"
+	settings, err := json.Marshal(a.Settings)
+	if err != nil {
+		return a, fault.New(fault.Execution, op, string(a.Name), err)
+	}
+	err = r.db.Write(ctx, op, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT next FROM agent_marks").Scan(&a.UID); err != nil {
+			return err
+		}
+		if a.UID > lastUID {
+			return fault.New(fault.Rejected, op, string(a.Name), errors.New("every uid was given to an agent once")).Advise("Begin with another home: set OSAURUS_HOME.")
+		}
+		a.User = a.Name.User()
+		var taken bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM agents WHERE user = ?)", a.User).Scan(&taken); err != nil {
+			return err
+		}
+		if taken { // by one that was renamed
+			a.User = a.Name.OtherUser(a.ID)
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE agent_marks SET next = ?", after(a.UID)); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings))
+		return err
+	})
+	return a, err
+}
+
+// update keeps what may change of an agent: name, folder and settings.
+func (r registry) update(ctx context.Context, op string, a Agent) error {
+	settings, err := json.Marshal(a.Settings)
+	if err != nil {
+		return fault.New(fault.Execution, op, string(a.Name), err)
+	}
+	return r.db.Write(ctx, op, func(tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, "UPDATE agents SET name = ?, folder = ?, settings = ? WHERE uid = ?", a.Name, a.Folder, string(settings), a.UID)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, fmt.Errorf("%d agents have uid %d", n, a.UID))
+		}
+		return nil
+	})
+}
+
+// remove forgets an agent, and notes what it may still have in the guest.
+func (r registry) remove(ctx context.Context, a Agent) error {
+	return r.db.Write(ctx, "delete agent", func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO agent_remains (user) VALUES (?)", a.User); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "DELETE FROM agents WHERE uid = ?", a.UID)
+		return err
+	})
+}
+
+// cleared notes that a deleted agent has nothing in the guest any more.
+func (r registry) cleared(ctx context.Context, user config.LinuxUser) error {
+	return r.db.Write(ctx, "delete agent", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM agent_remains WHERE user = ?", user)
+		return err
+	})
+}

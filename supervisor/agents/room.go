@@ -1,0 +1,247 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+// room is what an agent's room shall be. Its host name changes when the home
+// does: never under what runs in it.
+func (a Agent) room() guest.Room {
+	l := a.Settings.Limits
+	return guest.Room{
+		User: string(a.User), UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network),
+		Limits: guest.Limits{
+			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
+			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
+		},
+	}
+}
+
+// Exec starts a command as an agent, in its room, and before it the guest and
+// the room if need be. It is as supervisor.Supervisor.Exec otherwise.
+func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+	l, m, err := a.enter(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Return()
+	cmd.Room = string(a.agentOf(m).User)
+	return l.Exec(ctx, cmd)
+}
+
+// enter lends the guest with an agent's room made in it.
+func (a *Agents) enter(ctx context.Context, ref string) (*supervisor.Loan, *member, error) {
+	m, err := a.find(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := a.Sandbox.Borrow(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.provision(ctx, l, m); err != nil {
+		l.Return()
+		return nil, nil, err
+	}
+	return l, m, nil
+}
+
+// Enter lends the guest with an agent's room made in it, for what is more than
+// a command. The loan must be returned.
+func (a *Agents) Enter(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
+	l, m, err := a.enter(ctx, ref)
+	if err != nil {
+		return nil, Agent{}, err
+	}
+	return l, a.agentOf(m), nil
+}
+
+// provision has an agent's room be in the guest. Once it is, that costs
+// nothing; until then everybody who asks shares one question to the guest.
+func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) error {
+	if a.isMade(l, m) {
+		return nil
+	}
+	const op = "make room"
+	user := a.agentOf(m).User
+	t := a.turnOf(user)
+	if err := t.take(ctx, op, string(user)); err != nil {
+		return err
+	}
+	defer t.give()
+	if a.isMade(l, m) {
+		return nil
+	}
+	if err := a.clearNow(ctx, l, user); err != nil {
+		return err
+	}
+	if a.madeOf(m).in != l.Guest {
+		if err := a.follow(ctx, m); err != nil {
+			a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
+		}
+	}
+	return a.ensure(ctx, l, m)
+}
+
+// isMade reports whether an agent's room is in the guest, as it shall be.
+func (a *Agents) isMade(l *supervisor.Loan, m *member) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.made == made{l.Guest, m.room()} && !m.gone
+}
+
+// ensure asks the guest for an agent's room. The turn for it is the caller's.
+func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) error {
+	const op = "make room"
+	a.mu.Lock()
+	agent, gone := m.Agent, m.gone
+	a.mu.Unlock()
+	if gone {
+		return notFound(string(agent.Name))
+	}
+	if err := a.makeHome(agent); err != nil {
+		return err
+	}
+	room := agent.room()
+	_, lacks, err := l.Rooms().EnsureRoom(ctx, room)
+	if err != nil {
+		a.setMade(m, made{})
+		return l.Explain(ctx, op, string(agent.User), err)
+	}
+	for _, what := range lacks {
+		a.Log.Warn("an agent's room is not as it should be", "agent", agent.Name, "lacks", what)
+	}
+	a.setMade(m, made{l.Guest, room})
+	return nil
+}
+
+func (a *Agents) setMade(m *member, to made) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.made = to
+}
+
+// apply has changed settings count in the guest that runs. An agent without a
+// room there gets them with its room.
+func (a *Agents) apply(ctx context.Context, m *member) error {
+	l, ok := a.Sandbox.BorrowRunning()
+	if !ok {
+		return nil
+	}
+	defer l.Return()
+	agent := a.agentOf(m)
+	t := a.turnOf(agent.User)
+	if err := t.take(ctx, "limit room", string(agent.User)); err != nil {
+		return err
+	}
+	defer t.give()
+	agent = a.agentOf(m) // as it is by now
+	was, want := a.madeOf(m), made{l.Guest, agent.room()}
+	if was.in != want.in || was == want {
+		return nil
+	}
+	if was.room.Limits = want.room.Limits; was != want { // more than limits
+		return a.ensure(ctx, l, m)
+	}
+	if err := l.Rooms().SetRoomLimits(ctx, string(agent.User), want.room.Limits); err != nil {
+		a.setMade(m, made{}) // the next command sees to it
+		return l.Explain(ctx, "limit room", string(agent.User), err)
+	}
+	a.setMade(m, want)
+	return nil
+}
+
+// Reset ends all that an agent runs and throws away what it installed or
+// changed outside its home folder. It starts the guest if need be.
+func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) error {
+	const op = "reset agent"
+	m, err := a.find(ref)
+	if err != nil {
+		return err
+	}
+	l, err := a.Sandbox.Borrow(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Return()
+	agent := a.agentOf(m)
+	t := a.turnOf(agent.User)
+	if err := t.take(ctx, op, string(agent.Name)); err != nil {
+		return err
+	}
+	defer t.give()
+	a.setMade(m, made{})
+	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
+		return l.Explain(ctx, op, string(agent.Name), err)
+	}
+	a.note(Reset, by, agent, nil)
+	return nil
+}
+
+// clear removes what deleted agents of a user may have in the guest.
+func (a *Agents) clear(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
+	t := a.turnOf(user)
+	if err := t.take(ctx, "remove room", string(user)); err != nil {
+		return err
+	}
+	defer t.give()
+	return a.clearNow(ctx, l, user)
+}
+
+// clearNow is clear for who has the turn.
+func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
+	a.mu.Lock()
+	left := a.remains[user]
+	a.mu.Unlock()
+	if !left {
+		return nil
+	}
+	if err := l.Rooms().RemoveRoom(ctx, string(user), true); err != nil {
+		return l.Explain(ctx, "remove room", string(user), err)
+	}
+	if err := a.rows.cleared(ctx, user); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.remains, user)
+	return nil
+}
+
+// tidy removes what deleted agents have in a guest whenever one has started.
+func (a *Agents) tidy() {
+	var seen time.Time
+	for status := a.Sandbox.Status(); ; {
+		if status.State == supervisor.Running && !status.StartedAt.Equal(seen) {
+			seen = status.StartedAt
+			if l, ok := a.Sandbox.BorrowRunning(); ok {
+				a.clearAll(l)
+				l.Return()
+			}
+		}
+		var err error
+		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {
+			return // the sandbox or this has ended
+		}
+	}
+}
+
+func (a *Agents) clearAll(l *supervisor.Loan) {
+	a.mu.Lock()
+	users := make([]config.LinuxUser, 0, len(a.remains))
+	for user := range a.remains {
+		users = append(users, user)
+	}
+	a.mu.Unlock()
+	for _, user := range users {
+		if err := a.clear(a.life, l, user); err != nil && !errors.Is(err, context.Canceled) {
+			a.Log.Warn("what a deleted agent has in the guest is removed at its next start", "user", user, "error", err)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package agents_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+// A room is asked for once, however many ask, and again in the next boot.
+func TestProvision(t *testing.T) {
+	w := newWorld(t)
+	alice := w.create("alice")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := w.exec("alice"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
+		t.Errorf("%v", asked)
+	}
+	room, _ := w.backend.Guest().Room("agent-alice")
+	if room != (guest.Room{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: guest.RoomOutbound, Limits: guest.Limits{CPUWeight: 100, PIDs: 512}}) {
+		t.Errorf("%+v", room)
+	}
+	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.exec("alice"))
+	w.must(w.exec("alice"))
+	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
+		t.Errorf("after a restart: %v", asked)
+	}
+}
+
+// A room that could not be made is asked for again by the next command.
+func TestProvisionFails(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.sandbox.Start(t.Context(), by))
+	w.backend.Guest().Refuse(fault.New(fault.Rejected, "make room", "", errors.New("no")).Advise("Do not."))
+	w.want(w.exec("alice"), fault.Rejected)
+	w.backend.Guest().Refuse(nil)
+	w.must(w.exec("alice"))
+}
+
+func TestSet(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.create("bob")
+	w.must(w.exec("alice"))
+	changed, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256", "limits.homeMB": "100", "maxCommandsPerTurn": "10"}, by)
+	if err != nil || !slices.Equal(changed, []string{"limits.memoryMB", "limits.homeMB"}) {
+		t.Errorf("%v %v", changed, err)
+	}
+	if room, _ := w.backend.Guest().Room("agent-alice"); room.Limits.Memory != 256<<20 {
+		t.Errorf("%+v", room)
+	}
+	if list, _ := w.folders.All(); list[0].MaxBytes != 100<<20 {
+		t.Errorf("%+v", list)
+	}
+	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
+	w.must(err)
+	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != guest.RoomAlone || room.Limits.Memory != 256<<20 {
+		t.Errorf("%+v", room)
+	}
+	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)
+	w.must(err)
+	w.must(w.exec("alice"))
+	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice", "limit agent-alice", "ensure agent-alice"}) {
+		t.Errorf("%v", asked)
+	}
+	// All or none, and what is kept is there for the next daemon.
+	_, err = w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "512", "limits.processes": "-1"}, by)
+	w.want(err, fault.InvalidArgs)
+	w.reopen()
+	if a, _ := w.Get("alice"); a.Settings.Limits.MemoryMB != 256 || a.Settings.Network != config.NetworkNone || a.Settings.MaxCommandsPerTurn != 10 || !a.Settings.PluginCreate {
+		t.Errorf("%+v", a.Settings)
+	}
+}
+
+// Limits that the guest does not take are said, and count with the next command.
+func TestSetThatFails(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	g := w.backend.Guest()
+	g.Refuse(fault.New(fault.Execution, "limit room", "", errors.New("no")).Advise("Do not."))
+	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256"}, by)
+	w.want(err, fault.Execution)
+	g.Refuse(nil)
+	w.must(w.exec("alice"))
+	if room, _ := g.Room("agent-alice"); room.Limits.Memory != 256<<20 {
+		t.Errorf("%+v", room)
+	}
+}
+
+func TestReset(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	w.must(w.Reset(t.Context(), "alice", by))
+	if w.backend.HasLayer("agent-alice") {
+		t.Error("the layer is still there")
+	}
+	w.must(w.exec("alice"))
+	w.must(w.sandbox.Stop(t.Context(), by))
+	w.must(w.Reset(t.Context(), "alice", by)) // starts the guest
+	if w.backend.HasLayer("agent-alice") {
+		t.Error("the layer is still there after a reset of an agent without a room")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.create("bob")
+	if list, running, err := w.Usage(t.Context(), ""); err != nil || running || list != nil {
+		t.Errorf("%v %v %v", list, running, err)
+	}
+	if state := w.sandbox.Status().State; state != supervisor.Stopped {
+		t.Errorf("asking made the sandbox %s", state)
+	}
+	w.must(w.exec("bob"))
+	w.must(w.exec("alice"))
+	var names []string
+	list, running, err := w.Usage(t.Context(), "")
+	for _, u := range list {
+		names = append(names, string(u.Agent.Name))
+	}
+	if err != nil || !running || !slices.Equal(names, []string{"alice", "bob"}) {
+		t.Errorf("%v %v %v", names, running, err)
+	}
+	if list, _, err := w.Processes(t.Context(), "bob"); err != nil || len(list) != 1 || list[0].Agent.Name != "bob" {
+		t.Errorf("%v %v", list, err)
+	}
+	_, _, err = w.Usage(t.Context(), "carol")
+	w.want(err, fault.NotFound)
+}

@@ -1,0 +1,169 @@
+// Package hosttest is a fake of what a supervisor runs: its guest is this host, so that what is built on it can be tried without a boot.
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// Backend is a supervisor's backend without machines. Its data disk outlives
+// its guests: the layers of rooms are on it.
+type Backend struct {
+	Broken error // what a boot fails with
+	Stuck  bool  // a boot has no end
+
+	mu    sync.Mutex
+	disk  map[string]bool // who has a layer
+	guest *Guest          // the last one
+}
+
+// Guest is the last guest, or nil.
+func (b *Backend) Guest() *Guest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.guest
+}
+
+// HasLayer reports whether a user has a layer on the data disk.
+func (b *Backend) HasLayer(user string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.disk[user]
+}
+
+func (*Backend) Check(context.Context) (string, error) { return "none", nil }
+func (*Backend) Provisioned() bool                     { return true }
+func (*Backend) Ready(config.Settings) bool            { return true }
+func (*Backend) Reset(context.Context) error           { return nil }
+func (*Backend) Remove(context.Context) error          { return nil }
+
+func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *journey.Walk) error {
+	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
+}
+
+func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	err := walk.Do(journey.Boot, func(progress.Func) error {
+		if b.Stuck {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return b.Broken
+	})
+	if err != nil {
+		return nil, provision.Machine{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
+	if g.terminals, err = newTerminals(g); err != nil {
+		return nil, provision.Machine{}, err
+	}
+	b.guest = g
+	return g, provision.Machine{Pack: "none", CPUs: 1}, nil
+}
+
+// Guest runs commands on this host, whoever they are for.
+type Guest struct {
+	backend   *Backend
+	done      chan struct{}
+	once      sync.Once
+	closed    error // what came of once
+	terminals *terminals
+
+	mu     sync.Mutex
+	rooms  map[string]guest.Room
+	asked  []string // what was asked of rooms, in order
+	refuse error    // what it answers about rooms, if it refuses
+}
+
+func (*Guest) Ping(context.Context) error { return nil }
+func (*Guest) Info(context.Context) (guest.Info, error) {
+	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, nil
+}
+func (g *Guest) Shutdown(context.Context) error { return g.Close() }
+func (g *Guest) Done() <-chan struct{}          { return g.done }
+func (*Guest) Err() error                       { return nil }
+func (g *Guest) Rooms() supervisor.Rooms        { return g }
+
+// Close ends all that runs.
+func (g *Guest) Close() error {
+	g.once.Do(func() {
+		g.closed = g.terminals.close()
+		close(g.done)
+	})
+	return g.closed
+}
+
+func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
+	if err := g.enter(c.Room); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
+	if c.Stdin != nil { // as in the guest, input that nobody reads holds up no end
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		go func() {
+			_, _ = io.Copy(stdin, c.Stdin)
+			_ = stdin.Close()
+		}()
+	}
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
+	}
+	p := &command{cmd: cmd, room: c.Room, done: make(chan struct{})}
+	go func() { // a guest that ends takes all with it
+		select {
+		case <-g.done:
+		case <-p.done:
+		}
+		cancel()
+	}()
+	go func() {
+		defer close(p.done)
+		err := cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+			p.exit.Signal = guest.HostSignal(status.Signal())
+		} else {
+			p.exit.Code = status.ExitStatus()
+		}
+		if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit {
+			p.err = err
+		}
+	}()
+	return p, nil
+}
+
+type command struct {
+	cmd  *exec.Cmd
+	room string
+	done chan struct{}
+	exit guest.Exit
+	err  error
+}
+
+func (p *command) PID() int                        { return p.cmd.Process.Pid }
+func (p *command) Resize(guest.TerminalSize) error { return nil }
+func (p *command) Done() <-chan struct{}           { return p.done }
+func (p *command) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.err }
+func (p *command) Signal(_ context.Context, s guest.Signal) error {
+	return p.cmd.Process.Signal(syscall.Signal(s))
+}

@@ -1,0 +1,139 @@
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// Asked is what was asked of rooms so far, in order: "ensure agent-alice".
+func (g *Guest) Asked() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.asked)
+}
+
+// Refuse has every question about rooms fail from now on, or none for nil.
+func (g *Guest) Refuse(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuse = err
+}
+
+// Room is a user's room.
+func (g *Guest) Room(user string) (guest.Room, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.rooms[user]
+	return r, ok
+}
+
+// ask notes a question and does what it asks for.
+func (g *Guest) ask(what string, user string, do func() error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = append(g.asked, what+" "+user)
+	if g.refuse != nil {
+		return g.refuse
+	}
+	g.backend.mu.Lock()
+	defer g.backend.mu.Unlock()
+	return do()
+}
+
+// enter is what a command in a room begins with.
+func (g *Guest) enter(user string) error {
+	if _, ok := g.Room(user); user != "" && !ok {
+		return noRoom(user)
+	}
+	return nil
+}
+
+func noRoom(user string) error {
+	return fault.New(fault.NotFound, "find room", user, errors.New("there is none"))
+}
+
+// EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
+// a layer or a room.
+func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) (bool, []string, error) {
+	return true, nil, g.ask("ensure", r.User, func() error {
+		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
+			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
+		}
+		g.rooms[r.User] = r
+		if g.backend.disk == nil {
+			g.backend.disk = map[string]bool{}
+		}
+		g.backend.disk[r.User] = true
+		return nil
+	})
+}
+
+// SetRoomLimits implements supervisor.Rooms.
+func (g *Guest) SetRoomLimits(_ context.Context, user string, l guest.Limits) error {
+	return g.ask("limit", user, func() error {
+		r, ok := g.rooms[user]
+		if !ok {
+			return noRoom(user)
+		}
+		r.Limits = l
+		g.rooms[user] = r
+		return nil
+	})
+}
+
+// ResetRoom implements supervisor.Rooms.
+func (g *Guest) ResetRoom(_ context.Context, user string) error {
+	return g.ask("reset", user, func() error {
+		delete(g.rooms, user)
+		delete(g.backend.disk, user)
+		return nil
+	})
+}
+
+// RemoveRoom implements supervisor.Rooms.
+func (g *Guest) RemoveRoom(_ context.Context, user string, layer bool) error {
+	return g.ask("remove", user, func() error {
+		delete(g.rooms, user)
+		if layer {
+			delete(g.backend.disk, user)
+		}
+		return nil
+	})
+}
+
+// RoomUsages implements supervisor.Rooms.
+func (g *Guest) RoomUsages(_ context.Context, user string) (list []guest.RoomUsage, err error) {
+	err = g.ask("usage", user, func() error {
+		for _, r := range g.rooms {
+			if user == "" || user == r.User {
+				list = append(list, guest.RoomUsage{User: r.User, CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
+			}
+		}
+		if _, ok := g.rooms[user]; user != "" && !ok {
+			return noRoom(user)
+		}
+		// A guest may say what it likes.
+		list = append(list, guest.RoomUsage{User: "agent-nobody"})
+		return nil
+	})
+	return list, err
+}
+
+// RoomProcesses implements supervisor.Rooms.
+func (g *Guest) RoomProcesses(_ context.Context, user string) (list []guest.RoomProcess, more bool, err error) {
+	err = g.ask("processes", user, func() error {
+		for _, r := range g.rooms {
+			if user == "" || user == r.User {
+				list = append(list, guest.RoomProcess{User: r.User, PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
+			}
+		}
+		return nil
+	})
+	return list, false, err
+}

@@ -1,0 +1,123 @@
+package launch_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/qemu"
+)
+
+// TestBareBoots boots machines that are not made as a sandbox's are.
+func TestBareBoots(t *testing.T) {
+	i := lab.Image(t, lab.BusyboxPack(t, "arm64"))
+	troubledBoots(t, i)
+	t.Run("a network as it is told, and no data disk", func(t *testing.T) { testStaticNetwork(t, i) })
+}
+
+// troubledBoots has real guests boot what is damaged or not there. Each says
+// what is wrong and what to do about it.
+func troubledBoots(t *testing.T, i image.Image) {
+	nothing := filepath.Join(t.TempDir(), "zeros")
+	if err := os.WriteFile(nothing, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := vm.Disk{Path: i.Base, ReadOnly: true}
+	for _, tc := range []struct {
+		name   string
+		disks  []vm.Disk
+		mounts []guest.Mount
+		kind   fault.Kind
+		text   string
+		advice string
+	}{
+		{"a damaged base", []vm.Disk{{Path: nothing, ReadOnly: true}}, nil, fault.Execution, "mount base /dev/vda", "build it anew"},
+		{"a damaged data disk", []vm.Disk{base, {Path: nothing}}, nil, fault.Execution, "mount data /dev/vdb", "reset it"},
+		{"a share that is not there", []vm.Disk{base}, []guest.Mount{{Tag: "nowhere", Path: "/mnt/nowhere"}}, fault.NotFound, "mount share nowhere", "no share of this tag"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := greet(t, i, tc.disks, vm.NetworkNone, guest.Boot{Mounts: tc.mounts})
+			if fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.text) || !strings.Contains(fault.AdviceOf(err), tc.advice) {
+				t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
+			}
+		})
+	}
+}
+
+// testStaticNetwork boots a guest that is told its address, and that has nothing
+// but memory to write to.
+func testStaticNetwork(t *testing.T, i image.Image) {
+	c, err := greet(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, guest.Boot{Network: guest.NetworkPlan{
+		Kind: guest.NetworkStatic, Address: "10.0.2.77/24", Gateway: "10.0.2.2", DNS: []string{"10.0.2.3"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := info.Network; n.Status != guest.NetworkUp || n.Address != "10.0.2.77/24" || n.Gateway != "10.0.2.2" || info.HasData || len(info.Warnings) > 0 {
+		t.Errorf("%+v", info)
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(c, "hello guest\n")
+			c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	var out bytes.Buffer
+	exit, err := c.Run(t.Context(), guest.Command{
+		Args: []string{"sh", "-c", fmt.Sprintf("echo written > /root/f && cat /root/f /etc/resolv.conf && busybox nc 10.0.2.2 %s", port)}, Stdout: &out, Stderr: &out, Timeout: time.Minute,
+	})
+	if want := "written\nnameserver 10.0.2.3\nhello guest\n"; err != nil || exit.Status() != 0 || out.String() != want {
+		t.Errorf("%+v %v\n%s", exit, err, &out)
+	}
+}
+
+// greet starts a machine of an image with these disks and has its guest boot.
+func greet(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot guest.Boot) (*guest.Client, error) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "console.log")
+	m, err := new(qemu.Driver).New(t.Context(), vm.Config{
+		Name: "test", Arch: i.Arch, CPUs: 1, Memory: 512 << 20, Kernel: i.Kernel, Initrd: i.Initrd,
+		Disks: disks, Network: vm.Network{Kind: network}, ConsoleLog: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			said, _ := os.ReadFile(log)
+			t.Logf("console:\n%s", said)
+		}
+	})
+	if err := m.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := guest.Connect(t.Context(), m.Dial, boot)
+	if err == nil {
+		t.Cleanup(func() { c.Close() })
+	}
+	return c, err
+}

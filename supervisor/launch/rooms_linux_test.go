@@ -1,0 +1,148 @@
+package launch_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/guesttest"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/disk"
+	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/qemu"
+)
+
+// TestRooms runs the suite of rooms on each distribution, and under each rule of who
+// owns the files of a share: the walls must not rest on it.
+func TestRooms(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		pack      func(*testing.T) pack.Pack
+		ownership vm.Ownership
+	}{
+		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }, vm.OwnershipSubtree},
+		{"Alpine", func(t *testing.T) pack.Pack {
+			if p, ok := lab.AlpinePack(t, string(vm.HostArch())); ok {
+				return p
+			}
+			return lab.BusyboxPack(t, string(vm.HostArch())) // the lab has said so, loudly
+		}, vm.OwnershipSubtree},
+		{"Asker", func(t *testing.T) pack.Pack { return lab.BusyboxPack(t, string(vm.HostArch())) }, vm.OwnershipAsker},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHome(t, lab.Image(t, c.pack(t)), c.ownership)
+			h.boot(t)
+			guesttest.RunRooms(t, &guesttest.House{
+				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Intruder: intruder(t), Server: hello(t),
+				Restart: func(t *testing.T) *guest.Client {
+					if err := h.guest.Shutdown(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+					h.guest.Close()
+					h.boot(t)
+					return h.guest.Client
+				},
+			})
+		})
+	}
+}
+
+// home is what stays when its guest is restarted.
+type home struct {
+	image           image.Image
+	data, workspace string
+	ownership       vm.Ownership
+	subtrees        vm.Subtrees
+	guest           *launch.Guest
+}
+
+func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
+	t.Helper()
+	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
+	if err := disk.Create(h.data, 2<<30); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if h.guest != nil {
+			h.guest.Close()
+		}
+	})
+	return h
+}
+
+func (h *home) own(folder string, uid uint32) {
+	if err := h.subtrees.Set(vm.Subtree{Path: folder, UID: uid, GID: uid}); err != nil {
+		panic(err) // the suite's own names
+	}
+}
+
+func (h *home) boot(t testing.TB) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "console.log")
+	t.Cleanup(func() {
+		if b, err := os.ReadFile(log); err == nil && t.Failed() {
+			t.Logf("the console: %s", b)
+		}
+	})
+	g, err := launch.Boot(context.Background(), launch.Spec{
+		Driver: &qemu.Driver{}, Image: h.image, Name: "rooms", Hostname: "rooms",
+		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: vm.NetworkNAT,
+		Shares: []launch.Share{{
+			Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace",
+		}},
+		ConsoleLog: log, StateDir: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.guest = g
+}
+
+// intruder builds the program that attacks.
+func intruder(t testing.TB) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "intruder")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "osaurus-sandbox/guest/guesttest/intruder")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// hello serves on this host, and returns where guests find it.
+func hello(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(c, "hello")
+			c.Close()
+		}
+	}()
+	const host = "10.0.2.2" // as QEMU's network has it
+	return fmt.Sprintf("%s:%d", host, l.Addr().(*net.TCPAddr).Port)
+}

@@ -1,0 +1,202 @@
+package terminal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+// askAgain is the pause after a question about a job that a guest has not
+// answered: it may be silent for a while.
+const askAgain = time.Second
+
+// Job is a job of an agent, as the guest says it is.
+type Job struct {
+	Agent agents.Agent
+	guest.Job
+}
+
+// StartJob starts a job and returns when it runs. It is guest.Client's; User is
+// not the caller's to say.
+func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobCommand, by supervisor.Cause) (Job, error) {
+	l, agent, err := t.Agents.Enter(ctx, ref)
+	if err != nil {
+		return Job{}, err
+	}
+	cmd.User = agent.User
+	job, err := l.Jobs().StartJob(ctx, cmd)
+	if err == nil {
+		_, err = config.ParseJobID(string(job.ID))
+	}
+	if err != nil {
+		l.Return()
+		return Job{}, l.Explain(ctx, "start job", string(agent.Name), err)
+	}
+	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
+	t.work.Go(func() {
+		defer l.Return() // until then the guest is in use
+		t.follow(l, agent, job)
+	})
+	return Job{agent, job}, nil
+}
+
+// follow tells when a job has ended.
+func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job) {
+	fields := map[string]string{"job": string(job.ID)}
+	for job.Running {
+		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, guest.MaxJobWait)
+		switch {
+		case t.life.Err() != nil:
+			return // the guest ends too, which is an event of its own
+		case err == nil:
+			job = next
+			continue
+		case fault.KindOf(err) == fault.NotFound:
+			t.note(JobEnded, "its room is gone", agent, fields)
+			return
+		}
+		select {
+		case <-l.Done():
+			t.note(JobEnded, "the machine has ended", agent, fields)
+			return
+		case <-t.life.Done():
+			return
+		case <-time.After(askAgain):
+		}
+	}
+	maps.Copy(fields, map[string]string{"status": fmt.Sprint(job.Status()), "took": job.Ended.Sub(job.Started).Round(time.Millisecond).String()})
+	for name, is := range map[string]bool{"oom": job.OOM, "pids": job.Pids, "killed": job.Killed} {
+		if is {
+			fields[name] = "true"
+		}
+	}
+	t.note(JobEnded, supervisor.CauseGuest, agent, fields)
+}
+
+// Jobs lists the jobs of an agent, or of all for an empty name, by agent and
+// the newest first.
+func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
+	who, err := t.those(ref)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := t.Sandbox.BorrowRunning()
+	if !ok {
+		return nil, nil
+	}
+	defer l.Return()
+	var list []Job
+	for _, agent := range who {
+		jobs, err := l.Jobs().Jobs(ctx, agent.User)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, l.Explain(ctx, "list jobs", string(agent.Name), err)
+		}
+		for _, job := range jobs {
+			list = append(list, Job{agent, job})
+		}
+	}
+	slices.SortStableFunc(list, func(x, y Job) int {
+		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), y.Started.Compare(x.Started))
+	})
+	return list, nil
+}
+
+// ask asks the guest that runs about a job. Without a guest there is none.
+func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(*supervisor.Loan, config.LinuxUser) (guest.Job, error)) (Job, error) {
+	agent, err := t.Agents.Get(ref)
+	if err != nil {
+		return Job{}, err
+	}
+	l, ok := t.Sandbox.BorrowRunning()
+	if !ok {
+		return Job{}, fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no job")).Advise("Jobs end with their guest: start it anew.")
+	}
+	defer l.Return()
+	job, err := question(l, agent.User)
+	if err != nil {
+		return Job{}, l.Explain(ctx, op, string(id), err)
+	}
+	return Job{agent, job}, nil
+}
+
+// Job says how a job is. Like the calls below it fails with fault.NotFound when
+// the agent has no such job, or not any more.
+func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
+	return t.ask(ctx, "ask for job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
+		return l.Jobs().Job(ctx, user, id)
+	})
+}
+
+// WaitJob returns when a job has ended, or the wait is over; the job says
+// which. No wait is one without an end.
+func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
+	over := time.Now().Add(wait)
+	return t.ask(ctx, "wait for job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
+		for {
+			part := guest.MaxJobWait
+			if wait != 0 {
+				part = min(part, max(0, time.Until(over)))
+			}
+			job, err := l.Jobs().WaitJob(ctx, user, id, part)
+			if err != nil || !job.Running || wait != 0 && !time.Now().Before(over) {
+				return job, err
+			}
+		}
+	})
+}
+
+// KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
+// a job.
+func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
+	return t.ask(ctx, "kill job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
+		return l.Jobs().KillJob(ctx, user, id, hard)
+	})
+}
+
+// Tail says what is to be read of a job's output.
+type Tail struct {
+	Offset  uint64 // from this byte on,
+	FromEnd uint64 // or, if not 0, from so many bytes before the end on
+	Follow  bool   // until the job has ended
+}
+
+// TailJob reads a job's output: what there is by now, or what there will be
+// until it has ended. The last part has the job; if that has ended and was
+// followed, it was read to its end.
+func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(guest.JobTail) error) (Job, error) {
+	return t.ask(ctx, "read output of job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
+		jobs := l.Jobs()
+		begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
+		if tail.FromEnd > 0 {
+			begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
+		}
+		part, err := begin()
+		for written := part.Job.Written; err == nil; {
+			if len(part.Data) > 0 {
+				if err := to(part); err != nil {
+					return guest.Job{}, err
+				}
+			}
+			next := part.Offset + uint64(len(part.Data))
+			var wait time.Duration
+			switch nothing := len(part.Data) == 0; {
+			case nothing && !(tail.Follow && part.Job.Running), !tail.Follow && next >= written:
+				return part.Job, nil
+			case nothing:
+				wait = guest.MaxJobWait
+			}
+			part, err = jobs.TailJob(ctx, user, id, next, wait)
+		}
+		return guest.Job{}, err
+	})
+}

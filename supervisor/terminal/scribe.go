@@ -1,0 +1,196 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+const (
+	// saveLimit is how long a guest may take to hand out what is to be kept of
+	// an agent: it has it in memory.
+	saveLimit = 5 * time.Second
+	// attachedEvery is how often the transcript of a session is kept that a
+	// person is attached to: what a daemon that is killed may lose of it.
+	attachedEvery = 2 * time.Second
+)
+
+// scribe keeps the transcripts of sessions that were used, and tells which have
+// begun and which are closed, while nobody waits for it.
+type scribe struct {
+	*Terminals
+	wake    chan struct{} // has room for one: something is due
+	done    chan struct{}
+	writing chan struct{} // holds one token, for who changes what is kept
+
+	mu   sync.Mutex // held for moments only
+	due  map[place]use
+	open map[place]opened
+}
+
+// use is who used a session last.
+type use struct {
+	agent agents.Agent
+	by    supervisor.Cause
+}
+
+// place is a session of an agent.
+type place struct {
+	uid uint32
+	id  config.SessionID
+}
+
+// opened is a session that is known to be open.
+type opened struct {
+	in   supervisor.Guest
+	made time.Time
+}
+
+func newScribe(t *Terminals) *scribe {
+	s := &scribe{
+		Terminals: t, wake: make(chan struct{}, 1), done: make(chan struct{}), writing: make(chan struct{}, 1),
+		due: map[place]use{}, open: map[place]opened{},
+	}
+	s.writing <- struct{}{}
+	go s.write()
+	return s
+}
+
+// used notes that a session was used.
+func (s *scribe) used(agent agents.Agent, id config.SessionID, by supervisor.Cause) {
+	s.mu.Lock()
+	s.due[place{agent.UID, id}] = use{agent, by}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *scribe) write() {
+	defer close(s.done)
+	for {
+		select {
+		case <-s.wake:
+			s.saveAll()
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// close keeps what is due.
+func (s *scribe) close() {
+	<-s.done
+	s.saveAll()
+}
+
+func (s *scribe) saveAll() {
+	s.mu.Lock()
+	due := s.due
+	s.due = map[place]use{}
+	s.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	l, ok := s.Sandbox.BorrowRunning()
+	if !ok {
+		return // and with the guest all that it had
+	}
+	defer l.Return()
+	for p, last := range due {
+		err := s.save(l, p, last)
+		switch fault.KindOf(err) {
+		case "", fault.NotFound: // it was closed meanwhile
+		case fault.Timeout: // what it does not say of one session, it does not say of others
+			s.Log.Warn("transcripts are not kept", "error", err)
+			return
+		default:
+			s.Log.Warn("a transcript is not kept", "agent", last.agent.Name, "session", p.id, "error", err)
+		}
+	}
+}
+
+// save keeps what a session has shown.
+func (s *scribe) save(l *supervisor.Loan, p place, last use) error {
+	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
+	defer cancel()
+	list, err := l.Shells().Sessions(ctx, last.agent.User)
+	if err != nil {
+		return err
+	}
+	s.compare(l.Guest, last, p.id, list)
+	return s.turn(ctx, func() error {
+		text, _, err := l.Shells().Transcript(ctx, last.agent.User, p.id)
+		if err != nil {
+			return err
+		}
+		return s.kept.save(ctx, p.uid, p.id, text)
+	})
+}
+
+// turn does something while nobody else changes what is kept.
+func (s *scribe) turn(ctx context.Context, do func() error) error {
+	select {
+	case <-s.writing:
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "keep transcript", "", errors.New("another one is still being kept"))
+	}
+	defer func() { s.writing <- struct{}{} }()
+	return do()
+}
+
+// compare tells what has changed about the sessions of an agent since they
+// were listed last. Of those, one was just used.
+func (s *scribe) compare(in supervisor.Guest, last use, id config.SessionID, list []guest.Session) {
+	now := map[place]opened{}
+	for _, session := range list {
+		id, err := config.ParseSessionID(session.ID)
+		if err == nil && session.User == string(last.agent.User) {
+			now[place{last.agent.UID, id}] = opened{in, session.Made}
+		}
+	}
+	var began, ended []config.SessionID
+	s.mu.Lock()
+	for p, was := range s.open {
+		if p.uid != last.agent.UID || was == now[p] {
+			continue
+		}
+		delete(s.open, p)
+		if was.in == in { // the end of a guest is an event of its own
+			ended = append(ended, p.id)
+		}
+	}
+	for p, is := range now {
+		if s.open[p] != is {
+			s.open[p] = is
+			began = append(began, p.id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range ended {
+		s.note(SessionClosed, supervisor.CauseGuest, last.agent, map[string]string{"session": string(id)})
+	}
+	for _, began := range began {
+		cause := supervisor.CauseGuest
+		if began == id {
+			cause = last.by
+		}
+		s.note(SessionStarted, cause, last.agent, map[string]string{"session": string(began)})
+	}
+}
+
+// closed notes that a session was closed on purpose.
+func (s *scribe) closed(agent agents.Agent, id config.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, place{agent.UID, id})
+	delete(s.open, place{agent.UID, id})
+}

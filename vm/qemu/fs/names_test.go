@@ -1,0 +1,143 @@
+//go:build linux
+
+package fs
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
+)
+
+// renameIn is the older rename, which Linux sends where there are no flags.
+type renameIn struct {
+	fuse.InHeader
+	NewDir uint64
+}
+
+// A folder that the guest renames keeps working for who is in it, with all
+// that is below.
+func TestRenamedFolder(t *testing.T) {
+	c := newClient(t, vm.Share{}, Options{})
+	c.host("a/b/f", "x")
+	c.host("z/f", "y")
+	b, f := must(c.walk("a", "b"))(t), must(c.walk("a", "b", "f"))(t)
+	z := must(c.walk("z"))(t)
+	want(t, "rename", c.rename(root, "a", z.NodeId, "new", 0), nil)
+	must(c.getattr(f.NodeId))(t)
+	must(c.lookup(b.NodeId, "f"))(t)
+	want(t, "exchange", c.rename(b.NodeId, "f", z.NodeId, "f", unix.RENAME_EXCHANGE), nil)
+	fh := must(c.open(f.NodeId, unix.O_RDONLY))(t).Fh
+	if text, err := c.read(fh, 0, 9); string(text) != "x" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	_, err := call[none](c, opRename, root, &renameIn{NewDir: root}, "z", "y")
+	want(t, "rename without flags", err, nil)
+	want(t, "rename back", c.rename(root, "y", root, "z", 0), nil)
+	want(t, "no replace", c.rename(root, "z", b.NodeId, "f", unix.RENAME_NOREPLACE), unix.EEXIST)
+	want(t, "whiteout", c.rename(root, "z", root, "y", unix.RENAME_WHITEOUT), unix.EINVAL)
+	want(t, "into itself", c.rename(root, "z", z.NodeId, "z", 0), unix.EINVAL)
+}
+
+// A file that the guest has looked up opens, even if it was replaced or removed
+// meanwhile; and it is that file, not what has its name now.
+func TestOpenWhatWasReplaced(t *testing.T) {
+	c := newClient(t, vm.Share{}, Options{})
+	c.host("f", "old")
+	c.host("g", "new")
+	c.host("d/x", "x")
+	old, dir := must(c.walk("f"))(t), must(c.walk("d"))(t)
+	want(t, "replace", c.rename(root, "g", root, "f", 0), nil)
+	read := func(node uint64) string {
+		t.Helper()
+		o := must(c.open(node, unix.O_RDWR))(t)
+		defer c.release(o.Fh)
+		return string(must(c.read(o.Fh, 0, 10))(t))
+	}
+	if text := read(old.NodeId); text != "old" {
+		t.Errorf("opened %q", text)
+	}
+	if a := must(c.getattr(old.NodeId))(t); a.Nlink != 0 || a.Size != 3 {
+		t.Errorf("%+v", a)
+	}
+	fresh := must(c.walk("f"))(t)
+	if text := read(fresh.NodeId); text != "new" {
+		t.Errorf("its name opens %q", text)
+	}
+	want(t, "truncate", second(c.setattr(old.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE})), nil)
+	want(t, "second name", c.link(fresh.NodeId, root, "again"), nil)
+	want(t, "unlink", c.unlink(root, "again"), nil)
+	want(t, "unlink", c.unlink(root, "f"), nil)
+	if text := read(fresh.NodeId); text != "new" {
+		t.Errorf("removed, it opens %q", text)
+	}
+	want(t, "unlink", c.unlink(dir.NodeId, "x"), nil)
+	want(t, "rmdir", c.rmdir(root, "d"), nil)
+	want(t, "attributes of a removed folder", second(c.getattr(dir.NodeId)), nil)
+	want(t, "make something in it", second(c.mkdir(dir.NodeId, "x")), unix.ENOENT)
+	c.forget(old.NodeId, 9)
+	c.forget(fresh.NodeId, 9)
+	c.forget(dir.NodeId, 9)
+	if s := c.dev.Stats(); s.Paths != 0 || s.Open != 0 {
+		t.Errorf("descriptors are held for what was forgotten: %+v", s)
+	}
+}
+
+// Entries come once each, from any position, while the folder changes.
+func TestBigFolder(t *testing.T) {
+	const files = 100000
+	c := newClient(t, vm.Share{}, Options{})
+	for i := range files {
+		if err := unix.Mknod(filepath.Join(c.dir, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fh := must(call[fuse.OpenOut](c, opOpenDir, root, &fuse.OpenIn{}))(t).Fh
+	seen := map[string]uint64{} // and the position after it
+	read := func(off uint64, size int) []fuse.DirEntry {
+		in := fuse.ReadIn{Fh: fh, Offset: off, Size: uint32(size)}
+		es, err := fuse.ParseDirEntries(must(c.request(opReadDir, root, bytesOf(&in)[inHeaderSize:], size))(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return es
+	}
+	for off, n := uint64(0), 0; ; n++ {
+		es := read(off, 4096)
+		if len(es) == 0 {
+			break
+		}
+		for _, e := range es {
+			if seen[e.Name] != 0 {
+				t.Fatalf("%s comes twice", e.Name)
+			}
+			seen[e.Name], off = e.Off, e.Off
+		}
+		if n == 100 { // what was read is removed, what comes is not touched
+			for _, e := range es {
+				_ = c.unlink(root, e.Name)
+			}
+		}
+	}
+	if len(seen) != files+2 {
+		t.Errorf("%d entries", len(seen))
+	}
+	middle := seen["50000"]
+	first := read(middle, 4096)
+	if again := read(middle, 4096); !slices.Equal(names(first), names(again)) || len(first) == 0 || first[0].Name == "50000" {
+		t.Errorf("from the middle: %v, then %v", names(first), names(again))
+	}
+	want(t, "a folder as a file", c.write(fh, 0, []byte("x"), 0), unix.EBADF)
+}
+
+func names(es []fuse.DirEntry) (s []string) {
+	for _, e := range es {
+		s = append(s, e.Name)
+	}
+	return s
+}
