@@ -156,7 +156,7 @@ func (r *Room) Desk() (*os.File, string, error) {
 // plan is a file with what the first process is to make.
 func (r *Room) plan(o Options) (*os.File, error) {
 	text, err := json.Marshal(plan{
-		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname,
+		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
 		Base: o.Base, Layer: r.layer, Hosts: filepath.Join(o.Run, r.spec.User, "hosts"), Resolvers: o.Resolvers,
 	})
 	if err != nil {
