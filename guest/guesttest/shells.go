@@ -110,7 +110,7 @@ func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 	wantShell(t, alice.shell(ctx, t, "echo $Y"), 0, "person\n")
 	text, version, err := alice.house.Client.Transcript(ctx, config.LinuxUser(alice.User), "test")
-	if err != nil || version == 0 || !strings.Contains(text, "I see agent 40 120\n") || !strings.Contains(text, "$ echo $Y\nperson\n") {
+	if err != nil || version == 0 || !strings.Contains(text, "I see agent 40 120\n") || !strings.Contains(text, "$ echo $Y\n") || !strings.Contains(text, "\nperson\n") {
 		t.Errorf("%q %v", text, err)
 	}
 }
