@@ -153,6 +153,7 @@ func RunRooms(t *testing.T, h *House) {
 		})
 	}
 	cases("Room", lifeCases())
+	cases("Shells", shellCases())
 	cases("Attack", attackCases())
 	cases("Network", networkCases())
 	cases("Hog", hogCases())

@@ -91,17 +91,19 @@ func (w *watch) wait(ctx context.Context, stop <-chan struct{}) bool {
 // look asks the shell whether it listens when it seems to.
 func (w *watch) look(ctx context.Context) {
 	l := w.life
+	if w.asides++; !l.aside() {
+		// Just before a command begins, and just after its end, the shell seems so
+		// too: then it answers when the command is over.
+		w.asides, w.asked = 0, time.Now()
+	}
 	if w.probe != nil {
 		if time.Since(w.asked) > answerWithin {
 			go l.end("it did not come back to its prompt")
 		}
 		return
 	}
-	if w.asides++; !l.aside() {
-		w.asides = 0
-	}
 	if w.asides < 2 {
-		return // between the end of a command and its being said, so it seems too
+		return
 	}
 	probe, err := l.order(nil, nil, nil)
 	if err != nil {
