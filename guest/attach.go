@@ -13,10 +13,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-func (s TerminalSize) proto() *guestpb.Resize {
-	return &guestpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}
-}
-
 // Attachment is a person before the shell of a session.
 type Attachment struct {
 	stream *connect.BidiStreamForClient[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]
@@ -39,7 +35,7 @@ type ShellEnd struct {
 // cancelling the context leaves the shell as it is.
 func (c *Client) AttachShell(ctx context.Context, shell Shell, size TerminalSize, output io.Writer) (*Attachment, error) {
 	const op = "attach to shell"
-	open := &guestpb.ShellOpen{Shell: shell.proto(), Size: size.proto()}
+	open := &guestpb.ShellOpen{Shell: shell.proto(), Size: resizeTo(size)}
 	if err := wire.CheckShellOpen(open); err != nil {
 		return nil, err
 	}
@@ -74,7 +70,7 @@ func (a *Attachment) Write(p []byte) (int, error) {
 
 // Resize changes the terminal's size, for everybody who is attached.
 func (a *Attachment) Resize(size TerminalSize) error {
-	return a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Resize{Resize: size.proto()}})
+	return a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Resize{Resize: resizeTo(size)}})
 }
 
 func (a *Attachment) send(m *guestpb.ShellAttachRequest) error {
@@ -120,4 +116,8 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 			return
 		}
 	}
+}
+
+func resizeTo(size TerminalSize) *guestpb.Resize {
+	return &guestpb.Resize{Rows: uint32(size.Rows), Cols: uint32(size.Cols)}
 }

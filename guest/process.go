@@ -254,7 +254,7 @@ func (p *Process) Resize(s TerminalSize) error {
 	if p.cmd.Terminal == nil {
 		return nil
 	}
-	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: &guestpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
+	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: resizeTo(s)}})
 }
 
 // send has one sender at a time. A command that has ended takes no more.

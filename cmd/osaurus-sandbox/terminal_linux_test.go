@@ -84,12 +84,18 @@ func (term *terminal) text() string {
 // answer types a line when it is asked for.
 func (term *terminal) answer(prompt, line string) {
 	term.t.Helper()
+	term.press(prompt, line+"\n")
+}
+
+// press presses keys when it is asked for something.
+func (term *terminal) press(prompt, keys string) {
+	term.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(term.text(), prompt); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			term.t.Fatalf("it never says %q, but %q", prompt, term.text())
 		}
 	}
-	if _, err := term.master.WriteString(line + "\n"); err != nil {
+	if _, err := term.master.WriteString(keys); err != nil {
 		term.t.Fatal(err)
 	}
 }

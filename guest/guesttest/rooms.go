@@ -46,16 +46,23 @@ const secret = "s3cret-of-alice"
 
 func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
+	a := h.describe(t, name, uid)
+	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), h.Intruder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.ensure(ctx, t)
+	return a
+}
+
+// describe makes an agent's home, but no room.
+func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
+	t.Helper()
 	a := &agent{h, guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	h.Own("agents/"+name, uid)
-	if err := os.WriteFile(filepath.Join(home, "intruder"), h.Intruder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	a.ensure(ctx, t)
 	return a
 }
 

@@ -78,7 +78,7 @@ func (m *machine) serve(version string) error {
 		m.prepared <- m.prepare()
 		m.step("root")
 	}()
-	if err := service.New(m, keeper, m.rooms(keeper), version).Serve(hostOnly{l}); !m.ending.Load() {
+	if err := service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version).Serve(hostOnly{l}); !m.ending.Load() {
 		return err
 	}
 	select {} // PowerOff has closed the listener and goes on

@@ -29,6 +29,7 @@ func (m *machine) PowerOff(grace time.Duration) {
 	m.log("power off")
 	// Every process but this one, which also reaps them.
 	_ = unix.Kill(-1, unix.SIGTERM)
+	_ = unix.Kill(-1, unix.SIGHUP) // interactive shells ignore the other
 	if !aloneWithin(grace) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 		if !aloneWithin(killPatience) {

@@ -5,6 +5,8 @@ package process
 import (
 	"runtime"
 	"syscall"
+
+	"osaurus-sandbox/fault"
 )
 
 // Place is where and as whom a child runs.
@@ -28,7 +30,7 @@ func onEntered(p Place, f func() error) error {
 		// that for its main goroutine.
 		runtime.LockOSThread()
 		if err := p.Enter(); err != nil {
-			done <- err
+			done <- fault.New(fault.Unavailable, "enter place", "", err)
 			return
 		}
 		done <- f()

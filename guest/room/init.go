@@ -26,6 +26,7 @@ type plan struct {
 	UID      uint32
 	Home     string
 	Hostname string
+	Memory   uint64 // the limit of the room
 	Base     string // the read-only base of the guest
 	Layer    string // the room's own folder on the data disk
 	// Files of the guest that lie over those of /etc.

@@ -37,6 +37,7 @@ type Room struct {
 	init   *process.Child
 	pidfd  *os.File // of its first process
 	ptmx   *os.File // O_PATH
+	desk   *os.File // O_PATH
 	shell  string
 	made   time.Time
 	quota  bool // the disk counts
@@ -119,6 +120,9 @@ func (r *Room) start(o Options) error {
 		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")
 	}
 	r.ptmx, err = os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", r.init.PID()), unix.O_PATH, 0)
+	if err == nil {
+		r.desk, err = r.makeDesk()
+	}
 	if err != nil || r.dead() {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errors.New("its first process ended"), err))
@@ -126,10 +130,33 @@ func (r *Room) start(o Options) error {
 	return nil
 }
 
+// desk is where the guest's own files for a room's shells are, in the room's memory.
+const desk = "/run/osaurus-shells"
+
+// makeDesk makes that folder. Nothing of the agent has run in the room yet, so the
+// path is what the first process has made.
+func (r *Room) makeDesk() (*os.File, error) {
+	path := fmt.Sprintf("/proc/%d/root%s", r.init.PID(), desk)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// Desk opens a folder that is root's, that only this room sees, and that lies in
+// memory. It also returns its path in the room.
+func (r *Room) Desk() (*os.File, string, error) {
+	fd, err := unix.FcntlInt(r.desk.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", fault.New(fault.Unavailable, "open the room's folder for shells", r.spec.User, err)
+	}
+	return os.NewFile(uintptr(fd), desk), desk, nil
+}
+
 // plan is a file with what the first process is to make.
 func (r *Room) plan(o Options) (*os.File, error) {
 	text, err := json.Marshal(plan{
-		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname,
+		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
 		Base: o.Base, Layer: r.layer, Hosts: filepath.Join(o.Run, r.spec.User, "hosts"), Resolvers: o.Resolvers,
 	})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -81,15 +80,12 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 		spec.Dir = cmp.Or(spec.Dir, "/")
 		return nil
 	}
-	if err := (rooms{s.rooms}).usable(string(start.Room)); err != nil {
-		return err
-	}
 	var err error
-	if c.room, err = s.rooms.Get(ctx, string(start.Room)); err != nil {
+	if c.room, err = s.find(ctx, string(start.Room)); err != nil {
 		return err
 	}
 	c.marks = c.room.Marks()
-	spec.Env = merge(c.room.Environment(start.RoomRoot), spec.Env)
+	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
 	if spec.Dir == "" {
 		spec.Dir = "/"
 		if !start.RoomRoot {
@@ -101,25 +97,6 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}
 	return nil
-}
-
-// merge lets variables replace those of the same name before them: some
-// programs look at the first.
-func merge(lists ...[]string) []string {
-	var out []string
-	at := map[string]int{}
-	for _, list := range lists {
-		for _, v := range list {
-			name, _, _ := strings.Cut(v, "=")
-			if i, ok := at[name]; ok {
-				out[i] = v
-				continue
-			}
-			at[name] = len(out)
-			out = append(out, v)
-		}
-	}
-	return out
 }
 
 // full gives a reason to a room that can take no more processes.
@@ -144,7 +121,7 @@ func (c *command) openTerminal(start *guestpb.Start, spec *process.Spec) (theirs
 	}
 	c.outputs = []*output{newOutput(ours, false, start.MaxOutputBytes)}
 	spec.TTY, spec.Files = true, [3]uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}
-	spec.Env = merge(spec.Env, []string{"TERM=" + cmp.Or(start.Pty.Term, defaultTerm)})
+	spec.Env = process.MergeEnv(spec.Env, []string{"TERM=" + cmp.Or(start.Pty.Term, defaultTerm)})
 	return []int{fd}, nil
 }
 

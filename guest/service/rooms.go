@@ -15,7 +15,11 @@ import (
 )
 
 // rooms answers the service Rooms.
-type rooms struct{ keeper *room.Keeper }
+type rooms struct {
+	keeper *room.Keeper
+	// leave ends what the guest keeps running for a user, before the room goes.
+	leave func(user string)
+}
 
 // usable says whether there are rooms, and whether a user's name could be one's.
 func (s rooms) usable(user string) error {
@@ -50,13 +54,15 @@ func (s rooms) Reset(ctx context.Context, r *connect.Request[guestpb.ResetReques
 	if err := s.usable(r.Msg.User); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&guestpb.ResetResponse{}), s.keeper.Reset(ctx, r.Msg.User)
+	s.leave(r.Msg.User)
+	return connect.NewResponse(&guestpb.ResetResponse{}), s.keeper.Remove(ctx, r.Msg.User, true)
 }
 
 func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {
 	if err := s.usable(r.Msg.User); err != nil {
 		return nil, err
 	}
+	s.leave(r.Msg.User)
 	return connect.NewResponse(&guestpb.RemoveResponse{}), s.keeper.Remove(ctx, r.Msg.User, r.Msg.Layer)
 }
 

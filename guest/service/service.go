@@ -19,8 +19,10 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/room"
+	"osaurus-sandbox/guest/shell"
 )
 
 // System is the machine that the service speaks for.
@@ -41,6 +43,8 @@ type Service struct {
 	system  System
 	keeper  *process.Keeper
 	rooms   *room.Keeper // nil: there are none
+	shells  *shell.Keeper
+	jobs    *job.Keeper
 	version string
 
 	mu     sync.Mutex
@@ -53,12 +57,27 @@ type Service struct {
 }
 
 // New returns a service for a system. Commands are started by the keeper. Without a
-// keeper of rooms there are none.
-func New(system System, keeper *process.Keeper, rooms *room.Keeper, version string) *Service {
-	return &Service{
+// keeper of rooms there are none. Logs is a folder for what jobs write.
+func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, version string) *Service {
+	s := &Service{
 		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
 		running: map[uint64]*process.Child{}, slots: make(chan struct{}, wire.MaxCommands),
 	}
+	s.shells = shell.NewKeeper(shell.Options{Processes: keeper, Find: s.shellRoom})
+	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom, Logs: logs})
+	return s
+}
+
+// Close ends shells and jobs.
+func (s *Service) Close() {
+	s.shells.Close()
+	s.jobs.Close()
+}
+
+// leave ends the shells and jobs of a user.
+func (s *Service) leave(user string) {
+	s.shells.Forget(user)
+	s.jobs.Forget(user)
 }
 
 // Serve answers connections of a listener until that is closed. Connections
@@ -67,7 +86,9 @@ func (s *Service) Serve(l net.Listener) error {
 	options := []connect.HandlerOption{wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options...))
-	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms}, options...))
+	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options...))
+	mux.Handle(guestpbconnect.NewShellsHandler(shells{s.shells}, options...))
+	mux.Handle(guestpbconnect.NewJobsHandler(jobs{s.jobs}, options...))
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}

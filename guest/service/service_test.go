@@ -92,7 +92,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = service.New(h, keeper, nil, "test").Serve(l) }()
+	go func() { defer close(done); _ = service.New(h, keeper, nil, t.TempDir(), "test").Serve(l) }()
 	t.Cleanup(func() {
 		l.Close()
 		<-done

@@ -231,7 +231,7 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 		}
 	}
 	for _, st := range c.streams {
-		go st.follow(&s.mu)
+		go st.follow(&s.mu, l.listen)
 	}
 	l.orders[o.nonce] = o
 	s.call = c

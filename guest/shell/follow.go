@@ -145,10 +145,7 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.listen()
-	if len(s.screen.line) > 0 && !r.Exited {
-		s.tell([]byte("\n"))
-	}
+	c.drain()
 	r.Stdout, r.Stderr = c.out.output(), c.errs.output()
 	r.Restarted, r.RestartCause = c.lost != "", c.lost
 	r.Cancelled = r.Cancelled || c.pressed && int(r.Code) == interrupted

@@ -48,14 +48,15 @@ type Room struct {
 type Options struct {
 	Processes *process.Keeper
 	// Find returns a user's room. It fails with NotFound if there is none.
-	Find func(user string) (Room, error)
+	Find func(ctx context.Context, user string) (Room, error)
 }
 
 // Keeper keeps the sessions of all users.
 type Keeper struct {
-	opts Options
-	stop chan struct{}
-	idle sync.WaitGroup
+	opts  Options
+	stop  chan struct{}
+	watch sync.Once // starts closeIdle, with the first session
+	idle  sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -70,9 +71,7 @@ type key struct {
 
 // NewKeeper returns a keeper without sessions.
 func NewKeeper(opts Options) *Keeper {
-	k := &Keeper{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
-	k.idle.Go(k.closeIdle)
-	return k
+	return &Keeper{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
 }
 
 // Close ends all sessions.
@@ -140,7 +139,7 @@ func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.
 	if err := wire.CheckShellRun(r); err != nil {
 		return nil, err
 	}
-	s, err := k.session(r.Shell)
+	s, err := k.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +199,9 @@ func (k *Keeper) find(user, id string) (*session, error) {
 
 // session returns the session that is meant, and makes it if need be. Where its
 // user has too many, the one goes that was idle for the longest.
-func (k *Keeper) session(r *guestpb.Shell) (*session, error) {
+func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
 	const op = "open session"
-	if _, err := k.opts.Find(r.User); err != nil {
+	if _, err := k.opts.Find(ctx, r.User); err != nil {
 		return nil, err
 	}
 	name := key{r.User, config.SessionID(r.Session)}
@@ -230,6 +229,7 @@ func (k *Keeper) session(r *guestpb.Shell) (*session, error) {
 		delete(k.sessions, oldest.key)
 		go oldest.close("another one took its place")
 	}
+	k.watch.Do(func() { k.idle.Go(k.closeIdle) })
 	s := newSession(k, name, r.Transcript)
 	k.sessions[name] = s
 	return s, nil

@@ -123,8 +123,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		_ = ours.Close()
 		return err
 	}
-	env := append(append([]string{}, room.Env...), "TERM=xterm-256color")
-	env = append(append(env, exports...), l.kind.env(l.desk.inside)...)
+	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
 	dir := string(spec.Dir)
 	if dir == "" {
 		dir = room.Home
@@ -148,6 +147,9 @@ func (l *life) show() {
 		n, err := l.term.file.Read(buf)
 		l.session.mu.Lock()
 		l.listen()
+		if c := l.session.call; c != nil {
+			c.drain()
+		}
 		if n > 0 {
 			l.session.publish(buf[:n])
 		}
@@ -169,13 +171,9 @@ func (l *life) hear() {
 	})
 }
 
-// listen takes what the shell has said, and what its call has written. The
-// session's lock is held.
+// listen takes what the shell has said. The session's lock is held.
 func (l *life) listen() {
 	_ = l.said.Control(func(fd uintptr) { l.listenTo(int(fd)) })
-	if c := l.session.call; c != nil {
-		c.drain()
-	}
 }
 
 // listenTo reads at most what a FIFO holds: whoever floods it only has it read.
@@ -220,6 +218,7 @@ func (l *life) heard(f frame) {
 		o.status = f.status
 		if o.call != nil {
 			o.call.drain()
+			l.session.endLine() // before the prompt is painted again
 		}
 		close(o.over)
 	}

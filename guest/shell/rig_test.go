@@ -25,9 +25,13 @@ import (
 // rig is a keeper of shells on this host.
 type rig struct {
 	*shell.Keeper
-	t    testing.TB
-	home string
+	t       testing.TB
+	home    string
+	session string // that commands run in
 }
+
+// in is the rig for another session.
+func (r *rig) in(t testing.TB, session string) *rig { return &rig{r.Keeper, t, r.home, session} }
 
 // newRig returns a keeper whose rooms are folders of this host. With bash false
 // they have only /bin/sh, which is busybox's.
@@ -39,7 +43,7 @@ func newRig(t testing.TB, bash bool) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, home: t.TempDir()}
+	r := &rig{t: t, home: t.TempDir(), session: "test"}
 	room := shell.Room{
 		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.home, "USER=tester", "LANG=C.UTF-8", "SHELL=/bin/bash"},
 		Home: r.home,
@@ -59,7 +63,7 @@ func newRig(t testing.TB, bash bool) *rig {
 			return f, "/desks", err
 		}
 	}
-	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(string) (shell.Room, error) { return room, nil }})
+	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
 	t.Cleanup(func() {
 		r.Close()
 		processes.Close()
@@ -150,9 +154,7 @@ func (j jail) Enter() error {
 func (j jail) Credential() *syscall.Credential { return nil }
 func (j jail) Cgroup() string                  { return j.group }
 
-const session = "test"
-
-// run runs a command in the test's session.
+// run runs a command in the rig's session.
 func (r *rig) run(command string) *guestpb.ShellRunResponse {
 	r.t.Helper()
 	return r.request(&guestpb.ShellRunRequest{Command: []byte(command)})
@@ -169,7 +171,7 @@ func (r *rig) request(q *guestpb.ShellRunRequest) *guestpb.ShellRunResponse {
 
 func (r *rig) try(q *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	if q.Shell == nil {
-		q.Shell = &guestpb.Shell{Session: session}
+		q.Shell = &guestpb.Shell{Session: r.session}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -194,7 +196,7 @@ func flags(a *guestpb.ShellRunResponse) string {
 func (r *rig) transcript(until func(string) bool) string {
 	r.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: session})
+		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: r.session})
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -14,47 +14,66 @@ import (
 // understands what line editors do within a line, and leaves out what full-screen
 // programs paint and everything else that a terminal would obey.
 type screen struct {
-	log     string // lines that are complete
+	log     []byte // lines that are complete
 	line    []rune
 	at      int // the cursor's place in line
 	version uint64
 
-	tty  ink // what the terminal shows
-	tool ink // what calls write
+	tty  ink    // what the terminal shows
+	tool ink    // what calls write
+	told []byte // the end of that, which is looked at when somebody asks
 }
 
 // maxLine bounds the line that is being written; longer ones are broken.
 const maxLine = 4096
 
 // show takes what the terminal shows.
-func (s *screen) show(b []byte) { s.tty.write(s, b) }
-
-// tell takes what a call's command writes, which is not to change the terminal's
-// state.
-func (s *screen) tell(b []byte) {
-	s.tool.write(s, b)
-	s.tool.full = false
+func (s *screen) show(b []byte) {
+	s.catchUp()
+	s.version++
+	s.tty.write(s, b)
 }
 
-// fresh begins a new line, if there is not an empty one.
-func (s *screen) fresh() {
-	if len(s.line) > 0 {
-		s.newline()
+// tell takes what a call's command writes, which is not to change the terminal's
+// state. Of a flood only the end is ever looked at.
+func (s *screen) tell(b []byte) {
+	const most = wire.TranscriptChars * utf8.UTFMax
+	s.version++
+	s.told = append(s.told, b[max(0, len(b)-most):]...)
+	if len(s.told) > 2*most {
+		s.told = append(s.told[:0], s.told[len(s.told)-most:]...)
 	}
 }
 
+// catchUp looks at what was told.
+func (s *screen) catchUp() {
+	if len(s.told) > 0 {
+		s.tool.write(s, s.told)
+		s.tool.full, s.told = false, s.told[:0]
+	}
+}
+
+// fresh reports whether the cursor is at the beginning of an empty line.
+func (s *screen) fresh() bool {
+	s.catchUp()
+	return len(s.line) == 0
+}
+
 // text is the transcript.
-func (s *screen) text() string { return wire.LastChars(s.log+string(s.line), wire.TranscriptChars) }
+func (s *screen) text() string {
+	s.catchUp()
+	return wire.LastChars(string(s.log)+string(s.line), wire.TranscriptChars)
+}
 
 // full reports whether a full-screen program has the terminal.
 func (s *screen) full() bool { return s.tty.full }
 
 func (s *screen) newline() {
-	s.log += string(s.line) + "\n"
+	s.log = append(append(s.log, string(s.line)...), '\n')
 	s.line, s.at = s.line[:0], 0
 	// Twice as much as is needed, so that it is seldom cut.
 	if len(s.log) > 2*wire.TranscriptChars*utf8.UTFMax {
-		s.log = wire.LastChars(s.log, wire.TranscriptChars)
+		s.log = []byte(wire.LastChars(string(s.log), wire.TranscriptChars))
 	}
 }
 
@@ -102,7 +121,6 @@ const (
 const maxParams = 32
 
 func (i *ink) write(s *screen, b []byte) {
-	s.version++
 	if len(i.part) > 0 {
 		b = append(i.part, b...)
 		i.part = nil

@@ -51,8 +51,7 @@ func newSession(k *Keeper, name key, transcript string) *session {
 	}
 	s.turn <- struct{}{}
 	if transcript != "" {
-		s.screen.tell([]byte(wire.CleanTranscript(transcript)))
-		s.screen.fresh()
+		s.screen.tell([]byte(strings.TrimRight(wire.CleanTranscript(transcript), "\n") + "\n"))
 	}
 	return s
 }
@@ -122,7 +121,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error)
 	if l != nil {
 		return l, nil
 	}
-	room, err := s.keeper.opts.Find(s.key.user)
+	room, err := s.keeper.opts.Find(ctx, s.key.user)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*l
 func (s *session) remark(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.screen.fresh()
+	s.endLine()
 	s.tell([]byte("[" + text + "]\n"))
 }
 
@@ -175,6 +174,13 @@ func (s *session) tell(b []byte) {
 		for v := range s.viewers {
 			v.put(b)
 		}
+	}
+}
+
+// endLine begins a new line, if there is not an empty one. The lock is held.
+func (s *session) endLine() {
+	if !s.screen.fresh() {
+		s.tell([]byte("\n"))
 	}
 }
 

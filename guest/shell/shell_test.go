@@ -20,7 +20,9 @@ func TestStateStays(t *testing.T) {
 	}
 	r.want(`echo $? $A $B ${C[1]}; pwd; f; l; sh -c 'echo $A'`, 0, "3 1 2 y\n/usr/bin\nin f\nlisted\n1\n")
 	r.run("sleep 100 & J=$!")
-	r.want("kill -0 $J && kill $J; wait $J 2>/dev/null", 143, "[1]+  Terminated              sleep 100\n")
+	if a := r.run("kill -0 $J && kill $J; wait $J"); a.Code != 143 {
+		t.Errorf("the job ended with %d", a.Code)
+	}
 	r.want("history 1; set -o | grep -c history", 0, "1\n")
 }
 

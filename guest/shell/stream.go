@@ -22,10 +22,7 @@ type stream struct {
 
 func newStream(file *os.File, take func([]byte)) (*stream, error) {
 	raw, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	return &stream{file: file, raw: raw, take: take}, nil
+	return &stream{file: file, raw: raw, take: take}, err
 }
 
 // close has follow end. It does not wait for that, so the lock may be held.
@@ -34,8 +31,9 @@ func (s *stream) close() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) }
 // turn is how much is read from a stream at once: others want the lock too.
 const turn = 64 << 10
 
-// follow reads until nobody can write any more, or the stream is closed.
-func (s *stream) follow(lock sync.Locker) {
+// follow reads until nobody can write any more, or the stream is closed. Before
+// is called with the lock held each time that there may be something.
+func (s *stream) follow(lock sync.Locker, before func()) {
 	defer s.file.Close()
 	for {
 		// A FIFO has an end before its first writer too, so it is not read as a
@@ -43,6 +41,7 @@ func (s *stream) follow(lock sync.Locker) {
 		err := s.raw.Read(func(fd uintptr) bool {
 			lock.Lock()
 			defer lock.Unlock()
+			before()
 			return s.read(int(fd), turn) == turn || s.done
 		})
 		lock.Lock()

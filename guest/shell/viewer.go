@@ -44,7 +44,7 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	if err := wire.CheckShellOpen(r); err != nil {
 		return nil, err
 	}
-	s, err := k.session(r.Shell)
+	s, err := k.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 
 // Resize sets the terminal's size, for everybody.
 func (v *Viewer) Resize(r *guestpb.Resize) error {
-	if err := wire.CheckTerminal(r); err != nil {
+	if err := wire.CheckSize(r.GetRows(), r.GetCols()); err != nil {
 		return err
 	}
 	s := v.session
@@ -150,6 +150,9 @@ func (v *Viewer) Close() {
 }
 
 func sizeOf(r *guestpb.Resize) process.Size {
+	if r.GetRows() == 0 || r.GetCols() == 0 {
+		return usual
+	}
 	return process.Size{Rows: uint16(r.Rows), Cols: uint16(r.Cols)}
 }
 

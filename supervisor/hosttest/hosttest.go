@@ -67,8 +67,13 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.guest = &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
-	return b.guest, provision.Machine{Pack: "none", CPUs: 1}, nil
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
+	g.jobs.guest = g
+	if g.shells, err = newShells(g); err != nil {
+		return nil, provision.Machine{}, err
+	}
+	b.guest = g
+	return g, provision.Machine{Pack: "none", CPUs: 1}, nil
 }
 
 // Guest runs commands on this host, whoever they are for.
@@ -76,6 +81,9 @@ type Guest struct {
 	backend *Backend
 	done    chan struct{}
 	once    sync.Once
+	closed  error // what came of once
+	shells  *shells
+	jobs    jobs
 
 	mu     sync.Mutex
 	rooms  map[string]guest.Room
@@ -88,12 +96,20 @@ func (*Guest) Info(context.Context) (guest.Info, error) {
 	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, nil
 }
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }
-func (g *Guest) Close() error                   { g.once.Do(func() { close(g.done) }); return nil }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
-func (*Guest) Shells() supervisor.Shells        { return nil }
-func (*Guest) Jobs() supervisor.Jobs            { return nil }
+func (g *Guest) Jobs() supervisor.Jobs          { return &g.jobs }
+
+// Close ends all that runs.
+func (g *Guest) Close() error {
+	g.once.Do(func() {
+		close(g.done)
+		g.jobs.end()
+		g.closed = g.shells.close()
+	})
+	return g.closed
+}
 
 func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
 	if err := g.enter(c.Room); err != nil {
@@ -117,7 +133,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &process{cmd: cmd, room: c.Room, done: make(chan struct{})}
+	p := &command{cmd: cmd, room: c.Room, done: make(chan struct{})}
 	go func() { // a guest that ends takes all with it
 		select {
 		case <-g.done:
@@ -140,7 +156,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 	return p, nil
 }
 
-type process struct {
+type command struct {
 	cmd  *exec.Cmd
 	room string
 	done chan struct{}
@@ -148,10 +164,10 @@ type process struct {
 	err  error
 }
 
-func (p *process) PID() int                        { return p.cmd.Process.Pid }
-func (p *process) Resize(guest.TerminalSize) error { return nil }
-func (p *process) Done() <-chan struct{}           { return p.done }
-func (p *process) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.err }
-func (p *process) Signal(_ context.Context, s guest.Signal) error {
+func (p *command) PID() int                        { return p.cmd.Process.Pid }
+func (p *command) Resize(guest.TerminalSize) error { return nil }
+func (p *command) Done() <-chan struct{}           { return p.done }
+func (p *command) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.err }
+func (p *command) Signal(_ context.Context, s guest.Signal) error {
 	return p.cmd.Process.Signal(syscall.Signal(s))
 }

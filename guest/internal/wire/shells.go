@@ -41,9 +41,6 @@ const (
 	MaxJobWait = time.Minute
 	// MaxLabel bounds what a job is called.
 	MaxLabel = 200
-	// MaxTerminal bounds rows and columns: no terminal is larger, and programs
-	// allocate by them.
-	MaxTerminal = 1000
 )
 
 // CheckShellRun says what is wrong with a command for a shell.
@@ -69,19 +66,11 @@ func CheckShellOpen(o *guestpb.ShellOpen) error {
 	if err := checkShell(o.GetShell()); err != nil {
 		return err
 	}
-	return CheckTerminal(o.Size)
-}
-
-// CheckTerminal says what is wrong with the size of a terminal.
-func CheckTerminal(s *guestpb.Resize) error {
-	if s.GetRows() < 1 || s.GetCols() < 1 || s.Rows > MaxTerminal || s.Cols > MaxTerminal {
-		return badly("check terminal")("%d rows and %d columns are not between 1 and %d", s.GetRows(), s.GetCols(), MaxTerminal)
-	}
-	return nil
+	return CheckSize(o.GetSize().GetRows(), o.GetSize().GetCols())
 }
 
 func checkShell(s *guestpb.Shell) error {
-	if err := checkOwner(s.GetUser()); err != nil {
+	if err := CheckOwner(s.GetUser()); err != nil {
 		return err
 	}
 	if _, err := config.ParseSessionID(s.GetSession()); err != nil {
@@ -93,18 +82,18 @@ func checkShell(s *guestpb.Shell) error {
 	return checkSurroundings(nil, s.Env, s.Dir)
 }
 
-// checkOwner accepts the user of a room, and the empty one, which is root.
-func checkOwner(user string) error {
+// CheckOwner accepts the user of a room, and the empty one, which is root of the
+// guest.
+func CheckOwner(user string) error {
 	if user == "" {
 		return nil
 	}
-	_, err := config.ParseLinuxUser(user)
-	return err
+	return CheckUser(user)
 }
 
 // CheckJob says what is wrong with a job.
 func CheckJob(r *guestpb.StartJobRequest) error {
-	if err := checkOwner(r.GetUser()); err != nil {
+	if err := CheckOwner(r.GetUser()); err != nil {
 		return err
 	}
 	if len(r.Label) > MaxLabel || !utf8.ValidString(r.Label) {

@@ -1,0 +1,371 @@
+package daemon_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// desk is an agent of a daemon, at work.
+type desk struct {
+	*control.Client
+	t     *testing.T
+	agent string
+}
+
+func newDesk(t *testing.T, client *control.Client, agent string) desk {
+	t.Helper()
+	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: agent})); err != nil {
+		t.Fatal(err)
+	}
+	return desk{client, t, agent}
+}
+
+// run runs a command in a session.
+func (d desk) run(session config.SessionID, command string) guest.ShellResult {
+	d.t.Helper()
+	r, err := d.RunInSession(d.t.Context(), d.agent, guest.ShellCommand{Shell: guest.Shell{Session: session}, Command: command, Timeout: limit})
+	if err != nil {
+		d.t.Fatalf("%s: %v", command, err)
+	}
+	return r
+}
+
+// want runs a command in a session and compares its output.
+func (d desk) want(session config.SessionID, command, out string) {
+	d.t.Helper()
+	if r := d.run(session, command); r.Stdout.String() != out || r.Code != 0 {
+		d.t.Errorf("%s: %q, %+v", command, r.Stdout, r)
+	}
+}
+
+func (d desk) transcript(session string) (string, error) {
+	r, err := d.Shells.Transcript(d.t.Context(), connect.NewRequest(&controlpb.TranscriptRequest{Agent: d.agent, Session: session}))
+	if err != nil {
+		return "", err
+	}
+	return r.Msg.Text, nil
+}
+
+func (d desk) sessions(agent string) (list []string) {
+	d.t.Helper()
+	r, err := d.Shells.List(d.t.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: agent}))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, s := range r.Msg.Sessions {
+		list = append(list, s.Agent+" "+s.Session+" "+s.State)
+	}
+	return list
+}
+
+func (d desk) status() *controlpb.Status {
+	d.t.Helper()
+	r, err := d.Status(d.t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return r.Msg.Status
+}
+
+// events are those of some kinds so far, in order.
+func (d desk) events(prefix string) (list []string) {
+	d.t.Helper()
+	stream, err := d.Events(d.t.Context(), connect.NewRequest(&controlpb.EventsRequest{}))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if e := stream.Msg(); strings.HasPrefix(e.Kind, prefix) {
+			list = append(list, strings.TrimSpace(e.Kind+" "+e.Fields["agent"]+" "+e.Fields["session"]+e.Fields["status"]))
+		}
+	}
+	return list
+}
+
+// until waits for something to come true.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// What a command changes in a session's shell is there for the next, in that
+// session alone.
+func TestSession(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
+	alice.run("a", "cd /usr; export A=b; f() { echo from f; }")
+	alice.want("a", "pwd; echo $A; f", "/usr\nb\nfrom f\n")
+	alice.want("b", "pwd | grep -c /usr; echo -$A-", "0\n--\n")
+	bob.want("a", "echo -$A-", "--\n")
+
+	if r := alice.run("a", "echo out; echo err >&2; (exit 7)"); r.Stdout.String() != "out\n" || r.Stderr.String() != "err\n" || r.Code != 7 || r.Dir != "/usr" {
+		t.Errorf("%+v", r)
+	}
+	if r := alice.run("a", "exit 3"); !r.Exited || r.Code != 3 {
+		t.Errorf("exit: %+v", r)
+	}
+	if r := alice.run("a", "pwd"); !r.Restarted || r.RestartCause == "" || strings.HasPrefix(r.Stdout.String(), "/usr") {
+		t.Errorf("after exit: %+v", r)
+	}
+	if r := alice.run("a", "yes | head -c 200000"); r.Stdout.Omitted != 200_000-15_000 || len(r.Stdout.Head) != 6_000 || len(r.Stdout.Tail) != 9_000 {
+		t.Errorf("of much output %d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
+	}
+	r, err := client.RunInSession(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 300 * time.Millisecond})
+	if err != nil || !r.TimedOut {
+		t.Errorf("%+v %v", r, err)
+	}
+	for _, tc := range []struct {
+		agent   string
+		session config.SessionID
+		kind    fault.Kind
+	}{{"nobody", "a", fault.NotFound}, {"alice", "../a", fault.InvalidArgs}, {"alice", "-x", fault.InvalidArgs}} {
+		if _, err := client.RunInSession(t.Context(), tc.agent, guest.ShellCommand{Shell: guest.Shell{Session: tc.session}, Command: "true"}); fault.KindOf(err) != tc.kind {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+// A command ends when somebody says so, and when its call does.
+func TestSessionCancel(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice := newDesk(t, client, "alice")
+	cancel := func() error {
+		_, err := client.Shells.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelInSessionRequest{Agent: "alice"}))
+		return err
+	}
+	if err := cancel(); fault.KindOf(err) != fault.NotFound || alice.status().State == "running" {
+		t.Errorf("without a guest: %v", err)
+	}
+	alice.run("default", "A=1")
+	if err := cancel(); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("of nothing: %v", err)
+	}
+	done := make(chan guest.ShellResult, 1)
+	go func() { done <- alice.run("default", "echo begun; sleep 1000") }()
+	until(t, "the command runs", func() bool { return slices.Contains(alice.sessions("alice"), "alice default command") })
+	if err := cancel(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; !r.Cancelled || r.Stdout.String() != "begun\n" {
+		t.Errorf("%+v", r)
+	}
+	alice.want("default", "echo $A", "1\n")
+}
+
+// What was shown in a session outlives the guest and the daemon, and begins the
+// next shell. It is there without a guest, until it is closed or the agent deleted.
+func TestTranscripts(t *testing.T) {
+	home := newHome(t, "home")
+	client, end := serve(t, daemon.Options{Home: home})
+	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
+	alice.run("a", "echo first")
+	alice.run("b", "echo other")
+	bob.run("a", "echo of bob")
+	if text, err := alice.transcript("a"); err != nil || !strings.HasPrefix(text, "$ echo first\nfirst\n") {
+		t.Errorf("%q %v", text, err)
+	}
+	if err := end(); err != nil { // at once: what is not yet kept is kept now
+		t.Fatal(err)
+	}
+
+	client, _ = serve(t, daemon.Options{Home: home})
+	alice, bob = desk{client, t, "alice"}, desk{client, t, "bob"}
+	text, err := alice.transcript("a")
+	if err != nil || !strings.Contains(text, "\nfirst\n") {
+		t.Errorf("after a restart: %q %v", text, err)
+	}
+	if got, want := alice.sessions(""), []string{"alice a ended", "alice b ended", "bob a ended"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if state := alice.status().State; state != "stopped" {
+		t.Errorf("reading transcripts left the sandbox %s", state)
+	}
+	if _, err := alice.transcript("c"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("of no session: %v", err)
+	}
+	alice.run("a", "echo second")
+	if text, err = alice.transcript("a"); err != nil || !strings.HasPrefix(text, "$ echo first\nfirst\n") || !strings.Contains(text, "\n$ echo second\nsecond\n") {
+		t.Errorf("a new shell: %q %v", text, err)
+	}
+	if got, want := alice.sessions("alice"), []string{"alice a idle", "alice b ended"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+
+	forget := func(agent, session string) error {
+		_, err := client.Shells.Close(t.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: agent, Session: session}))
+		return err
+	}
+	for _, session := range []string{"a", "b"} { // one that lives and one of which only that is left
+		if err := forget("alice", session); err != nil {
+			t.Errorf("close %s: %v", session, err)
+		}
+		if err := forget("alice", session); fault.KindOf(err) != fault.NotFound || fault.AdviceOf(err) == "" {
+			t.Errorf("close %s again: %v", session, err)
+		}
+	}
+	if got := alice.sessions(""); !slices.Equal(got, []string{"bob a ended"}) {
+		t.Errorf("%q", got)
+	}
+	if _, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "bob"})); err != nil {
+		t.Fatal(err)
+	}
+	again := newDesk(t, client, "bob")
+	if text, err := again.transcript("a"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another bob sees %q, %v", text, err)
+	}
+}
+
+// view is what a person sees.
+type view struct {
+	mu    sync.Mutex
+	shown bytes.Buffer
+}
+
+func (v *view) Write(b []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.shown.Write(b)
+}
+
+func (v *view) String() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.shown.String()
+}
+
+func (v *view) await(t *testing.T, text string) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("seen: %q", v)
+		}
+	}()
+	until(t, fmt.Sprintf("%q is seen", text), func() bool { return strings.Contains(v.String(), text) })
+}
+
+func (d desk) attach(session config.SessionID) (*control.Attachment, *view) {
+	d.t.Helper()
+	v := &view{}
+	a, err := d.Attach(d.t.Context(), d.agent, guest.Shell{Session: session}, guest.TerminalSize{Rows: 30, Cols: 100}, v)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = a.Close() })
+	return a, v
+}
+
+func (d desk) types(a *control.Attachment, keys string) {
+	d.t.Helper()
+	if _, err := a.Write([]byte(keys)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// People work in the very shell that commands run in, and see these.
+func TestAttach(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice := newDesk(t, client, "alice")
+	alice.run("a", "echo before; B=from-a-tool")
+	a, first := alice.attach("a")
+	first.await(t, "before")
+	alice.types(a, "A=typed; echo $B-\r")
+	first.await(t, "from-a-tool-")
+	b, second := alice.attach("a")
+	second.await(t, "from-a-tool-")
+	alice.want("a", "echo $A", "typed\n")
+	first.await(t, "$ echo $A\r\ntyped\r\n")
+	second.await(t, "$ echo $A\r\ntyped\r\n")
+
+	alice.types(b, "stty size\r")
+	second.await(t, "30 100")
+	if err := b.Resize(guest.TerminalSize{Rows: 41, Cols: 123}); err != nil {
+		t.Fatal(err)
+	}
+	alice.types(b, "stty size\r")
+	second.await(t, "41 123")
+
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Wait(); err == nil {
+		t.Error("who has left is told how the shell ended")
+	}
+	until(t, "one has left", func() bool {
+		r, err := client.Shells.List(t.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: "alice"}))
+		return err == nil && len(r.Msg.Sessions) == 1 && r.Msg.Sessions[0].Attached == 1
+	})
+	alice.want("a", "echo $A", "typed\n")
+	alice.types(b, "exit 5\r")
+	if end, err := b.Wait(); err != nil || end.Code != 5 {
+		t.Errorf("%+v %v", end, err)
+	}
+	_, err := client.Attach(t.Context(), "alice", guest.Shell{}, guest.TerminalSize{}, first)
+	if fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("a terminal without a size: %v", err)
+	}
+	// A guest that ends takes the shell with it, and says so.
+	c, _ := alice.attach("c")
+	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := c.Wait(); end.Cause == "" && (fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "") {
+		t.Errorf("of a guest that has ended: %+v %v, advice %q", end, err, fault.AdviceOf(err))
+	}
+}
+
+// What happens in sessions is in the audit and among the events.
+func TestSessionsAreTold(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice := newDesk(t, client, "alice")
+	alice.run("a", "echo 'x y'")
+	a, _ := alice.attach("b")
+	alice.types(a, "echo secret\r")
+	until(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
+	if _, err := client.Shells.Close(t.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: "alice", Session: "a"})); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := alice.events("session."), []string{"session.started alice a", "session.started alice b", "session.closed alice a"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	_ = a.Close()
+	var got []string
+	until(t, "the attachment has ended", func() bool {
+		got = nil
+		list, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: "alice"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer list.Close()
+		for list.Receive() {
+			got = append(got, list.Msg().Action+" "+list.Msg().Outcome+" "+list.Msg().Subject)
+		}
+		return slices.Contains(got, "session.attach ok b")
+	})
+	for _, want := range []string{"session.run begun a: echo 'x y'", "session.run ok a: echo 'x y'", "session.attach begun b", "session.close ok a"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	if strings.Contains(fmt.Sprint(got), "secret") {
+		t.Errorf("what a person types is in the audit: %q", got)
+	}
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package job
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+const (
+	// linger is how long what a job has left behind may still write after its
+	// first process has ended. Then it is killed, as it is for other commands.
+	linger = 500 * time.Millisecond
+	// maxShown clips the arguments that are shown of a job.
+	maxShown = 32
+)
+
+// job is a background command.
+type job struct {
+	id      config.JobID
+	user    string
+	label   string
+	args    [][]byte
+	started time.Time
+	log     log
+	done    chan struct{}
+	child   *process.Child // guarded by the keeper's lock until it is there
+
+	mu        sync.Mutex
+	grown     chan struct{} // closed when there is more output, or it has ended
+	ended     time.Time
+	oom, pids bool
+	killed    bool
+}
+
+func newJob(r *guestpb.StartJobRequest) *job {
+	j := &job{id: newID(), user: r.User, label: r.Label, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
+	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
+		j.args = append(j.args, []byte(faultrpc.Clip(string(a))))
+	}
+	return j
+}
+
+func (j *job) running() bool {
+	select {
+	case <-j.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// starting reports whether the job has no process yet. The keeper's lock is held.
+func (j *job) starting() bool { return j.child == nil }
+
+// follow keeps the job's output, and notes its end.
+func (j *job) follow(output *os.File, met func() (oom, pids bool)) {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buf := make([]byte, wire.Chunk)
+		for {
+			n, err := output.Read(buf)
+			if n > 0 {
+				j.log.write(buf[:n])
+				j.wake()
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	<-j.child.Done()
+	select {
+	case <-read:
+	case <-time.After(linger):
+	}
+	j.child.Release()
+	// Without a cgroup, which is for tests, somebody can still have the pipe.
+	_ = output.SetReadDeadline(time.Now().Add(linger))
+	<-read
+	_ = output.Close()
+	j.mu.Lock()
+	j.ended = time.Now()
+	j.oom, j.pids = met()
+	j.mu.Unlock()
+	close(j.done)
+	j.wake()
+}
+
+// wake tells those who wait for output.
+func (j *job) wake() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	close(j.grown)
+	j.grown = make(chan struct{})
+}
+
+func (j *job) kill(hard bool) {
+	j.mu.Lock()
+	j.killed = true
+	j.mu.Unlock()
+	if hard {
+		j.child.Kill()
+		return
+	}
+	j.child.SignalAll(unix.SIGTERM)
+}
+
+func (j *job) describe() *guestpb.Job {
+	written, dropped := j.log.size()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := &guestpb.Job{
+		Id: string(j.id), User: j.user, Label: j.label, Args: j.args, Pid: int32(j.child.PID()), StartedUnixNano: j.started.UnixNano(),
+		Written: written, Dropped: dropped, Oom: j.oom, Pids: j.pids, Killed: j.killed,
+	}
+	if j.running() {
+		return out
+	}
+	out.State, out.EndedUnixNano = guestpb.Job_STATE_ENDED, j.ended.UnixNano()
+	if st := j.child.Status(); st.Signaled() {
+		out.Signal = int32(st.Signal())
+	} else {
+		out.Code = int32(st.ExitStatus())
+	}
+	return out
+}
+
+// tail reads output. Where there is none yet, it waits for some.
+func (j *job) tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	most := uint64(r.MaxBytes)
+	if most == 0 || most > wire.Chunk {
+		most = wire.Chunk
+	}
+	wait := time.NewTimer(time.Duration(r.WaitNanos))
+	defer wait.Stop()
+	for last := false; ; {
+		j.mu.Lock()
+		grown := j.grown
+		j.mu.Unlock()
+		offset := r.Offset
+		if written, _ := j.log.size(); r.FromEnd > 0 {
+			offset = written - min(written, r.FromEnd)
+		}
+		ended := !j.running()
+		data, from, err := j.log.read(offset, most)
+		if err != nil {
+			return nil, err
+		}
+		if len(data) > 0 || ended || last {
+			return &guestpb.TailJobResponse{Data: data, Offset: from, Job: j.describe()}, nil
+		}
+		select {
+		case <-grown:
+		case <-wait.C:
+			last = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,301 @@
+//go:build linux
+
+package job_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/process"
+)
+
+// rig is a keeper of jobs on this host.
+type rig struct {
+	*job.Keeper
+	t    *testing.T
+	logs string
+}
+
+const alice, bob = "agent-alice", "agent-bob"
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	processes, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := filepath.Join(t.TempDir(), "logs")
+	if err := os.MkdirAll(filepath.Join(logs, "from an earlier boot"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	room := job.Room{Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Met: func() (bool, bool) { return true, false }}
+	k := job.NewKeeper(job.Options{Processes: processes, Logs: logs, Find: func(_ context.Context, user string) (job.Room, error) {
+		if user != alice && user != bob {
+			return room, fault.New(fault.NotFound, "find room", user, os.ErrNotExist)
+		}
+		return room, nil
+	}})
+	t.Cleanup(func() {
+		k.Close()
+		processes.Close()
+		if left, _ := filepath.Glob(logs + "/*/*"); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+	return &rig{k, t, logs}
+}
+
+// cgroup is a fresh group where this host lets us have one.
+func cgroup(t *testing.T) string {
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			continue
+		}
+		dir, err := os.MkdirTemp(root, "osaurus-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			if err := unix.Rmdir(dir); err != nil {
+				t.Errorf("processes are left: %v", err)
+			}
+		})
+		return dir
+	}
+	return ""
+}
+
+func (r *rig) start(script string) *guestpb.Job {
+	r.t.Helper()
+	j, err := r.Start(context.Background(), &guestpb.StartJobRequest{
+		User: alice, Args: [][]byte{[]byte("sh"), []byte("-c"), []byte(script)}, Env: [][]byte{[]byte("B=given")}, Label: "a test",
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return j
+}
+
+func (r *rig) wait(j *guestpb.Job) *guestpb.Job {
+	r.t.Helper()
+	got, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: j.Id, TimeoutNanos: int64(30 * time.Second)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got.State != guestpb.Job_STATE_ENDED {
+		r.t.Fatalf("it runs on: %v", got)
+	}
+	return got
+}
+
+func (r *rig) output(j *guestpb.Job, q *guestpb.TailJobRequest) *guestpb.TailJobResponse {
+	r.t.Helper()
+	q.User, q.Id = alice, j.Id
+	a, err := r.Tail(context.Background(), q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+func TestJob(t *testing.T) {
+	r := newRig(t)
+	j := r.start("echo $A $B; pwd; echo error >&2; read x; exit 3")
+	if len(j.Id) != 32 || j.State != guestpb.Job_STATE_RUNNING || j.Pid == 0 || j.Label != "a test" || j.StartedUnixNano == 0 {
+		t.Errorf("%v", j)
+	}
+	end := r.wait(j)
+	if end.Code != 3 || end.Signal != 0 || end.EndedUnixNano < end.StartedUnixNano || end.Killed || !end.Oom || end.Pids {
+		t.Errorf("%v", end)
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{}); string(got.Data) != "room given\n/usr\nerror\n" || got.Offset != 0 || got.Job.Written != uint64(len(got.Data)) {
+		t.Errorf("%v", got)
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{FromEnd: 4}); string(got.Data) != "ror\n" {
+		t.Errorf("%v", got)
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{Offset: 5, MaxBytes: 5}); string(got.Data) != "given" || got.Offset != 5 {
+		t.Errorf("%v", got)
+	}
+	if _, err := os.Stat(filepath.Join(r.logs, "from an earlier boot")); err == nil {
+		t.Error("what an earlier boot left is still there")
+	}
+}
+
+// A job is its agent's alone, and one that never was or is forgotten is not found.
+func TestNotFound(t *testing.T) {
+	r := newRig(t)
+	j := r.start("sleep 60")
+	for _, tc := range []struct{ user, id string }{{bob, j.Id}, {"", j.Id}, {alice, strings.Repeat("0", 32)}} {
+		if _, err := r.Poll(tc.user, tc.id); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%v: %v", tc, err)
+		}
+		if _, err := r.Kill(&guestpb.KillJobRequest{User: tc.user, Id: tc.id}); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%v: %v", tc, err)
+		}
+	}
+	if _, err := r.Poll(alice, "../../etc"); fault.KindOf(err) != fault.InvalidArgs {
+		t.Error(err)
+	}
+	if len(r.List(bob)) != 0 || len(r.List(alice)) != 1 {
+		t.Errorf("%v", r.List(bob))
+	}
+	r.Forget(alice)
+	if _, err := r.Poll(alice, j.Id); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	for _, args := range [][][]byte{{[]byte("/no/such/program")}, {}} {
+		if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: alice, Args: args}); err == nil {
+			t.Errorf("%q was started", args)
+		}
+	}
+	if len(r.List(alice)) != 0 {
+		t.Errorf("%v", r.List(alice))
+	}
+}
+
+func TestKill(t *testing.T) {
+	r := newRig(t)
+	for _, tc := range []struct {
+		script string
+		how    guestpb.KillJobRequest_How
+		code   int32
+		signal unix.Signal
+	}{
+		{"echo ready; sleep 60", guestpb.KillJobRequest_HOW_TERM, 0, unix.SIGTERM},
+		{"trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done", guestpb.KillJobRequest_HOW_TERM, 7, 0},
+		{"trap '' TERM; echo ready; while :; do sleep 0.1; done", guestpb.KillJobRequest_HOW_KILL, 0, unix.SIGKILL},
+		{"(setsid sleep 61 &); echo ready; exec sleep 62", guestpb.KillJobRequest_HOW_KILL, 0, unix.SIGKILL},
+	} {
+		j := r.start(tc.script)
+		if got := r.output(j, &guestpb.TailJobRequest{WaitNanos: int64(10 * time.Second)}); string(got.Data) != "ready\n" {
+			t.Errorf("%q", got.Data)
+		}
+		if _, err := r.Kill(&guestpb.KillJobRequest{User: alice, Id: j.Id, How: tc.how}); err != nil {
+			t.Fatal(err)
+		}
+		if end := r.wait(j); end.Code != tc.code || end.Signal != int32(tc.signal) || !end.Killed {
+			t.Errorf("%s: %v", tc.script, end)
+		}
+	}
+}
+
+// What a job leaves behind is ended, and holds nobody up.
+func TestLeftBehind(t *testing.T) {
+	r := newRig(t)
+	start := time.Now()
+	j := r.start("sleep 60 & echo done")
+	r.wait(j)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{}); string(got.Data) != "done\n" {
+		t.Errorf("%q", got.Data)
+	}
+}
+
+// A log keeps the end of what was written, and says what is gone.
+func TestLogIsBounded(t *testing.T) {
+	r := newRig(t)
+	const lines = 3 << 20 // of eight bytes: 24 MiB
+	j := r.wait(r.start(fmt.Sprintf("seq -f %%07.0f 1 %d", lines)))
+	if j.Written != 8*lines || j.Dropped == 0 || j.Dropped >= j.Written-(4<<20) || j.Written-j.Dropped > 8<<20 {
+		t.Errorf("%v", j)
+	}
+	got := r.output(j, &guestpb.TailJobRequest{Offset: 3})
+	if got.Offset != j.Dropped || !bytes.HasPrefix(got.Data, fmt.Appendf(nil, "%07d\n", j.Dropped/8+1)) {
+		t.Errorf("from %d: %.20q", got.Offset, got.Data)
+	}
+	read := got.Data
+	for at := got.Offset + uint64(len(got.Data)); ; {
+		part := r.output(j, &guestpb.TailJobRequest{Offset: at})
+		if len(part.Data) == 0 {
+			break
+		}
+		if part.Offset != at {
+			t.Fatalf("at %d instead of %d", part.Offset, at)
+		}
+		read = append(read, part.Data...)
+		at += uint64(len(part.Data))
+	}
+	for i, line := range bytes.Fields(read) {
+		if want := fmt.Sprintf("%07d", int(j.Dropped/8)+i+1); string(line) != want {
+			t.Fatalf("line %s instead of %s", line, want)
+		}
+	}
+	if uint64(len(read)) != j.Written-j.Dropped {
+		t.Errorf("%d bytes", len(read))
+	}
+	var size int64
+	files, _ := filepath.Glob(r.logs + "/" + alice + "/*")
+	for _, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += st.Size()
+	}
+	if size > 8<<20 {
+		t.Errorf("%d bytes on disk", size)
+	}
+}
+
+// So many jobs run at once, and so many that have ended are remembered.
+func TestJobsAreBounded(t *testing.T) {
+	r := newRig(t)
+	first := r.start("true")
+	r.wait(first)
+	for range 40 {
+		r.wait(r.start("true"))
+	}
+	if n := len(r.List(alice)); n != 32 {
+		t.Errorf("%d jobs are remembered", n)
+	}
+	if _, err := r.Poll(alice, first.Id); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the oldest: %v", err)
+	}
+	for range 16 {
+		r.start("sleep 60")
+	}
+	if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: bob, Args: [][]byte{[]byte("true")}}); err != nil {
+		t.Errorf("another's: %v", err)
+	}
+}
+
+// Who waits for output or for the end is told when there is some, and not before.
+func TestWaiting(t *testing.T) {
+	r := newRig(t)
+	j := r.start("sleep 0.3; echo a; sleep 0.3")
+	start := time.Now()
+	if got := r.output(j, &guestpb.TailJobRequest{}); len(got.Data) > 0 {
+		t.Errorf("%q", got.Data)
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{WaitNanos: int64(time.Minute)}); string(got.Data) != "a\n" || time.Since(start) < 250*time.Millisecond {
+		t.Errorf("%q after %v", got.Data, time.Since(start))
+	}
+	if got := r.output(j, &guestpb.TailJobRequest{Offset: 2, WaitNanos: int64(time.Minute)}); len(got.Data) > 0 || got.Job.State != guestpb.Job_STATE_ENDED {
+		t.Errorf("%v", got)
+	}
+	k := r.start("sleep 60")
+	short, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(50 * time.Millisecond)})
+	if err != nil || short.State != guestpb.Job_STATE_RUNNING {
+		t.Errorf("%v, %v", short, err)
+	}
+	if _, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(time.Hour)}); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+// Package job keeps the background commands of agents: their ids, their output, and how they ended.
+package job
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
+)
+
+const (
+	// maxRunning bounds the jobs of one user that run: an agent that has lost
+	// sight of more is stopped before its room is full.
+	maxRunning = 16
+	// maxEnded is how many that have ended are remembered. The oldest go, with
+	// their logs.
+	maxEnded = 32
+)
+
+// Room is where the jobs of a user run.
+type Room struct {
+	Place process.Place // nil: where the guest itself is
+	Env   []string      // the user's login environment
+	Home  string
+	// Met says whether the room has met its limits of memory and of processes
+	// since it was found.
+	Met func() (oom, pids bool)
+}
+
+// Options are what a keeper works with.
+type Options struct {
+	Processes *process.Keeper
+	// Find returns a user's room. It fails with NotFound if there is none.
+	Find func(ctx context.Context, user string) (Room, error)
+	// Logs is a folder of the guest's own. What an earlier boot left there goes.
+	Logs string
+}
+
+// Keeper keeps the jobs of all users.
+type Keeper struct {
+	opts  Options
+	ready func() error // makes the folder of logs, once
+
+	mu   sync.Mutex
+	jobs map[config.JobID]*job
+}
+
+// NewKeeper returns a keeper without jobs.
+func NewKeeper(opts Options) *Keeper {
+	k := &Keeper{opts: opts, jobs: map[config.JobID]*job{}}
+	k.ready = sync.OnceValue(func() error {
+		return errors.Join(os.RemoveAll(opts.Logs), os.MkdirAll(opts.Logs, 0o755))
+	})
+	return k
+}
+
+// Start starts a job.
+func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.Job, error) {
+	const op = "start job"
+	if err := wire.CheckJob(r); err != nil {
+		return nil, err
+	}
+	room, err := k.opts.Find(ctx, r.User)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.ready(); err != nil {
+		return nil, fault.New(fault.Execution, op, "make the folder of logs", err)
+	}
+	j, err := k.add(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.launch(j, room, r); err != nil {
+		k.drop(j)
+		return nil, err
+	}
+	return j.describe(), nil
+}
+
+// add makes a job that takes its place among those that run.
+func (k *Keeper) add(r *guestpb.StartJobRequest) (*job, error) {
+	j := newJob(r)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	running, ended := k.of(r.User)
+	if len(running) >= maxRunning {
+		return nil, fault.New(fault.Rejected, "start job", "", fmt.Errorf("%d jobs are running", len(running))).
+			Advise("Wait until one has ended, or kill one.")
+	}
+	for len(ended) > maxEnded-1 {
+		oldest := ended[len(ended)-1]
+		ended = ended[:len(ended)-1]
+		delete(k.jobs, oldest.id)
+		oldest.log.remove()
+	}
+	k.jobs[j.id] = j
+	return j, nil
+}
+
+// drop forgets a job that did not start.
+func (k *Keeper) drop(j *job) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.jobs, j.id)
+	j.log.remove()
+}
+
+// of returns a user's jobs, the newest first. The lock is held.
+func (k *Keeper) of(user string) (running, ended []*job) {
+	for _, j := range k.jobs {
+		switch {
+		case j.user != user:
+		case j.running():
+			running = append(running, j)
+		default:
+			ended = append(ended, j)
+		}
+	}
+	newest := func(a, b *job) int { return cmp.Or(b.started.Compare(a.started), cmp.Compare(a.id, b.id)) }
+	slices.SortFunc(running, newest)
+	slices.SortFunc(ended, newest)
+	return running, ended
+}
+
+// launch starts the job's process.
+func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
+	folder := filepath.Join(k.opts.Logs, cmp.Or(r.User, "root"))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fault.New(fault.Execution, "make the folder of logs", folder, err)
+	}
+	if err := j.log.open(filepath.Join(folder, string(j.id))); err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fault.New(fault.Execution, "start job", "", err)
+	}
+	defer null.Close()
+	p := make([]int, 2)
+	if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
+		return fault.New(fault.Unavailable, "make pipe", "", err)
+	}
+	defer unix.Close(p[1])
+	// Only our end: programs do not expect it of theirs.
+	_ = unix.SetNonblock(p[0], true)
+	ours := os.NewFile(uintptr(p[0]), "output")
+	theirs := uintptr(p[1])
+	child, err := k.opts.Processes.Start(process.Spec{
+		Args: texts(r.Args), Env: process.MergeEnv(room.Env, texts(r.Env)), Dir: cmp.Or(string(r.Dir), room.Home),
+		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: room.Place,
+	})
+	if err != nil {
+		_ = ours.Close()
+		return err
+	}
+	k.mu.Lock()
+	j.child = child
+	k.mu.Unlock()
+	go j.follow(ours, room.Met)
+	return nil
+}
+
+// List lists a user's jobs, those that run first, and of each the newest.
+func (k *Keeper) List(user string) []*guestpb.Job {
+	k.mu.Lock()
+	running, ended := k.of(user)
+	running = slices.DeleteFunc(running, (*job).starting)
+	k.mu.Unlock()
+	var list []*guestpb.Job
+	for _, j := range append(running, ended...) {
+		list = append(list, j.describe())
+	}
+	return list
+}
+
+// Poll says how a job is.
+func (k *Keeper) Poll(user, id string) (*guestpb.Job, error) {
+	j, err := k.find(user, id)
+	if err != nil {
+		return nil, err
+	}
+	return j.describe(), nil
+}
+
+// Wait returns when a job has ended, or the wait is over.
+func (k *Keeper) Wait(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.Job, error) {
+	j, err := k.find(r.User, r.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.CheckJobWait(r.TimeoutNanos); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(time.Duration(r.TimeoutNanos))
+	defer timer.Stop()
+	select {
+	case <-j.done:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return j.describe(), nil
+}
+
+// Kill signals all that belongs to a job.
+func (k *Keeper) Kill(r *guestpb.KillJobRequest) (*guestpb.Job, error) {
+	j, err := k.find(r.User, r.Id)
+	if err != nil {
+		return nil, err
+	}
+	if j.running() {
+		j.kill(r.How == guestpb.KillJobRequest_HOW_KILL)
+	}
+	return j.describe(), nil
+}
+
+// Tail reads a part of a job's output.
+func (k *Keeper) Tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	j, err := k.find(r.User, r.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.CheckJobWait(r.WaitNanos); err != nil {
+		return nil, err
+	}
+	return j.tail(ctx, r)
+}
+
+// Forget ends all jobs of a user, whose room is about to end, and forgets them.
+func (k *Keeper) Forget(user string) { k.forget(func(j *job) bool { return j.user == user }) }
+
+// Close ends all jobs.
+func (k *Keeper) Close() { k.forget(func(*job) bool { return true }) }
+
+func (k *Keeper) forget(which func(*job) bool) {
+	k.mu.Lock()
+	var chosen []*job
+	for id, j := range k.jobs {
+		if which(j) && !j.starting() { // one that is starting ends with its room
+			chosen = append(chosen, j)
+			delete(k.jobs, id)
+		}
+	}
+	k.mu.Unlock()
+	for _, j := range chosen {
+		j.kill(true)
+		<-j.done
+		j.log.remove()
+	}
+}
+
+// find returns a job of a user. That of another is not there.
+func (k *Keeper) find(user, id string) (*job, error) {
+	name, err := config.ParseJobID(id)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	j := k.jobs[name]
+	if j == nil || j.user != user || j.starting() {
+		return nil, fault.New(fault.NotFound, "find job", id, errors.New("there is none, or not any more")).
+			Advise("Jobs end with their agent's room and with the guest; `job list` shows those that are there.")
+	}
+	return j, nil
+}
+
+// newID makes an id that nobody guesses.
+func newID() config.JobID {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return config.JobID(hex.EncodeToString(b))
+}
+
+func texts(list [][]byte) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = string(b)
+	}
+	return out
+}

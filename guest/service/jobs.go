@@ -1,0 +1,78 @@
+//go:build linux
+
+package service
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/room"
+)
+
+// jobs answers the service Jobs.
+type jobs struct{ keeper *job.Keeper }
+
+func (s jobs) StartJob(ctx context.Context, r *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error) {
+	j, err := s.keeper.Start(ctx, r.Msg)
+	return answer(&guestpb.StartJobResponse{Job: j}, err)
+}
+
+func (s jobs) ListJobs(_ context.Context, r *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
+	return connect.NewResponse(&guestpb.ListJobsResponse{Jobs: s.keeper.List(r.Msg.User)}), nil
+}
+
+func (s jobs) PollJob(_ context.Context, r *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
+	j, err := s.keeper.Poll(r.Msg.User, r.Msg.Id)
+	return answer(&guestpb.PollJobResponse{Job: j}, err)
+}
+
+func (s jobs) WaitJob(ctx context.Context, r *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error) {
+	j, err := s.keeper.Wait(ctx, r.Msg)
+	return answer(&guestpb.WaitJobResponse{Job: j}, err)
+}
+
+func (s jobs) KillJob(_ context.Context, r *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error) {
+	j, err := s.keeper.Kill(r.Msg)
+	return answer(&guestpb.KillJobResponse{Job: j}, err)
+}
+
+func (s jobs) TailJob(ctx context.Context, r *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
+	return answer(s.keeper.Tail(ctx, r.Msg))
+}
+
+// jobRoom finds where the jobs of a user run.
+func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
+	if user == "" {
+		return job.Room{Env: rootEnv(), Home: rootHome, Met: func() (bool, bool) { return false, false }}, nil
+	}
+	r, err := s.find(ctx, user)
+	if err != nil {
+		return job.Room{}, err
+	}
+	before := r.Marks()
+	return job.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Met: func() (oom, pids bool) {
+		oom, pids, _ = r.Met(before)
+		return oom, pids
+	}}, nil
+}
+
+// find returns the room of a user.
+func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
+	if err := (rooms{keeper: s.rooms}).usable(user); err != nil {
+		return nil, err
+	}
+	return s.rooms.Get(ctx, user)
+}
+
+// rootHome and rootEnv are of the guest's own root.
+const rootHome = "/root"
+
+func rootEnv() []string {
+	return []string{
+		"HOME=" + rootHome, "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	}
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/shell"
+)
+
+// shells answers the service Shells.
+type shells struct{ keeper *shell.Keeper }
+
+func (s shells) Run(ctx context.Context, r *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
+	return answer(s.keeper.Run(ctx, r.Msg))
+}
+
+func (s shells) Cancel(ctx context.Context, r *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error) {
+	return answer(&guestpb.ShellCancelResponse{}, s.keeper.Cancel(ctx, r.Msg))
+}
+
+func (s shells) Sessions(_ context.Context, r *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
+	return connect.NewResponse(s.keeper.Sessions(r.Msg)), nil
+}
+
+func (s shells) Transcript(_ context.Context, r *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error) {
+	return answer(s.keeper.Transcript(r.Msg))
+}
+
+func (s shells) CloseSession(_ context.Context, r *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error) {
+	return answer(s.keeper.CloseSession(r.Msg))
+}
+
+// Attach carries what a person sees and types.
+func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]) error {
+	first, err := stream.Receive()
+	if err != nil {
+		return err
+	}
+	v, err := s.keeper.Attach(ctx, first.GetOpen())
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	ctx, detach := context.WithCancel(ctx)
+	defer detach()
+	go func() {
+		defer detach()
+		for {
+			m, err := stream.Receive()
+			if err != nil {
+				return // they have gone
+			}
+			if r := m.GetResize(); r != nil {
+				err = v.Resize(r)
+			} else {
+				err = v.Type(ctx, m.GetInput())
+			}
+			if err != nil && fault.KindOf(err) != fault.InvalidArgs {
+				return
+			}
+		}
+	}()
+	// The first answer comes at once, also where nothing is to be shown yet.
+	if err := stream.Send(shown(nil)); err != nil {
+		return err
+	}
+	for {
+		b, ended, err := v.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return stream.Send(&guestpb.ShellAttachResponse{What: &guestpb.ShellAttachResponse_Ended{Ended: ended}})
+		case err != nil:
+			return err
+		}
+		if err := stream.Send(shown(b)); err != nil {
+			return err
+		}
+	}
+}
+
+func shown(b []byte) *guestpb.ShellAttachResponse {
+	return &guestpb.ShellAttachResponse{What: &guestpb.ShellAttachResponse_Output{Output: b}}
+}
+
+// desks are the guest's own, for shells of its root.
+const desks = "/run/osaurus/shells"
+
+// shellRoom finds where the shells of a user run.
+func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
+	if user == "" {
+		return shell.Room{Env: rootEnv(), Home: rootHome, Desk: func() (*os.File, string, error) {
+			if err := os.MkdirAll(desks, 0o700); err != nil {
+				return nil, "", err
+			}
+			f, err := os.Open(desks)
+			return f, desks, err
+		}}, nil
+	}
+	r, err := s.find(ctx, user)
+	if err != nil {
+		return shell.Room{}, err
+	}
+	return shell.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Desk: r.Desk}, nil
+}
+
+// answer makes the answer of a call.
+func answer[T any](m *T, err error) (*connect.Response[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(m), nil
+}

@@ -1,0 +1,241 @@
+//go:build linux
+
+package shell_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/shell"
+)
+
+// person is somebody before the shell.
+type person struct {
+	*shell.Viewer
+	t testing.TB
+
+	mu   sync.Mutex
+	seen strings.Builder
+	end  *guestpb.ShellEnded
+}
+
+// attach puts a person before the rig's session.
+func (r *rig) attach(rows, cols uint32) *person {
+	r.t.Helper()
+	v, err := r.Attach(context.Background(), &guestpb.ShellOpen{
+		Shell: &guestpb.Shell{Session: r.session}, Size: &guestpb.Resize{Rows: rows, Cols: cols},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p := &person{Viewer: v, t: r.t}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			b, end, err := v.Next(ctx)
+			p.mu.Lock()
+			p.seen.Write(b)
+			p.end = end
+			p.mu.Unlock()
+			if err != nil {
+				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+					r.t.Error(err)
+				}
+				return
+			}
+		}
+	}()
+	r.t.Cleanup(func() { cancel(); <-done; v.Close() })
+	return p
+}
+
+func (p *person) types(text string) {
+	p.t.Helper()
+	if err := p.Type(context.Background(), []byte(text)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// sees waits until the person has seen some words one after another.
+func (p *person) sees(words ...string) {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		p.mu.Lock()
+		rest, found := p.seen.String(), true
+		p.mu.Unlock()
+		all := rest
+		for _, w := range words {
+			var ok bool
+			if _, rest, ok = strings.Cut(rest, w); !ok {
+				found = false
+			}
+		}
+		if found {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%q is not in %q", words, all)
+		}
+	}
+}
+
+// A person and an agent use one shell: what either changes, the other finds, and
+// both are in one transcript.
+func TestPersonAndAgent(t *testing.T) {
+	r := newRig(t, true)
+	r.run("X=agent; echo before")
+	p := r.attach(30, 100)
+	p.sees("$ X=agent; echo before\r\n", "before\r\n")
+	p.types("PS1='> '; echo I see $X; Y=person\r")
+	p.sees("I see agent\r\n", "> ")
+	r.want("echo $Y; stty size </dev/tty; tty </dev/tty >/dev/null && echo a terminal", 0, "person\n30 100\na terminal\n")
+	p.sees("$ echo $Y", "person\r\n", "a terminal\r\n", "> ")
+
+	// What is half typed stays, and is not run.
+	p.types("echo half")
+	p.sees("> echo half")
+	r.want("echo between", 0, "between\n")
+	p.sees("$ echo between\r\n", "between\r\n", "> echo half")
+	p.types(" done\r")
+	p.sees("half done\r\n")
+	r.want("history 1 | grep -c between", 1, "0\n")
+
+	if err := p.Resize(&guestpb.Resize{Rows: 50, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	r.want("stty size </dev/tty", 0, "50 120\n")
+
+	q := r.attach(24, 80)
+	q.types("echo $((40+2))\r")
+	q.sees("42\r\n")
+	p.sees("42\r\n")
+	got := r.transcript(has("42\n"))
+	for _, want := range []string{"$ X=agent; echo before\nbefore\n", "> echo half done\nhalf done\n", "$ echo between\nbetween\n", "> echo $((40+2))\n42\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in the transcript:\n%s", want, got)
+		}
+	}
+	if strings.ContainsAny(got, "\x1b\r\x07") || strings.Contains(got, "between\n\n") {
+		t.Errorf("the transcript is %q", got)
+	}
+	p.types("exit 5\r")
+	p.sees("exit\r\n")
+	for _, x := range []*person{p, q} {
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			x.mu.Lock()
+			e := x.end
+			x.mu.Unlock()
+			if e.GetCode() == 5 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the end was %v", e)
+			}
+		}
+	}
+	if a := r.run("echo $Y"); !a.Restarted || string(a.Stdout.Head) != "\n" {
+		t.Errorf("%q %s", a.Stdout.Head, flags(a))
+	}
+}
+
+// A program of a person keeps the terminal, also when they go, and a call waits.
+func TestPersonsProgram(t *testing.T) {
+	r := newRig(t, true)
+	p := r.attach(24, 80)
+	p.types("cat\r")
+	p.sees("cat\r\n")
+	for r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].State != guestpb.Session_STATE_PERSON {
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.types("typed\r")
+	p.sees("typed\r\n", "typed\r\n")
+	p.Close()
+	if _, err := r.try(within("echo agent", 300*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "person") {
+		t.Errorf("a call beside a person's program: %v", err)
+	}
+	q := r.attach(24, 80)
+	q.sees("typed\r\n")
+	done := make(chan *guestpb.ShellRunResponse)
+	go func() { done <- r.run("echo agent") }()
+	time.Sleep(100 * time.Millisecond)
+	q.types("\x04")
+	if a := <-done; string(a.Stdout.Head) != "agent\n" || a.Restarted {
+		t.Errorf("%q %s", a.Stdout.Head, flags(a))
+	}
+	q.sees("$ echo agent\r\n", "agent\r\n")
+}
+
+// A person answers a command that asks the terminal, and ends one with Ctrl-C.
+func TestPersonHelps(t *testing.T) {
+	r := newRig(t, true)
+	p := r.attach(24, 80)
+	done := make(chan *guestpb.ShellRunResponse)
+	go func() { done <- r.run("printf 'name? ' >/dev/tty; head -n 1 </dev/tty") }()
+	p.sees("name? ")
+	p.types("Alice\r\n")
+	if a := <-done; strings.TrimSpace(string(a.Stdout.Head)) != "Alice" {
+		t.Errorf("%q %s", a.Stdout.Head, flags(a))
+	}
+	go func() { done <- r.run("echo begun; sleep 60; echo never") }()
+	p.sees("begun\r\n")
+	p.types("\x03")
+	if a := <-done; !a.Cancelled || a.Code != 130 || string(a.Stdout.Head) != "begun\n" {
+		t.Errorf("%d %q %s", a.Code, a.Stdout.Head, flags(a))
+	}
+	r.want("echo on", 0, "on\n")
+	p.types("echo typed again\r")
+	p.sees("on\r\n", "typed again\r\n")
+}
+
+// Somebody who does not look does not stop the others.
+func TestFrozenPerson(t *testing.T) {
+	r := newRig(t, true)
+	v, err := r.Attach(context.Background(), &guestpb.ShellOpen{Shell: &guestpb.Shell{Session: r.session}, Size: &guestpb.Resize{Rows: 24, Cols: 80}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	p := r.attach(24, 80)
+	p.types("yes | head -c 3000000; echo the end\r")
+	p.sees("the end\r\n")
+	if a := r.run("yes | head -c 3000000"); a.Stdout.Omitted != 3000000-15000 {
+		t.Error(flags(a))
+	}
+	r.want("echo on", 0, "on\n")
+	var got []byte
+	for len(got) < 64<<10 {
+		b, _, err := v.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b...)
+	}
+	if !strings.Contains(string(got), "output left out") {
+		t.Error("nothing says that output was left out")
+	}
+}
+
+// A session begins with the transcript that it is given.
+func TestTranscriptIsContinued(t *testing.T) {
+	r := newRig(t, true)
+	q := within("echo now", 0)
+	q.Shell = &guestpb.Shell{Session: r.session, Transcript: "long ago\x1b[2J\n"}
+	r.request(q)
+	got := r.transcript(has("now\n"))
+	if !strings.HasPrefix(got, "long ago[2J\n") || !strings.Contains(got, "$ echo now\nnow\n") {
+		t.Errorf("%q", got)
+	}
+	r.run("seq 100000")
+	if got := r.transcript(has("100000\n")); len([]rune(got)) != 10000 {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+}

@@ -1,0 +1,316 @@
+//go:build linux
+
+package shell_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+func within(command string, d time.Duration) *guestpb.ShellRunRequest {
+	return &guestpb.ShellRunRequest{Command: []byte(command), TimeoutNanos: int64(d)}
+}
+
+// What a command writes is kept up to a bound, by characters, the beginning and
+// the end.
+func TestOutputIsBounded(t *testing.T) {
+	r := newRig(t, true)
+	for _, tc := range []struct {
+		name, command string
+		total         uint64
+		char          string
+	}{
+		{"lines", `yes a | head -c 10000000`, 10_000_000, "a\n"},
+		{"one line", `head -c 10000000 /dev/zero | tr '\0' x; echo x >&2`, 10_000_000, "xx"},
+		{"wide", `yes ü | tr -d '\n' | head -c 10000000`, 5_000_000, "ü"},
+		{"no UTF-8", `head -c 10000000 /dev/zero | tr '\0' '\377'`, 10_000_000, "\xff\xff"},
+	} {
+		a := r.run(tc.command)
+		o := a.Stdout
+		unit := uint64(len([]rune(tc.char)))
+		if o.Omitted != tc.total-15000 || string(o.Head) != strings.Repeat(tc.char, int(6000/unit)) || string(o.Tail) != strings.Repeat(tc.char, int(9000/unit)) {
+			t.Errorf("%s: head %d, omitted %d, tail %d bytes", tc.name, len(o.Head), o.Omitted, len(o.Tail))
+		}
+	}
+	a := r.run(`head -c 15000 /dev/zero | tr '\0' x`)
+	if len(a.Stdout.Head) != 15000 || a.Stdout.Omitted != 0 || len(a.Stdout.Tail) != 0 {
+		t.Errorf("what is just not too much: %d, %d, %d", len(a.Stdout.Head), a.Stdout.Omitted, len(a.Stdout.Tail))
+	}
+}
+
+func TestInput(t *testing.T) {
+	r := newRig(t, true)
+	q := within("cat; read x; echo $?", 0)
+	q.Stdin = []byte("given\x00\xff\n")
+	if a := r.request(q); string(a.Stdout.Head) != "given\x00\xff\n1\n" {
+		t.Errorf("%q", a.Stdout.Head)
+	}
+	if _, err := r.try(within("a\x00b", 0)); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("a NUL in the command: %v", err)
+	}
+	big := within("cat | wc -c", 0)
+	big.Stdin = bytes.Repeat([]byte("x"), 300<<10)
+	if a := r.request(big); strings.TrimSpace(string(a.Stdout.Head)) != fmt.Sprint(300<<10) {
+		t.Errorf("%q", a.Stdout.Head)
+	}
+}
+
+// A command whose time is over ends, by SIGINT, SIGTERM, SIGKILL or with the whole
+// shell, whichever is needed first; and so does one that is cancelled.
+func TestTimeoutsAndCancel(t *testing.T) {
+	all := newRig(t, true)
+	t.Run("All", func(t *testing.T) { timeoutsAndCancel(t, all) })
+}
+
+func timeoutsAndCancel(t *testing.T, all *rig) {
+	for _, tc := range []struct {
+		name, command string
+		ends          bool // the shell
+	}{
+		{"sleep", "sleep 60; echo never", false},
+		{"a busy shell", "while :; do :; done", false},
+		{"a pipeline", "yes | cat >/dev/null", false},
+		{"without SIGINT", "sh -c 'trap : INT; while :; do sleep 0.1; done'", false},
+		{"without SIGINT and SIGTERM", "sh -c 'trap : INT TERM; while :; do sleep 0.1; done'", false},
+		{"a shell that listens to nothing", "trap '' INT; while :; do :; done", true},
+		{"reads the terminal", "cat </dev/tty", false},
+		{"stopped", "kill -STOP $$", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := all.in(t, strings.ReplaceAll(tc.name, " ", "-"))
+			for _, cancel := range []bool{false, true} {
+				r.run("X=1")
+				q := within(tc.command, 300*time.Millisecond)
+				done := make(chan error, 1)
+				if cancel {
+					q.TimeoutNanos = 0
+					go func() {
+						time.Sleep(300 * time.Millisecond)
+						done <- r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session})
+					}()
+				} else {
+					done <- nil
+				}
+				a := r.request(q)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if a.TimedOut == cancel || a.Cancelled != cancel || a.Code < 128 || a.Exited != tc.ends {
+					t.Errorf("code %d, %s", a.Code, flags(a))
+				}
+				b := r.run("echo $X")
+				if b.Restarted != tc.ends || (string(b.Stdout.Head) == "1\n") == tc.ends {
+					t.Errorf("afterwards %q, %s", b.Stdout.Head, flags(b))
+				}
+			}
+			if err := r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session}); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("nothing to cancel: %v", err)
+			}
+		})
+	}
+}
+
+// A caller who goes ends the command, and not the shell.
+func TestCallerGoes(t *testing.T) {
+	r := newRig(t, true)
+	r.run("X=1")
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.Run(ctx, &guestpb.ShellRunRequest{Shell: &guestpb.Shell{Session: r.session}, Command: []byte("sleep 60")}); err == nil {
+		t.Error("no error")
+	}
+	if a := r.want("echo $X", 0, "1\n"); a.Restarted {
+		t.Error(flags(a))
+	}
+}
+
+// What a command leaves in the background keeps its own streams: its output is
+// handed out once, with the next call, and is never another's.
+func TestLateOutput(t *testing.T) {
+	r := newRig(t, true)
+	r.run("(sleep 0.2; echo late; echo later >&2) & disown")
+	a := r.want("echo mine; sleep 0.6", 0, "mine\n")
+	if len(a.Late) != 1 || string(a.Late[0].Output.Head) != "late\nlater\n" {
+		t.Errorf("late: %v", a.Late)
+	}
+	if b := r.run("true"); len(b.Late) > 0 {
+		t.Errorf("handed out twice: %v", b.Late)
+	}
+	r.transcript(has("later"))
+	for i := range 40 {
+		r.run(fmt.Sprintf("(while sleep 0.05; do echo from %d || exit; done) & disown", i))
+	}
+	time.Sleep(300 * time.Millisecond)
+	handed := r.run("echo on")
+	if string(handed.Stdout.Head) != "on\n" || len(handed.Late) == 0 || len(handed.Late) > 16 {
+		t.Errorf("%q, %d late ones", handed.Stdout.Head, len(handed.Late))
+	}
+	for _, l := range handed.Late {
+		if n := strings.Count(l.Command, "from"); n != 1 || !strings.Contains(string(l.Output.Head), "from ") {
+			t.Errorf("%q wrote %q", l.Command, l.Output.Head)
+		}
+	}
+}
+
+// Calls of one session come one after another, those of others do not wait.
+func TestTurns(t *testing.T) {
+	r := newRig(t, true)
+	r.run("N=0")
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := r.try(within("M=$N; sleep 0.01; N=$((M+1))", 0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	r.want("echo $N", 0, "20\n")
+
+	busy := make(chan struct{})
+	go func() {
+		defer close(busy)
+		r.run("sleep 1.5")
+	}()
+	time.Sleep(200 * time.Millisecond)
+	if _, err := r.try(within("true", 200*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+		t.Errorf("a call that waited in vain: %v", err)
+	}
+	other := within("echo other $N", time.Second)
+	other.Shell = &guestpb.Shell{Session: "system"}
+	if a := r.request(other); string(a.Stdout.Head) != "other\n" {
+		t.Errorf("%q", a.Stdout.Head)
+	}
+	<-busy
+}
+
+// An agent has so many sessions, and the one goes that is of least worth.
+func TestSessionsAreBounded(t *testing.T) {
+	r := newRig(t, true)
+	in := func(i int, command string) (*guestpb.ShellRunResponse, error) {
+		q := within(command, 0)
+		q.Shell = &guestpb.Shell{Session: fmt.Sprint("s", i)}
+		return r.try(q)
+	}
+	for i := range 16 {
+		command := "sleep 100 & true"
+		if i == 3 {
+			command = "true"
+		}
+		if _, err := in(i, command); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cgroups := len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 16 && cgroup(t) != ""
+	if _, err := in(16, "sleep 100 & true"); err != nil {
+		t.Fatal(err)
+	}
+	list := r.Sessions(&guestpb.SessionsRequest{}).Sessions
+	if len(list) != 16 {
+		t.Errorf("%d sessions", len(list))
+	}
+	if !cgroups {
+		return
+	}
+	for _, s := range list {
+		if s.Session == "s3" {
+			t.Error("a session went in which something ran")
+		}
+	}
+	if _, err := in(17, "true"); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("one too many: %v", err)
+	}
+	closed, err := r.CloseSession(&guestpb.CloseSessionRequest{Session: "s5"})
+	if err != nil || closed.Closed != 1 {
+		t.Errorf("%v, %v", closed, err)
+	}
+	if a, err := in(17, "echo fine"); err != nil || a.Restarted {
+		t.Errorf("%v %v", a, err)
+	}
+	if _, err := r.CloseSession(&guestpb.CloseSessionRequest{Session: "s5"}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+// A profile that ends the shell, or never ends, locks nobody out.
+func TestProfiles(t *testing.T) {
+	for name, profile := range map[string]string{"exits": "exit 3", "is another shell": "exec sleep 0", "breaks": "if then fi ((", "is fine": "export FROM=profile"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, true)
+			if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			q := within("echo [$FROM] $GIVEN", 0)
+			q.Shell = &guestpb.Shell{Session: r.session, Env: [][]byte{[]byte("GIVEN=it's a \"test\" $HOME")}, Dir: []byte("/usr")}
+			a := r.request(q)
+			want := "[] it's a \"test\" $HOME\n"
+			if name == "is fine" {
+				want = "[profile] it's a \"test\" $HOME\n"
+			}
+			if string(a.Stdout.Head) != want || string(a.Dir) != "/usr" {
+				t.Errorf("%q in %q", a.Stdout.Head, a.Dir)
+			}
+		})
+	}
+}
+
+// What a shell has left running ends with it.
+func TestNothingOutlivesTheShell(t *testing.T) {
+	r := newRig(t, true)
+	mark := fmt.Sprint("31", os.Getpid())
+	r.run("setsid sh -c '(sleep " + mark + " &) ; sleep " + mark + "' & disown; nohup sleep " + mark + " >/dev/null 2>&1 & exit 4")
+	r.run("true")
+	if cgroup(t) == "" {
+		t.Skip("needs a cgroup2")
+	}
+	if left := running("sleep\x00" + mark); left > 0 {
+		t.Errorf("%d processes are left", left)
+	}
+}
+
+// running counts the processes with a command line.
+func running(line string) (n int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range all {
+		if b, _ := os.ReadFile(p); strings.Contains(string(b), line) {
+			n++
+		}
+	}
+	return n
+}
+
+// Where there is no bash, /bin/sh serves.
+func TestWithoutBash(t *testing.T) {
+	r := newRig(t, false)
+	r.want("echo hello; echo problem >&2; A=1; cd /tmp; f() { echo f; }; false", 1, "hello\nproblem\n")
+	a := r.want("echo $A; f; pwd; sh -c 'exit 5'", 5, "1\nf\n/tmp\n")
+	if a.Restarted {
+		t.Error(flags(a))
+	}
+	for command, code := range map[string]int{
+		"if true; then": 2, "echo 'x": 2, "return 3": 3, "cat": 0, "x=$(yes | head -c 100 | wc -c); [ $x = 100 ]": 0,
+		"printf 'e 1 0\\n'": 0, "exit 7": 7, "kill -9 $$": 137, "exec true": 0,
+	} {
+		if a := r.run(command); int(a.Code) != code {
+			t.Errorf("%q ended with %d, want %d (%q, %s)", command, a.Code, code, a.Stderr.Head, flags(a))
+		}
+		r.want("echo on", 0, "on\n")
+	}
+	for _, command := range []string{"sleep 60", "while :; do :; done", "cat </dev/tty"} {
+		if a := r.request(within(command, 300*time.Millisecond)); !a.TimedOut {
+			t.Errorf("%q: code %d, %s", command, a.Code, flags(a))
+		}
+		r.want("echo on", 0, "on\n")
+	}
+}
