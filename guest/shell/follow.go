@@ -147,7 +147,7 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.drain()
+	c.drain(l.listen)
 	r.Stdout, r.Stderr = c.out.output(), c.errs.output()
 	r.Restarted, r.RestartCause = c.lost != "", c.lost
 	r.Cancelled = r.Cancelled || c.pressed && int(r.Code) == interrupted
@@ -155,9 +155,6 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	r.Late = s.handOut()
 	l.desk.withdraw()
 	l.forget(w.order)
-	if w.probe != nil {
-		l.forget(w.probe)
-	}
 	s.call, s.typed, s.status = nil, false, int(r.Code)
 	s.leave(c)
 	close(c.done)
