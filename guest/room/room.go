@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -268,6 +269,23 @@ func (r *Room) Met(since Marks) (oom, pids, quota bool) {
 		quota = err == nil && q.atLimit()
 	}
 	return now.oom > since.oom, now.pids > since.pids, quota
+}
+
+// Starved reports whether the room stands still for want of memory: it is at its
+// limit, and the kernel drops what a program needs next instead of killing it.
+func (r *Room) Starved() bool {
+	const fullParts, standstill = 50, 10.0 // of its memory; hundredths of the last 10 s
+	limit := r.group.number("memory.max")
+	if limit == 0 || r.group.number("memory.current") < limit-limit/fullParts {
+		return false
+	}
+	for line := range strings.Lines(r.group.text("memory.pressure")) {
+		var average float64
+		if n, _ := fmt.Sscanf(line, "full avg10=%f", &average); n == 1 {
+			return average >= standstill
+		}
+	}
+	return false
 }
 
 // line reads to the end of a line, and no further.
