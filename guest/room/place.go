@@ -49,7 +49,7 @@ func (p place) confine() error {
 	if err := p.dropCapabilities(); err != nil {
 		return err
 	}
-	return p.room.filter.install(false)
+	return p.room.filter.Install(false)
 }
 
 // dropCapabilities takes away what a program that the thread starts could get.
@@ -105,6 +105,9 @@ func (p place) Credential() *syscall.Credential {
 
 // Cgroup is where the room's commands have their groups.
 func (p place) Cgroup() string { return string(p.room.group) }
+
+// Dead is closed when the room has ended.
+func (p place) Dead() <-chan struct{} { return p.room.Dead() }
 
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }

@@ -112,12 +112,22 @@ func confineAndExec() error {
 func readCell(fd int) (cell, error) {
 	// Its size is the environment's and the command's, which the kernel bounds.
 	var c cell
-	file := os.NewFile(uintptr(fd), "cell")
-	err := gob.NewDecoder(io.NewSectionReader(file, 0, 1<<32)).Decode(&c)
+	err := gob.NewDecoder(io.NewSectionReader(descriptor(fd), 0, 1<<32)).Decode(&c)
 	if err != nil {
 		err = fault.New(fault.Execution, "read the command's description", "", err)
 	}
 	return c, err
+}
+
+// descriptor reads an open file without owning it: the warden hands it on.
+type descriptor int
+
+func (d descriptor) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := unix.Pread(int(d), p, offset)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
 }
 
 func setenv(v string) error {

@@ -32,7 +32,11 @@ func confine(c cell) error {
 
 // confineCalls is the last thing before the cell becomes the command.
 func confineCalls(c cell) error {
-	if err := filter(c).Install(); err != nil {
+	program, err := filter(c).Compile()
+	if err == nil {
+		err = program.Install(false)
+	}
+	if err != nil {
 		return fault.New(fault.Unavailable, "confine command", "", err)
 	}
 	return nil

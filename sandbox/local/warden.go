@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -65,25 +66,36 @@ func ward() {
 	for _, fd := range []int{wardenSpec, wardenOrders, wardenReport} {
 		unix.CloseOnExec(fd)
 	}
-	pid, err := startCell()
+	c, err := readCell(wardenSpec)
+	pid := 0
+	if err == nil {
+		pid, err = startCell(c)
+	}
 	if err != nil {
 		_ = reports.Encode(report{Failed: &failure{fault.KindOf(err), err.Error(), fault.AdviceOf(err)}})
 		os.Exit(1)
 	}
 	_ = reports.Encode(report{Started: true})
-	go reap(pid, reports)
-	obey(pid, os.NewFile(wardenOrders, "orders"))
+	var abandoned atomic.Bool
+	leave := func() {
+		if abandoned.Load() {
+			_ = os.RemoveAll(c.Scratch) // nobody else will
+		}
+		os.Exit(0)
+	}
+	go reap(pid, reports, leave)
+	obey(pid, os.NewFile(wardenOrders, "orders"), &abandoned, leave)
 }
 
 // reap waits for all of the warden's children, and ends it when nothing is left
 // where that means that nothing is left of the command.
-func reap(pid int, reports *json.Encoder) {
+func reap(pid int, reports *json.Encoder, leave func()) {
 	for {
 		var status syscall.WaitStatus
 		switch got, err := syscall.Wait4(-1, &status, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil && adopts:
-			os.Exit(0)
+			leave()
 		case err != nil:
 			return
 		case got == pid:
@@ -95,10 +107,11 @@ func reap(pid int, reports *json.Encoder) {
 // obey never returns. It must run on the thread that made the cell: on Linux each
 // thread of the warden has a domain of its own, and only this one's is above the
 // command's.
-func obey(pid int, orders io.Reader) {
+func obey(pid int, orders io.Reader, abandoned *atomic.Bool, leave func()) {
 	order := make([]byte, 1)
 	for {
 		_, err := orders.Read(order)
+		abandoned.Store(err != nil)
 		if err != nil || order[0] == orderKill {
 			break
 		}
@@ -106,7 +119,7 @@ func obey(pid int, orders io.Reader) {
 	}
 	for {
 		if err := signalAll(pid, unix.SIGKILL); err != nil && !adopts {
-			os.Exit(0)
+			leave()
 		}
 		time.Sleep(killAgain)
 	}
@@ -114,13 +127,9 @@ func obey(pid int, orders io.Reader) {
 
 // startCell confines the warden and starts the command. It returns when the
 // command runs.
-func startCell() (pid int, err error) {
+func startCell(c cell) (pid int, err error) {
 	const op = "hold command"
 	if err := holdAll(); err != nil {
-		return 0, err
-	}
-	c, err := readCell(wardenSpec)
-	if err != nil {
 		return 0, err
 	}
 	status, theirs, err := os.Pipe()

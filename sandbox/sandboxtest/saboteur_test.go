@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/sandbox"
@@ -287,7 +288,7 @@ func TestSaboteursAreFoundOut(t *testing.T) {
 				tenants[req.Tenant] = true
 				return nil
 			}))
-			suite := Suite{Name: name, Sandbox: spoilt, Root: t.TempDir(), Audited: func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
+			suite := Suite{Name: name, soon: 5 * time.Second, Sandbox: spoilt, Root: t.TempDir(), Audited: func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return tenants[tenant], nil
