@@ -5,6 +5,7 @@ package room
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,10 +47,26 @@ type Room struct {
 	made   time.Time
 	quota  bool // the disk counts
 	lacks  []string
+	starts chan struct{} // one for each start that may be under way
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.
 func (r *Room) Place(root bool) process.Place { return place{r, root} }
+
+// maxStarts is how many commands of one room are being started at once. The rest
+// of a crowd waits its turn, and leaves the guest's first process free to answer.
+const maxStarts = 4
+
+// Admit waits until one more command of the room may be started. When it has
+// been, release must be called.
+func (r *Room) Admit(ctx context.Context) (release func(), err error) {
+	select {
+	case r.starts <- struct{}{}:
+		return func() { <-r.starts }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // User is the Linux user of the room's agent.
 func (r *Room) User() string { return r.spec.User }
