@@ -35,6 +35,10 @@ type Command struct {
 	Room     string
 	RoomRoot bool
 
+	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
+	// rooms.
+	ReadOnly bool
+
 	// Terminal, if not nil, gives the command one instead of pipes. What it
 	// shows goes to Stdout.
 	Terminal *Terminal
@@ -208,7 +212,7 @@ func (cmd Command) proto() *guestpb.Start {
 		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
-		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, MaxOutputBytes: cmd.MaxOutput,
+		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, MaxOutputBytes: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}

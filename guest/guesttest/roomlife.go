@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,26 +52,28 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if alice.ensure(ctx, t) {
-				t.Error("a room that is there was made again")
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room); made || err != nil {
+				t.Errorf("a room that is there: made again %v, %v", made, err)
 			}
 		})
 	}
 	wg.Wait()
 	alive(ctx, t, alice, p)
-	carol := agent{alice.house, guest.Room{User: "agent-carol", UID: 2003, Home: guest.HomesDir + "/carol", Hostname: "carol"}}
-	made := make(chan bool, 10)
-	for range cap(made) {
-		wg.Go(func() { made <- carol.ensure(ctx, t) })
+	carol := alice.house.describe(t, "carol", 2003)
+	var made atomic.Int32
+	for range 10 {
+		wg.Go(func() {
+			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room)
+			if err != nil || len(lacks) > 0 {
+				t.Errorf("%v %q", err, lacks)
+			}
+			if first {
+				made.Add(1)
+			}
+		})
 	}
 	wg.Wait()
-	n := 0
-	for range cap(made) {
-		if <-made {
-			n++
-		}
-	}
-	if n != 1 {
+	if n := made.Load(); n != 1 {
 		t.Errorf("asked for at once, a room was made %d times", n)
 	}
 	if err := alice.house.Client.RemoveRoom(ctx, carol.User, true); err != nil {
@@ -98,6 +101,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if _, _, err := c.EnsureRoom(ctx, other); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user id: %v", err)
 	}
+	alice.asRoot(ctx, t, "mkdir -m 700 /closed")
 	for _, tc := range []struct {
 		cmd  guest.Command
 		kind fault.Kind
@@ -108,7 +112,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 		{guest.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
 		{guest.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
 		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
-		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/root"}, fault.Rejected},
+		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
 		{guest.Command{Args: sh("true"), MaxOutput: guest.MaxOutputLimit + 1}, fault.InvalidArgs},
 		{guest.Command{Args: sh("true"), Terminal: &guest.Terminal{Term: "a b"}}, fault.InvalidArgs},
 	} {
@@ -245,16 +249,17 @@ func manyRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	began := time.Now()
 	list := make([]*agent, n)
 	for i := range n {
-		name := fmt.Sprintf("many%d", i)
-		list[i] = &agent{h, guest.Room{User: "agent-" + name, UID: uint32(3000 + i), Home: guest.HomesDir + "/" + name, Hostname: name}}
+		list[i] = h.describe(t, fmt.Sprintf("many%d", i), uint32(3000+i))
 		list[i].ensure(ctx, t)
 	}
 	made := time.Since(began)
 	var wg sync.WaitGroup
 	for _, a := range list {
 		wg.Go(func() {
-			if out, exit := a.run(ctx, t, "id -u"); exit.Status() != 0 || out != fmt.Sprint(a.UID) {
-				t.Errorf("%s: %+v %s", a.User, exit, out)
+			var out bytes.Buffer
+			exit, err := h.Client.Run(ctx, guest.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
+			if err != nil || exit.Status() != 0 || out.String() != fmt.Sprintln(a.UID) {
+				t.Errorf("%s: %v %+v %s", a.User, err, exit, &out)
 			}
 		})
 	}

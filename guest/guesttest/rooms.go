@@ -46,16 +46,23 @@ const secret = "s3cret-of-alice"
 
 func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
+	a := h.describe(t, name, uid)
+	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), h.Intruder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.ensure(ctx, t)
+	return a
+}
+
+// describe makes an agent's home, but no room.
+func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
+	t.Helper()
 	a := &agent{h, guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	h.Own("agents/"+name, uid)
-	if err := os.WriteFile(filepath.Join(home, "intruder"), h.Intruder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	a.ensure(ctx, t)
 	return a
 }
 
@@ -122,6 +129,9 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.P
 	return p
 }
 
+// roomPatience bounds one case of rooms. Some use up all that there is, for a while.
+const roomPatience = 5 * time.Minute
+
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.
 func RunRooms(t *testing.T, h *House) {
@@ -137,7 +147,8 @@ func RunRooms(t *testing.T, h *House) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range list {
 				t.Run(c.name, func(t *testing.T) {
-					ctx := bounded(t)
+					ctx, cancel := context.WithTimeout(context.Background(), roomPatience)
+					defer cancel()
 					a.ensure(ctx, t)
 					b.ensure(ctx, t)
 					c.run(ctx, t, a, b)
@@ -146,6 +157,7 @@ func RunRooms(t *testing.T, h *House) {
 		})
 	}
 	cases("Room", lifeCases())
+	cases("Shells", shellCases())
 	cases("Attack", attackCases())
 	cases("Network", networkCases())
 	cases("Hog", hogCases())

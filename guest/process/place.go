@@ -3,11 +3,11 @@
 package process
 
 import (
-	"runtime"
 	"syscall"
 )
 
-// Place is where and as whom a child runs.
+// Place is where and as whom a child runs. Its values can be compared: equal ones
+// are the same place.
 type Place interface {
 	// Enter moves the calling thread into the place: namespaces, capabilities,
 	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
@@ -19,21 +19,10 @@ type Place interface {
 	Cgroup() string
 }
 
-// onEntered runs f on a thread that has entered the place and dies with it.
-func onEntered(p Place, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine. What
-		// the first thread of a process enters it would keep, so PID 1 keeps
-		// that for its main goroutine.
-		runtime.LockOSThread()
-		if err := p.Enter(); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
+// Mortal is a Place that ends.
+type Mortal interface {
+	// Dead is closed when the place has ended.
+	Dead() <-chan struct{}
 }
 
 // as runs f with the calling thread touching files as a credential. On a share the

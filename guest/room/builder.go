@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -31,14 +32,21 @@ const (
 	output    = "/output"
 )
 
-// What memory a room's own file systems may take, beside being counted for its
-// group: /dev/shm is for programs that share memory, /run for their sockets.
+// What memory a room's own file systems may take, as parts of the room's own: what
+// lies there cannot be given back by killing, and a room that is full of it could not
+// even clean up. /dev/shm is for programs that share memory, /run for their sockets.
 const (
-	shmSize = "25%"
-	runSize = "16m"
-	// maxTerminals is more than an agent needs, and the kernel's are few.
-	maxTerminals = "64"
+	shmPart, runPart = 4, 8
+	maxRun           = 16 << 20
 )
+
+func shmSize(memory uint64) string { return "size=" + strconv.FormatUint(memory/shmPart, 10) }
+func runSize(memory uint64) string {
+	return "size=" + strconv.FormatUint(min(memory/runPart, maxRun), 10)
+}
+
+// maxTerminals is more than an agent needs, and the kernel's are few.
+const maxTerminals = "64"
 
 // heavy are folders of a home that nobody reads on the host: they lie on the
 // data disk, which is faster than a share. The name is that of the layer's folder.

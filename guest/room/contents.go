@@ -45,11 +45,11 @@ func (b *builder) devices() error {
 	if err := b.mountAt("dev/pts", tree, err); err != nil {
 		return err
 	}
-	tree, err = fresh("tmpfs", still, "mode=1777", "size="+shmSize)
+	tree, err = fresh("tmpfs", still, "mode=1777", shmSize(b.Memory))
 	if err := b.mountAt("dev/shm", tree, err); err != nil {
 		return err
 	}
-	return unix.MountSetattr(dev, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	return b.seal("/dev")
 }
 
 // processes makes /proc: other users' processes are not in it, and what speaks
@@ -103,7 +103,7 @@ func (b *builder) cover(path string, tree func(at int) (int, error)) error {
 
 // memory makes /run, and the folder that shares are put in.
 func (b *builder) memory() error {
-	tree, err := fresh("tmpfs", quiet, "mode=0755", "size="+runSize)
+	tree, err := fresh("tmpfs", quiet, "mode=0755", runSize(b.Memory))
 	if err := b.mountAt("run", tree, err); err != nil {
 		return err
 	}
@@ -186,6 +186,19 @@ func (b *builder) home() error {
 			// Whatever the agent has put there is its own affair.
 			b.warn("%s/%s stays on the share: %v", b.Home, name, err)
 		}
+	}
+	return b.seal(workspace)
+}
+
+// seal makes a mount of the new root read-only, but not those in it.
+func (b *builder) seal(path string) error {
+	at, err := look(b.root, path[1:], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	if err := unix.MountSetattr(at, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
 	}
 	return nil
 }

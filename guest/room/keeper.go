@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,7 +56,7 @@ type Keeper struct {
 // door is where those wait who want something of the same room.
 type door struct {
 	turn chan struct{} // a lock that can be waited for with a context
-	room *Room         // the last that was made; nil after Reset
+	room *Room         // the last that was made; nil before the first
 	slot int
 	gone bool // the room was forgotten
 }
@@ -171,7 +172,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string,
 		}
 	}
 	if !proto.Equal(old.spec.Limits, spec.Limits) {
-		if err := old.limit(spec.Limits); err != nil {
+		if err := errors.Join(old.limit(spec.Limits), old.fit(spec.Limits.MemoryBytes)); err != nil {
 			return false, nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
@@ -189,7 +190,7 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 // build makes a room where there is none, or a dead one.
 func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	const op = "make room"
-	f, err := newFilter()
+	f, err := refused().Compile()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
@@ -206,7 +207,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	if err := r.group.make(); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
-	if err := r.limit(spec.Limits); err != nil {
+	if err := errors.Join(r.limit(spec.Limits), r.openEvents()); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err)
 	}
 	if err := r.start(k.opts); err != nil {
@@ -220,6 +221,15 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 // folder that is deleted.
 func (r *Room) forget() { _ = r.disk.Close() }
 
+// openEvents opens what each command looks at.
+func (r *Room) openEvents() (err error) {
+	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
+		return err
+	}
+	r.pids, err = os.Open(filepath.Join(string(r.group), "pids.events"))
+	return err
+}
+
 // limit sets the limits of a room.
 func (r *Room) limit(l *guestpb.Limits) error {
 	var st unix.Stat_t
@@ -231,6 +241,29 @@ func (r *Room) limit(l *guestpb.Limits) error {
 		err = errors.Join(err, setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
 	}
 	return err
+}
+
+// fit makes the room's file systems in memory as large as fits its limit. One that
+// holds more stays as it is.
+func (r *Room) fit(memory uint64) error {
+	return within(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
+		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
+			f, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+			if err != nil {
+				return fmt.Errorf("size of %s: %w", path, err)
+			}
+			key, value, _ := strings.Cut(size, "=")
+			err = unix.FsconfigSetString(f, key, value)
+			if err == nil {
+				err = unix.FsconfigReconfigure(f)
+			}
+			_ = unix.Close(f)
+			if err != nil && err != unix.EINVAL {
+				return fmt.Errorf("size of %s: %w", path, err)
+			}
+		}
+		return nil
+	})
 }
 
 // defaults fills in what a spec leaves to the guest.
@@ -285,17 +318,9 @@ func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) 
 	return err
 }
 
-// Reset ends a room and throws its layer away.
-func (k *Keeper) Reset(ctx context.Context, user string) error {
-	return k.end(ctx, user, true, false)
-}
-
-// Remove ends a room and forgets it; with layer, its files go too.
+// Remove ends a room and forgets it; with layer, its files go too. That they are
+// thrown away and nothing else is all that a reset is.
 func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
-	return k.end(ctx, user, layer, true)
-}
-
-func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error {
 	const op = "end room"
 	d, err := k.enter(ctx, user, true) // the layer may be there without a room in this boot
 	if err != nil {
@@ -306,7 +331,6 @@ func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error
 		r.init.Kill() // all that is in its namespaces dies with it
 		r.init.Release()
 		r.forget()
-		d.room = nil
 	}
 	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
@@ -316,14 +340,12 @@ func (k *Keeper) end(ctx context.Context, user string, layer, forget bool) error
 			return fault.New(fault.Execution, op, user, err)
 		}
 	}
-	if forget {
-		d.gone = true
-		_ = os.RemoveAll(filepath.Join(k.opts.Run, user))
-		k.mu.Lock()
-		delete(k.doors, user)
-		delete(k.slots, d.slot)
-		k.mu.Unlock()
-	}
+	_ = os.RemoveAll(filepath.Join(k.opts.Run, user))
+	d.gone = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.doors, user)
+	delete(k.slots, d.slot)
 	return nil
 }
 

@@ -81,7 +81,8 @@ func within(pidfd, kinds int, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with it
-		if err := unix.Setns(pidfd, kinds); err != nil {
+		// A mount namespace is entered by who shares its root with nobody.
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
 			done <- err
 			return
 		}

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/sandbox/seccomp"
 )
 
 // makePatience is how long the first process of a room may need for its mounts.
@@ -33,11 +34,13 @@ type Room struct {
 	disk   *os.File
 	group  group
 	slot   int
-	filter filter
+	filter seccomp.Program
 	init   *process.Child
 	pidfd  *os.File // of its first process
 	ptmx   *os.File // O_PATH
 	desk   *os.File // O_PATH
+	memory *os.File // memory.events of the group
+	pids   *os.File // pids.events
 	shell  string
 	made   time.Time
 	quota  bool // the disk counts
@@ -156,7 +159,7 @@ func (r *Room) Desk() (*os.File, string, error) {
 // plan is a file with what the first process is to make.
 func (r *Room) plan(o Options) (*os.File, error) {
 	text, err := json.Marshal(plan{
-		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname,
+		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
 		Base: o.Base, Layer: r.layer, Hosts: filepath.Join(o.Run, r.spec.User, "hosts"), Resolvers: o.Resolvers,
 	})
 	if err != nil {
@@ -245,7 +248,14 @@ type Marks struct{ oom, pids uint64 }
 
 // Marks are taken before a command and compared after it.
 func (r *Room) Marks() Marks {
-	return Marks{value(r.group.text("memory.events"), "oom_kill"), value(r.group.text("pids.events"), "max")}
+	return Marks{value(again(r.memory), "oom_kill"), value(again(r.pids), "max")}
+}
+
+// again reads a small file of the kernel from its beginning.
+func again(f *os.File) string {
+	var buf [512]byte // a few counters
+	n, _ := f.ReadAt(buf[:], 0)
+	return string(buf[:n])
 }
 
 // Met says which limits the room has met since the marks were taken: of memory

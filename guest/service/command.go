@@ -85,13 +85,16 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 		return err
 	}
 	c.marks = c.room.Marks()
-	spec.Place = c.room.Place(start.RoomRoot)
 	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
 	if spec.Dir == "" {
 		spec.Dir = "/"
 		if !start.RoomRoot {
 			spec.Dir = c.room.Home()
 		}
+	}
+	spec.Place = c.room.Place(start.RoomRoot)
+	if start.ReadOnly {
+		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (s rooms) Reset(ctx context.Context, r *connect.Request[guestpb.ResetReques
 		return nil, err
 	}
 	s.leave(r.Msg.User)
-	return connect.NewResponse(&guestpb.ResetResponse{}), s.keeper.Reset(ctx, r.Msg.User)
+	return connect.NewResponse(&guestpb.ResetResponse{}), s.keeper.Remove(ctx, r.Msg.User, true)
 }
 
 func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {

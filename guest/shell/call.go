@@ -258,11 +258,14 @@ func (s *session) take(c *call, into *kept, b []byte) {
 	s.tell(b)
 }
 
-// drain takes what the call's streams hold now. The session's lock is held.
-func (c *call) drain() {
-	for _, st := range c.streams {
-		st.drain()
-	}
+// drain takes what the call's streams hold now, and no more: one that is written to
+// for ever has an end too. What the shell says of the call comes before what the
+// call writes, so before is called between. The session's lock is held.
+func (c *call) drain(before func()) {
+	out, errs := c.streams[0].holds(), c.streams[1].holds()
+	before()
+	c.streams[0].drain(out)
+	c.streams[1].drain(errs)
 }
 
 func (c *call) close() {

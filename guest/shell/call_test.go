@@ -139,7 +139,7 @@ func TestCallerGoes(t *testing.T) {
 // handed out once, with the next call, and is never another's.
 func TestLateOutput(t *testing.T) {
 	r := newRig(t, true)
-	r.run("(sleep 0.2; echo late; echo later >&2) & disown")
+	r.run("(sleep 0.2; echo late; sleep 0.1; echo later >&2) & disown")
 	a := r.want("echo mine; sleep 0.6", 0, "mine\n")
 	if len(a.Late) != 1 || string(a.Late[0].Output.Head) != "late\nlater\n" {
 		t.Errorf("late: %v", a.Late)

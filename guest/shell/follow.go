@@ -91,17 +91,19 @@ func (w *watch) wait(ctx context.Context, stop <-chan struct{}) bool {
 // look asks the shell whether it listens when it seems to.
 func (w *watch) look(ctx context.Context) {
 	l := w.life
+	if w.asides++; !l.aside() {
+		// Just before a command begins, and just after its end, the shell seems so
+		// too: then it answers when the command is over.
+		w.asides, w.asked = 0, time.Now()
+	}
 	if w.probe != nil {
 		if time.Since(w.asked) > answerWithin {
 			go l.end("it did not come back to its prompt")
 		}
 		return
 	}
-	if w.asides++; !l.aside() {
-		w.asides = 0
-	}
 	if w.asides < 2 {
-		return // between the end of a command and its being said, so it seems too
+		return
 	}
 	probe, err := l.order(nil, nil, nil)
 	if err != nil {
@@ -145,7 +147,7 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.drain()
+	c.drain(l.listen)
 	r.Stdout, r.Stderr = c.out.output(), c.errs.output()
 	r.Restarted, r.RestartCause = c.lost != "", c.lost
 	r.Cancelled = r.Cancelled || c.pressed && int(r.Code) == interrupted
@@ -153,9 +155,6 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	r.Late = s.handOut()
 	l.desk.withdraw()
 	l.forget(w.order)
-	if w.probe != nil {
-		l.forget(w.probe)
-	}
 	s.call, s.typed, s.status = nil, false, int(r.Code)
 	s.leave(c)
 	close(c.done)

@@ -146,9 +146,10 @@ func (l *life) show() {
 	for {
 		n, err := l.term.file.Read(buf)
 		l.session.mu.Lock()
-		l.listen()
 		if c := l.session.call; c != nil {
-			c.drain()
+			c.drain(l.listen)
+		} else {
+			l.listen()
 		}
 		if n > 0 {
 			l.session.publish(buf[:n])
@@ -216,11 +217,13 @@ func (l *life) heard(f frame) {
 			return
 		}
 		o.status = f.status
-		if o.call != nil {
-			o.call.drain()
-			l.session.endLine() // before the prompt is painted again
-		}
 		close(o.over)
+		if o.call == nil {
+			l.forget(o)
+			return
+		}
+		o.call.drain(func() {})
+		l.session.endLine() // before the prompt is painted again
 	}
 }
 

@@ -41,8 +41,10 @@ func (s *stream) follow(lock sync.Locker, before func()) {
 		err := s.raw.Read(func(fd uintptr) bool {
 			lock.Lock()
 			defer lock.Unlock()
+			n := pending(int(fd)) // what comes after this is for the next time
 			before()
-			return s.read(int(fd), turn) == turn || s.done
+			s.read(int(fd), min(n, turn))
+			return n > turn || s.done
 		})
 		lock.Lock()
 		s.done = s.done || err != nil
@@ -54,14 +56,23 @@ func (s *stream) follow(lock sync.Locker, before func()) {
 	}
 }
 
-// drain reads what is in the FIFO at this moment, so that a stream that is written
-// to for ever has an end too. The lock is held.
-func (s *stream) drain() {
-	_ = s.raw.Control(func(fd uintptr) { // fails on a stream that is closed
-		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
-			s.read(int(fd), n)
-		}
-	})
+// holds is how much is in the FIFO at this moment.
+func (s *stream) holds() (n int) {
+	_ = s.raw.Control(func(fd uintptr) { n = pending(int(fd)) }) // fails on a stream that is closed
+	return n
+}
+
+// drain reads n bytes. The lock is held.
+func (s *stream) drain(n int) {
+	_ = s.raw.Control(func(fd uintptr) { s.read(int(fd), n) })
+}
+
+func pending(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // read takes at most n bytes, if there are so many, and notes the end of the

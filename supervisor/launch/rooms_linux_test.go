@@ -64,7 +64,7 @@ type home struct {
 	guest           *launch.Guest
 }
 
-func newHome(t *testing.T, i image.Image, ownership vm.Ownership) *home {
+func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
 	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
 	if err := disk.Create(h.data, 2<<30); err != nil {
@@ -87,7 +87,7 @@ func (h *home) own(folder string, uid uint32) {
 	}
 }
 
-func (h *home) boot(t *testing.T) {
+func (h *home) boot(t testing.TB) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "console.log")
 	t.Cleanup(func() {
@@ -110,7 +110,7 @@ func (h *home) boot(t *testing.T) {
 }
 
 // intruder builds the program that attacks.
-func intruder(t *testing.T) []byte {
+func intruder(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "intruder")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "osaurus-sandbox/guest/guesttest/intruder")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ func main() {
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
-		"shm-put": shmPut, "shm-get": shmGet, "peek": peek,
+		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "watch": watch, "spawn": spawn,
 	}
 	trick, ok := tricks[name]
 	if !ok {
@@ -70,14 +71,15 @@ func calls([]string) {
 	say("socket-vsock-high", sys(unix.SYS_SOCKET, 1<<32|unix.AF_VSOCK, unix.SOCK_STREAM, 0)) // the kernel looks at the lower half
 	say("socket-packet", socket(unix.AF_PACKET, unix.SOCK_RAW))
 	say("socket-alg", socket(unix.AF_ALG, unix.SOCK_SEQPACKET))
-	say("socket-raw", socket(unix.AF_INET, unix.SOCK_RAW))
+	_, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)
+	say("socket-raw", err)
 	say("socket-inet", socket(unix.AF_INET, unix.SOCK_STREAM))
 
 	say("mount", unix.Mount("none", "/tmp", "tmpfs", 0, ""))
 	say("remount", unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
 	say("umount", unix.Unmount("/proc/sys", unix.MNT_DETACH))
 	say("move_mount", unix.MoveMount(unix.AT_FDCWD, "/tmp", unix.AT_FDCWD, "/run", 0))
-	_, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE)
+	_, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE)
 	say("open_tree", err)
 	_, err = unix.Fsopen("proc", 0)
 	say("fsopen", err)
@@ -220,21 +222,64 @@ func escape(args []string) {
 	}
 }
 
-// peek looks for a file through all that /proc shows.
+// peek looks for a file through what /proc shows of any process up to a pid.
 func peek(args []string) {
+	last, _ := strconv.Atoi(args[0])
 	found := 0
-	for pid := range 70000 {
+	for pid := range last {
 		base := "/proc/" + strconv.Itoa(pid)
-		for _, p := range []string{base + "/root" + args[0], base + "/cwd/" + filepath.Base(args[0])} {
+		for _, p := range []string{base + "/root" + args[1], base + "/cwd/" + filepath.Base(args[1])} {
 			if _, err := os.ReadFile(p); err == nil {
 				found++
 			}
 		}
-		if b, err := os.ReadFile(base + "/environ"); err == nil && strings.Contains(string(b), args[1]) {
+		if b, err := os.ReadFile(base + "/environ"); err == nil && strings.Contains(string(b), args[2]) {
 			found++
 		}
 	}
 	fmt.Println("found", found)
+}
+
+// watch looks for a moment in which a process that is starting is still the guest's
+// own program, and can be looked into.
+func watch(args []string) {
+	fmt.Println("watching")
+	found, seen := 0, map[string]bool{}
+	for end := time.Now().Add(seconds(args)); time.Now().Before(end); {
+		dir, err := os.Open("/proc")
+		if err != nil {
+			panic(err)
+		}
+		names, _ := dir.Readdirnames(-1)
+		dir.Close()
+		for _, name := range names {
+			if _, err := strconv.Atoi(name); err != nil || name == strconv.Itoa(os.Getpid()) {
+				continue
+			}
+			seen[name] = true
+			exe, err := os.Readlink("/proc/" + name + "/exe")
+			if err == nil && (strings.Contains(exe, "guest") || strings.Contains(exe, "init")) {
+				found++
+			}
+		}
+	}
+	fmt.Println("seen", len(seen) > 0, "found", found)
+}
+
+// spawn says how many nanoseconds it takes to run a program, of each of some times.
+func spawn(args []string) {
+	times, _ := strconv.Atoi(args[0])
+	for range times {
+		began := time.Now()
+		pid, err := syscall.ForkExec(args[1], args[1:], &syscall.ProcAttr{})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			panic(err)
+		}
+		fmt.Println(time.Since(began).Nanoseconds())
+	}
 }
 
 const shmKey, shmSize = 4711, 4096
@@ -255,13 +300,15 @@ func shmGet([]string) {
 }
 
 func hogMemory([]string) {
-	var all [][]byte
-	for {
-		b := make([]byte, 1<<20)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
+	type page struct {
+		last *page
+		text [1 << 20]byte
+	}
+	for p := (*page)(nil); ; {
+		p = &page{last: p}
+		for i := 0; i < len(p.text); i += 4096 {
+			p.text[i] = 1
 		}
-		all = append(all, b)
 	}
 }
 
@@ -297,11 +344,11 @@ func hogDisk(args []string) {
 	os.Exit(1)
 }
 
-// hogDescriptors opens files in as many processes as it may have.
+// hogDescriptors opens sockets, in as many processes as it may have.
 func hogDescriptors(args []string) {
 	end := time.Now().Add(seconds(args))
 	for time.Now().Before(end) {
-		if _, err := os.Open("/dev/null"); err == nil {
+		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err == nil {
 			continue
 		}
 		_, _ = syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-descriptors", args[0]}, &syscall.ProcAttr{})
@@ -313,6 +360,7 @@ func hogCPU(args []string) {
 	for range 32 {
 		go func() {
 			for {
+				runtime.Gosched()
 			}
 		}()
 	}

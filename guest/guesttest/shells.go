@@ -1,0 +1,216 @@
+package guesttest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// shellCases: persistent shells and jobs in rooms.
+func shellCases() []roomCase {
+	return []roomCase{
+		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach},
+		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobsApart", jobsApart}, {"EndWithTheRoom", endWithTheRoom},
+		{"ShellSpeed", shellSpeed},
+	}
+}
+
+// shell runs a command in the agent's session.
+func (a *agent) shell(ctx context.Context, t *testing.T, command string) guest.ShellResult {
+	t.Helper()
+	r, err := a.house.Client.RunShell(ctx, guest.ShellCommand{Shell: a.session("test"), Command: command, Timeout: 2 * time.Minute})
+	if err != nil {
+		t.Fatalf("%q in the shell of %s: %v", command, a.User, err)
+	}
+	return r
+}
+
+func (a *agent) session(id string) guest.Shell {
+	return guest.Shell{User: config.LinuxUser(a.User), Session: config.SessionID(id)}
+}
+
+func wantShell(t *testing.T, r guest.ShellResult, code int, out string) {
+	t.Helper()
+	if got := r.Stdout.String() + r.Stderr.String(); got != out || r.Code != code {
+		t.Errorf("code %d, %q, want %d, %q (%+v)", r.Code, got, code, out, r)
+	}
+}
+
+func shellInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
+	first := alice.shell(ctx, t, "id -un; pwd; echo $HOME; echo problem >&2; cd /tmp; X=1; export Y=2; f() { echo f$X; }; false")
+	wantShell(t, first, 1, alice.User+"\n"+alice.Home+"\n"+alice.Home+"\nproblem\n")
+	if first.Dir != "/tmp" {
+		t.Errorf("the directory is %q", first.Dir)
+	}
+	wantShell(t, alice.shell(ctx, t, "f; pwd; sh -c 'echo $Y'; ls /dev/pts"), 0, "f1\n/tmp\n2\n0\nptmx\n")
+	// The shell is in the room like any other command.
+	if out := alice.shell(ctx, t, "ls /proc | grep -c '^[0-9]'; ls -d /workspace/agents/*").Stdout.String(); !strings.HasSuffix(out, "\n"+alice.Home+"\n") {
+		t.Errorf("%q", out)
+	}
+	for _, forbidden := range []string{"touch /run/osaurus-shells/x", "rm -rf /run/osaurus-shells/*", "cat /run/osaurus-shells/*/said", "mkdir /run/osaurus-shells/*/x"} {
+		if r := alice.shell(ctx, t, forbidden+" 2>/dev/null"); r.Code == 0 || r.Restarted {
+			t.Errorf("%s: %+v", forbidden, r)
+		}
+	}
+	wantShell(t, alice.shell(ctx, t, "echo on"), 0, "on\n")
+}
+
+func shellHeals(ctx context.Context, t *testing.T, alice, _ *agent) {
+	for _, c := range []struct {
+		command string
+		code    int
+	}{{"exit 3", 3}, {"exec true", 0}, {"kill -9 $$", 137}} {
+		alice.shell(ctx, t, "X=1")
+		if r := alice.shell(ctx, t, c.command); r.Code != c.code || !r.Exited {
+			t.Errorf("%s: %+v", c.command, r)
+		}
+		r := alice.shell(ctx, t, "echo [$X]")
+		if r.Stdout.String() != "[]\n" || !r.Restarted || r.RestartCause == "" {
+			t.Errorf("after %s: %+v", c.command, r)
+		}
+		if r := alice.shell(ctx, t, "true"); r.Restarted {
+			t.Errorf("and then: %+v", r)
+		}
+	}
+}
+
+func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
+	r := alice.shell(ctx, t, "yes | head -c 3000000")
+	if r.Stdout.Omitted != 3_000_000-15_000 || len(r.Stdout.Head) != 6000 || len(r.Stdout.Tail) != 9000 {
+		t.Errorf("%d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
+	}
+	late, err := alice.house.Client.RunShell(ctx, guest.ShellCommand{Shell: alice.session("test"), Command: "sleep 600", Timeout: time.Second})
+	if err != nil || !late.TimedOut || late.Exited {
+		t.Errorf("%+v %v", late, err)
+	}
+	if r := alice.shell(ctx, t, "echo on"); r.Restarted {
+		t.Errorf("%+v", r)
+	}
+}
+
+func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
+	alice.shell(ctx, t, "X=agent; PS1='> '")
+	seen := newWaiter("I see agent 40 120")
+	a, err := alice.house.Client.AttachShell(ctx, alice.session("test"), guest.TerminalSize{Rows: 40, Cols: 120}, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Write([]byte("echo I see $X $(stty size); Y=person\r")); err != nil {
+		t.Fatal(err)
+	}
+	seen.wait(ctx, t)
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	wantShell(t, alice.shell(ctx, t, "echo $Y"), 0, "person\n")
+	text, version, err := alice.house.Client.Transcript(ctx, config.LinuxUser(alice.User), "test")
+	if err != nil || version == 0 || !strings.Contains(text, "I see agent 40 120\n") || !strings.Contains(text, "$ echo $Y\n") || !strings.Contains(text, "\nperson\n") {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
+func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
+	alice.shell(ctx, t, "X="+secret)
+	wantShell(t, bob.shell(ctx, t, "echo [$X]; ls /proc/*/environ >/dev/null 2>&1; ls /run/osaurus-shells | wc -l"), 0, "[]\n1\n")
+	list, err := bob.house.Client.Sessions(ctx, config.LinuxUser(bob.User))
+	if err != nil || len(list) != 1 || list[0].User != bob.User || list[0].State != guest.SessionIdle || list[0].Dir != bob.Home {
+		t.Errorf("%+v %v", list, err)
+	}
+	n, err := bob.house.Client.CloseSession(ctx, config.LinuxUser(bob.User), "")
+	if err != nil || n != 1 {
+		t.Errorf("%d %v", n, err)
+	}
+	wantShell(t, alice.shell(ctx, t, "echo $X"), 0, secret+"\n")
+}
+
+func (a *agent) job(ctx context.Context, t *testing.T, script string) guest.Job {
+	t.Helper()
+	j, err := a.house.Client.StartJob(ctx, guest.JobCommand{User: config.LinuxUser(a.User), Args: sh(script)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
+	c, user := alice.house.Client, config.LinuxUser(alice.User)
+	j := alice.job(ctx, t, "id -un; pwd; sleep 0.2; echo problem >&2; exit 4")
+	end, err := c.WaitJob(ctx, user, j.ID, time.Minute)
+	if err != nil || end.Running || end.Code != 4 {
+		t.Errorf("%+v %v", end, err)
+	}
+	tail, err := c.TailJob(ctx, user, j.ID, 0, 0)
+	if want := alice.User + "\n" + alice.Home + "\nproblem\n"; err != nil || string(tail.Data) != want {
+		t.Errorf("%q %v", tail.Data, err)
+	}
+	long := alice.job(ctx, t, "(setsid sleep 600 &); sleep 600")
+	if j, err := c.KillJob(ctx, user, long.ID, false); err != nil || !j.Killed {
+		t.Errorf("%+v %v", j, err)
+	}
+	if end, err := c.WaitJob(ctx, user, long.ID, time.Minute); err != nil || end.Signal != guest.SIGTERM {
+		t.Errorf("%+v %v", end, err)
+	}
+	if out, _ := alice.run(ctx, t, "ps 2>/dev/null | grep 'slee[p] 600'; true"); out != "" {
+		t.Errorf("left: %s", out)
+	}
+	list, err := c.Jobs(ctx, user)
+	if err != nil || len(list) < 2 || list[0].ID != long.ID {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
+func jobsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
+	j := alice.job(ctx, t, "sleep 600")
+	c, user := alice.house.Client, config.LinuxUser(bob.User)
+	if _, err := c.Job(ctx, user, j.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("bob sees alice's job: %v", err)
+	}
+	if _, err := c.KillJob(ctx, user, j.ID, true); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("bob kills alice's job: %v", err)
+	}
+	if j, err := c.Job(ctx, config.LinuxUser(alice.User), j.ID); err != nil || !j.Running {
+		t.Errorf("%+v %v", j, err)
+	}
+}
+
+func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
+	c, user := alice.house.Client, config.LinuxUser(alice.User)
+	alice.shell(ctx, t, "X=1")
+	j := alice.job(ctx, t, "sleep 600")
+	if err := c.ResetRoom(ctx, alice.User); err != nil {
+		t.Fatal(err)
+	}
+	alice.ensure(ctx, t)
+	if _, err := c.Job(ctx, user, j.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a job outlived its room: %v", err)
+	}
+	if list, err := c.Sessions(ctx, user); err != nil || len(list) != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+	wantShell(t, alice.shell(ctx, t, "echo [$X]"), 0, "[]\n")
+}
+
+// shellSpeed says what a command in a persistent shell costs beside one that is
+// run by itself. It is the benchmark's business to judge.
+func shellSpeed(ctx context.Context, t *testing.T, alice, _ *agent) {
+	alice.shell(ctx, t, "true")
+	median := func(f func()) time.Duration {
+		var took []time.Duration
+		for range 20 {
+			start := time.Now()
+			f()
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		return took[len(took)/2]
+	}
+	shell := median(func() { alice.shell(ctx, t, "/bin/true") })
+	exec := median(func() { alice.command(ctx, t, guest.Command{Args: []string{"/bin/true"}}) })
+	t.Logf("/bin/true in a persistent shell %v, as a command of its own %v", shell, exec)
+}
