@@ -188,7 +188,7 @@ func TestTranscripts(t *testing.T) {
 	}
 
 	client, _ = serve(t, daemon.Options{Home: home})
-	alice, bob = desk{client, t, "alice"}, desk{client, t, "bob"}
+	alice = desk{client, t, "alice"}
 	text, err := alice.transcript("a")
 	if err != nil || !strings.Contains(text, "\nfirst\n") {
 		t.Errorf("after a restart: %q %v", text, err)
