@@ -68,8 +68,11 @@ func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb
 			return nil, err
 		}
 		o, err := s.begin(wait, l, r)
+		if errors.Is(err, errGone) && wait.Err() == nil {
+			continue
+		}
 		if errors.Is(err, errGone) {
-			continue // ends with wait: a shell that is gone took some of it
+			return nil, fault.New(fault.Unavailable, "use session", string(s.key.id), err).Advise("Look at its transcript: something ends its shells.")
 		}
 		if err != nil {
 			return nil, err

@@ -142,7 +142,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 // before that was painted, comes before it.
 func (l *life) show() {
 	defer close(l.shown)
-	buf := make([]byte, turn)
+	buf := make([]byte, 16<<10) // a terminal hands out less at once
 	for {
 		n, err := l.term.file.Read(buf)
 		l.session.mu.Lock()
