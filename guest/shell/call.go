@@ -120,9 +120,6 @@ func (s *session) begin(ctx context.Context, l *life, r *guestpb.ShellRunRequest
 	c.errs.headChars, c.errs.tailChars = c.out.headChars, c.out.tailChars
 	o, err := l.order(c, r.Command, r.Stdin)
 	if err != nil {
-		if closed(l.ended) {
-			err = errGone
-		}
 		return nil, err
 	}
 	err = s.awaitBegin(ctx, l, o)
@@ -209,6 +206,9 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.orders == nil {
+		return nil, errGone
+	}
 	o := &order{nonce: random(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
 	out, errs, err := l.desk.order(o.nonce, s.status, text, stdin)
 	if err != nil {
@@ -245,8 +245,10 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 // forget leaves nothing of an order that was not begun, or is over, but open
 // streams. The session's lock is held.
 func (l *life) forget(o *order) {
-	delete(l.orders, o.nonce)
-	l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
+	if l.orders != nil {
+		delete(l.orders, o.nonce)
+		l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
+	}
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
 	}
