@@ -36,10 +36,10 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 5m
 GUEST_TIMEOUT := 10m
 
-.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos fuzz bench generate clean
+.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
@@ -67,16 +67,18 @@ test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is
 	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
 
 # Two lanes at once: guests under emulation, one at a time, leave half of two
-# processors idle, and what boots nothing makes use of it.
+# processors idle, and what boots nothing makes use of it. Guests go first: their
+# lane is the longer one.
 tiers:
 	@$(MAKE) --no-print-directory --jobs=2 quick-lane guest-lane
 
 quick-lane: LANE = lint check-darwin unit kernel-tier
+quick-lane: NICE = nice
 guest-lane: LANE = lab guest-tier standin-tier
 quick-lane guest-lane:
 	@for tier in $(LANE); do \
 	  start=$$SECONDS; \
-	  $(MAKE) --no-print-directory $$tier; \
+	  $(NICE) $(MAKE) --no-print-directory $$tier; \
 	  echo "== $$tier: $$((SECONDS - start)) s"; \
 	done
 
@@ -96,7 +98,7 @@ lab: guest-programs ## the kernels, packs and images that tests use, made once
 	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) ./internal/lab
 
 kernel-tier: ## tests on real kernels and archives, without machines of ours
-	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) $(KERNEL_TIER)
+	$(GO_TEST) -race -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
 
 guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
@@ -117,10 +119,13 @@ faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app
 	MACOSX_DEPLOYMENT_TARGET=13.0 $(MAKE) --no-print-directory build
-	codesign --force --entitlements scripts/entitlements.plist --sign '$(SIGN_AS)' $(PROGRAM)
+	SIGN_AS='$(SIGN_AS)' scripts/sign $(PROGRAM)
 
 verify-macos: app ## on a Mac: all that only a Mac can show, with a report
 	@scripts/verify-macos
+
+release-check: ## what a release is made with: configuration, workflows, formula
+	@scripts/release-check
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++]=$$1} /^ok/ {for (i=0; i<n; i++) print $$2, t[i]; n=0}' | \

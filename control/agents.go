@@ -179,7 +179,7 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	if err != nil {
 		return err
 	}
-	n := note{action: "exec", subject: start.Line, agent: agent.Name, strict: true}
+	n := note{action: "exec", subject: start.Line, agent: agent.Name, detail: start.Tenant, strict: true}
 	if start.Line == "" {
 		n.subject = commandLine(start.Args)
 	}

@@ -19,7 +19,7 @@ func (s service) Diagnose(ctx context.Context, r *connect.Request[controlpb.Diag
 	return s.audited(ctx, note{action: "diagnose", subject: target.String(), strict: true}, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for result := range diagnose.Run(ctx, s.Sandbox, target) {
+		for result := range diagnose.Run(ctx, s.Sandbox, s.Agents, target) {
 			if err := stream.Send(&controlpb.DiagnoseResponse{
 				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: printable(result.Found()), Advice: printable(result.Advice()), Took: span(result.Took),
 			}); err != nil {

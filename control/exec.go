@@ -29,8 +29,8 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 	if err != nil {
 		return err
 	}
-	if start.Agent != "" || start.Line != "" || start.Root {
-		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line and root are not for the guest's root")).Advise("Call Agents.Exec.")
+	if start.Agent != "" || start.Line != "" || start.Root || start.ReadOnly || start.Tenant != "" {
+		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line, root, read_only and tenant are not for the guest's root")).Advise("Call Agents.Exec.")
 	}
 	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
 }
@@ -42,10 +42,25 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 		return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("no start: %w", err))
 	}
 	start := first.GetStart()
+	if len(start.GetRawArgs()) > 0 {
+		start.Args = texts(start.RawArgs)
+	}
+	if len(start.GetRawEnv()) > 0 {
+		start.Env = texts(start.RawEnv)
+	}
 	if start == nil || len(start.Args) == 0 && start.Line == "" {
 		return nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
 	}
 	return start, nil
+}
+
+// texts are bytes that may be no UTF-8, as the guest takes them.
+func texts(raw [][]byte) []string {
+	list := make([]string, len(raw))
+	for i, b := range raw {
+		list[i] = string(b)
+	}
+	return list
 }
 
 // exec runs a command, on the record.
@@ -104,7 +119,7 @@ func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *
 // command is the command that a start asks for, but for its streams.
 func command(start *controlpb.ExecStart) guest.Command {
 	cmd := guest.Command{
-		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root,
+		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root, ReadOnly: start.ReadOnly,
 		Timeout: start.Timeout.AsDuration(), IdleTimeout: start.IdleTimeout.AsDuration(), MaxOutput: start.MaxOutput,
 	}
 	if start.Line != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -13,6 +14,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/sandbox"
 )
 
 type clientStream = connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
@@ -33,25 +35,30 @@ type Process struct {
 
 // Run starts a command as root of the guest and returns when it runs; the guest
 // is started if need be. Cancelling the context ends it. It is guest.Client's
-// Exec, through the daemon: only Grace is not the caller's to choose, and texts
-// are UTF-8.
+// Exec, through the daemon: only Grace is not the caller's to choose, and Dir is
+// UTF-8.
 func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
-	return c.run(ctx, c.Exec, "", cmd)
+	return c.run(ctx, c.Exec, startOf(cmd), cmd)
 }
 
 // RunAs is Run as an agent, by its name or id, in its room.
 func (c *Client) RunAs(ctx context.Context, agent string, cmd guest.Command) (*Process, error) {
-	return c.run(ctx, c.Agents.Exec, agent, cmd)
+	return c.RunFor(ctx, "", agent, cmd)
 }
 
-func (c *Client) run(ctx context.Context, call func(context.Context) *clientStream, agent string, cmd guest.Command) (*Process, error) {
-	if err := checkTexts(append(append([]string{cmd.Dir}, cmd.Args...), cmd.Env...)...); err != nil {
+// RunFor is RunAs with a word for the audit: for whom the command runs.
+func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string, cmd guest.Command) (*Process, error) {
+	start := startOf(cmd)
+	start.Agent, start.Tenant = agent, string(tenant)
+	return c.run(ctx, c.Agents.Exec, start, cmd)
+}
+
+func (c *Client) run(ctx context.Context, call func(context.Context) *clientStream, start *controlpb.ExecStart, cmd guest.Command) (*Process, error) {
+	if err := checkTexts(cmd.Dir); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Process{client: c, cmd: cmd, stream: call(ctx), cancel: cancel, done: make(chan struct{})}
-	start := startOf(cmd)
-	start.Agent = agent
 	err := p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		cancel()
@@ -79,6 +86,18 @@ func (c *Client) run(ctx context.Context, call func(context.Context) *clientStre
 	return p, nil
 }
 
+// carried is a list as the schema carries it: as texts if all are UTF-8, as
+// bytes if not.
+func carried(list []string) (texts []string, raw [][]byte) {
+	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
+		return list, nil
+	}
+	for _, s := range list {
+		raw = append(raw, []byte(s))
+	}
+	return nil, raw
+}
+
 // checkTexts refuses what the schema cannot carry.
 func checkTexts(texts ...string) error {
 	for _, text := range texts {
@@ -92,9 +111,11 @@ func checkTexts(texts ...string) error {
 // startOf is what the daemon is told of a command.
 func startOf(cmd guest.Command) *controlpb.ExecStart {
 	start := &controlpb.ExecStart{
-		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot,
+		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
 		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
 	}
+	start.Args, start.RawArgs = carried(cmd.Args)
+	start.Env, start.RawEnv = carried(cmd.Env)
 	if t := cmd.Terminal; t != nil {
 		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
 	}

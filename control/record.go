@@ -21,6 +21,7 @@ const recordLimit = 10 * time.Second
 // note is what an entry of the audit says of a call.
 type note struct {
 	action, subject string
+	detail          string           // what else is worth knowing when it begins
 	agent           config.AgentName // for whom, if it is for one
 	// strict calls are not carried out unless they can be recorded: running
 	// commands, and whatever takes something away. To stop a sandbox must be
@@ -31,7 +32,7 @@ type note struct {
 // audited carries something out between an entry that says that it has begun
 // and one that says how it ended.
 func (s service) audited(ctx context.Context, n note, do func() error) error {
-	if err := s.record(ctx, n, audit.Begun, ""); err != nil && n.strict {
+	if err := s.record(ctx, n, audit.Begun, n.detail); err != nil && n.strict {
 		return fault.New(fault.KindOf(err), n.action, "", err)
 	}
 	err := do()

@@ -35,6 +35,10 @@ type Command struct {
 	Room     string
 	RoomRoot bool
 
+	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
+	// rooms.
+	ReadOnly bool
+
 	// Terminal, if not nil, gives the command one instead of pipes. What it
 	// shows goes to Stdout.
 	Terminal *Terminal
@@ -89,8 +93,9 @@ type Exit struct {
 	TimedOut bool   // it was ended because its Timeout was over
 	Idle     bool   // it was ended because its IdleTimeout was over
 
-	// While it ran, its room was at a limit: a process was killed for memory,
-	// or one could not be started. Quota: at the end, the room's disk was full.
+	// While it ran, its room was at a limit. OOM: a process was killed for memory,
+	// or the room stood still for want of it when the time was over. PIDs: a process
+	// could not be started. Quota: at the end, the room's disk was full.
 	OOM, PIDs, Quota bool
 	// Bytes that MaxOutput left out.
 	StdoutTruncated, StderrTruncated uint64
@@ -208,7 +213,7 @@ func (cmd Command) proto() *guestpb.Start {
 		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
-		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, MaxOutputBytes: cmd.MaxOutput,
+		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, MaxOutputBytes: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}

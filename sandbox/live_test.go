@@ -17,6 +17,7 @@ import (
 // at all, and dies of SIGKILL, or not.
 type body struct {
 	live     *Live
+	born     chan struct{} // closed when live is there: a timeout may come at once
 	obeys    time.Duration // 0: not
 	immortal bool
 
@@ -26,6 +27,7 @@ type body struct {
 }
 
 func (b *body) note(what string) {
+	<-b.born
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.said = append(b.said, what)
@@ -59,7 +61,9 @@ func (b *body) orders() string {
 }
 
 func begin(b *body, req Request) *body {
+	b.born = make(chan struct{})
 	b.live = NewLive(req, b)
+	close(b.born)
 	return b
 }
 

@@ -12,10 +12,10 @@ import (
 
 // Key names a secret: whose it is and what it is called.
 type Key struct {
-	Agent config.AgentID
+	Agent config.AgentID `json:"agent"`
 	// Plugin is empty for a secret that is the agent's own.
-	Plugin config.PluginID
-	Name   config.SecretName
+	Plugin config.PluginID   `json:"plugin,omitempty"`
+	Name   config.SecretName `json:"name"`
 }
 
 // The services that secrets are kept under in the system's stores, as the

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,35 @@ func TestValueShowsNothing(t *testing.T) {
 	}
 	if v.Reveal() != canary {
 		t.Errorf("Reveal() = %q", v.Reveal())
+	}
+}
+
+// panics makes this program one that panics with a value in its hands.
+const panics = "OSAURUS_TEST_PANIC"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(panics) != "" {
+		v, _ := secrets.ParseValue(strings.Join([]string{"canary", "4b1d77"}, "-"))
+		holding(v, &v, struct{ v secrets.Value }{v})
+	}
+	os.Exit(m.Run())
+}
+
+func holding(v secrets.Value, p *secrets.Value, it any) {
+	defer func() { panic(errors.Join(fmt.Errorf("with %v and %+v: %v", v, it, recover()), os.ErrInvalid)) }()
+	panic(p)
+}
+
+// What a crash prints has no value in it.
+func TestPanicShowsNothing(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), panics+"=1", "GOTRACEBACK=system")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("holding")) || !bytes.Contains(out, []byte(secrets.Redacted)) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if bytes.Contains(out, []byte(canary)) {
+		t.Errorf("it is shown in %s", out)
 	}
 }
 

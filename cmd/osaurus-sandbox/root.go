@@ -17,6 +17,7 @@ func newRoot(c console) *cobra.Command {
   osaurus-sandbox agent create alice              make an agent
   osaurus-sandbox exec alice -- uname -a          run a command as it
   osaurus-sandbox shell alice                     work in its shell
+  osaurus-sandbox secret set alice TOKEN          keep what it needs to know
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
@@ -31,7 +32,7 @@ func newRoot(c console) *cobra.Command {
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
 		newAgent(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newJob(c),
-		newLogs(c), newPack(c), newPs(c), newServe(c), newService(c), newSession(c), newShell(c), newStatus(c), newTop(c), newVersion(c),
+		newLogs(c), newPack(c), newPs(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c), newStatus(c), newTop(c), newVersion(c),
 	)
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -66,24 +67,34 @@ func sessionFlag(cmd *cobra.Command, to *string) {
 }
 
 // attach has a terminal be a shell's until that ends or the person leaves.
-func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell guest.Shell) (err error) {
-	view := newScreen(c.out)
+func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell guest.Shell) error {
 	restore, err := makeRaw(own)
 	if err != nil {
 		return err
 	}
 	// Whatever happens: a terminal that is left raw is a broken one.
-	var once sync.Once
-	var failed error
-	leave := func() error {
-		once.Do(func() { failed = errors.Join(view.restore(), restore()) })
-		return failed
+	view := newScreen(c.out)
+	leave := sync.OnceValue(func() error { return errors.Join(view.restore(), restore()) })
+	defer func() { _ = leave() }()
+	code, words, err := work(ctx, own, client, agent, shell, view, leave)
+	if failed := leave(); err != nil || failed != nil {
+		return errors.Join(err, failed)
 	}
-	defer func() { err = errors.Join(err, leave()) }()
+	if words != "" {
+		fmt.Fprintln(c.err, "\n"+words)
+	}
+	if code != 0 {
+		return exit{code: code}
+	}
+	return nil
+}
 
+// work carries keys to a shell and what it shows to the view. It returns how
+// that came to its end.
+func work(ctx context.Context, own *os.File, client *control.Client, agent string, shell guest.Shell, view io.Writer, leave func() error) (code int, words string, err error) {
 	a, err := client.Attach(ctx, agent, shell, terminalSize(own), view)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	defer a.Close()
 	guarded := func(do func()) {
@@ -105,22 +116,15 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 	select {
 	case err := <-left:
 		if err == nil {
-			fmt.Fprint(c.err, "\r\nThe shell is left running.\r\n")
-			return nil
+			return 0, "The shell is left running.", nil
 		}
 	case <-a.Done():
 	}
 	end, err := a.Wait()
-	switch {
-	case err != nil:
-		return err
-	case end.Cause != "":
-		fmt.Fprintf(c.err, "\r\nThe shell has ended: %s\r\n", end.Cause)
+	if end.Cause != "" {
+		words = "The shell has ended: " + end.Cause + "."
 	}
-	if end.Code != 0 {
-		return exit{code: end.Code}
-	}
-	return nil
+	return end.Code, words, err
 }
 
 // keepSize gives a shell's terminal the size that this one has.

@@ -74,17 +74,32 @@ func terminalSize(f *os.File) guest.TerminalSize {
 // makeRaw has a terminal hand over each key as it is and show none of them, and
 // returns what undoes that.
 func makeRaw(f *os.File) (restore func() error, err error) {
+	return changeTerminal(f, func(raw *unix.Termios) {
+		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		raw.Oflag &^= unix.OPOST
+		raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	})
+}
+
+// hideTyping has a terminal show nothing of the lines that are typed, and
+// returns what undoes that.
+func hideTyping(f *os.File) (restore func() error, err error) {
+	return changeTerminal(f, func(hidden *unix.Termios) {
+		hidden.Iflag |= unix.ICRNL
+		hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+	})
+}
+
+func changeTerminal(f *os.File, change func(*unix.Termios)) (restore func() error, err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
 	if err != nil {
 		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
 	}
-	raw := *before
-	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
-	raw.Oflag &^= unix.OPOST
-	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
-	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(int(f.Fd()), setTermios, &raw); err != nil {
+	after := *before
+	change(&after)
+	if err := unix.IoctlSetTermios(int(f.Fd()), setTermios, &after); err != nil {
 		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
 	}
 	return func() error { return unix.IoctlSetTermios(int(f.Fd()), setTermios, before) }, nil

@@ -100,7 +100,7 @@ func writes() []write {
 			return disk.Grow(home.DataDisk(), int64(round+2)<<30)
 		}},
 		// The API's socket and token, the log, the lock and the database.
-		{name: "daemon", files: `config/(sandbox\.json|api-token)|run/.*|logs/daemon\.log|sandbox\.db.*`, do: func(ctx context.Context, home config.Home, _ int) error {
+		{name: "daemon", files: `config/(sandbox(-agent-map)?\.json|api-token)|run/.*|logs/daemon\.log|sandbox\.db.*`, do: func(ctx context.Context, home config.Home, _ int) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			return daemon.Run(ctx, daemon.Options{

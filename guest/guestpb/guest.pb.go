@@ -1079,8 +1079,10 @@ type Start struct {
 	// Of each stream. Beyond it the middle is left out: the first 40 % are sent
 	// as they come, the last 60 % at the end. 0: no bound.
 	MaxOutputBytes uint64 `protobuf:"varint,13,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// In a room: it can change nothing below dir.
+	ReadOnly      bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Start) Reset() {
@@ -1202,6 +1204,13 @@ func (x *Start) GetMaxOutputBytes() uint64 {
 		return x.MaxOutputBytes
 	}
 	return 0
+}
+
+func (x *Start) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 type Pty struct {
@@ -1437,7 +1446,8 @@ type Exit struct {
 	TimedOut bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Idle     bool                   `protobuf:"varint,4,opt,name=idle,proto3" json:"idle,omitempty"` // its idle time was over
 	// While it ran, the room was at its limit of memory (and a process was killed
-	// for it), of processes (and one was not started), or of disk.
+	// for it, or the room stood still when the time was over), of processes (and one
+	// was not started), or of disk.
 	Oom   bool `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
 	Pids  bool `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`
 	Quota bool `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`
@@ -1882,7 +1892,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\"\n" +
 	"\n" +
-	"\bStdinEnd\"\xfd\x02\n" +
+	"\bStdinEnd\"\x9a\x03\n" +
 	"\x05Start\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -1898,7 +1908,8 @@ const file_guest_proto_rawDesc = "" +
 	" \x01(\bR\broomRoot\x12'\n" +
 	"\x03pty\x18\v \x01(\v2\x15.osaurus.guest.v1.PtyR\x03pty\x12,\n" +
 	"\x12idle_timeout_nanos\x18\f \x01(\x03R\x10idleTimeoutNanos\x12(\n" +
-	"\x10max_output_bytes\x18\r \x01(\x04R\x0emaxOutputBytes\"A\n" +
+	"\x10max_output_bytes\x18\r \x01(\x04R\x0emaxOutputBytes\x12\x1b\n" +
+	"\tread_only\x18\x0e \x01(\bR\breadOnly\"A\n" +
 	"\x03Pty\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +

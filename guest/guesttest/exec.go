@@ -302,7 +302,7 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p, err := c.Exec(runCtx, guest.Command{
-		Args:   sh(`(setsid sh -c 'trap "" TERM HUP; echo pid $$; while :; do sleep 1; done' &) ; sleep 0.3; echo ready; sleep 1000`),
+		Args:   sh(`(setsid sh -c 'trap "" TERM HUP; echo ready, pid $$; while :; do sleep 1; done' &) ; sleep 1000`),
 		Stdout: ready, Grace: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 	ready.wait(ctx, t)
 	var pid int
-	if _, err := fmt.Sscanf(ready.String(), "pid %d", &pid); err != nil {
+	if _, err := fmt.Sscanf(ready.String(), "ready, pid %d", &pid); err != nil {
 		t.Fatal(err, ready)
 	}
 	cancel()

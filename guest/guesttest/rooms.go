@@ -129,6 +129,9 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.P
 	return p
 }
 
+// roomPatience bounds one case of rooms. Some use up all that there is, for a while.
+const roomPatience = 5 * time.Minute
+
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.
 func RunRooms(t *testing.T, h *House) {
@@ -144,7 +147,8 @@ func RunRooms(t *testing.T, h *House) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range list {
 				t.Run(c.name, func(t *testing.T) {
-					ctx := bounded(t)
+					ctx, cancel := context.WithTimeout(context.Background(), roomPatience)
+					defer cancel()
 					a.ensure(ctx, t)
 					b.ensure(ctx, t)
 					c.run(ctx, t, a, b)

@@ -82,6 +82,14 @@ const (
 // It may be called often.
 func (c *Child) Release() {
 	c.release.Do(func() {
+		select {
+		case <-c.done:
+			// Mostly nothing is left, and an empty group can be removed.
+			if c.cgroup != "" && unix.Rmdir(c.cgroup) == nil {
+				return
+			}
+		default:
+		}
 		c.Kill()
 		<-c.done
 		if c.cgroup == "" {

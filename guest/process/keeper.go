@@ -42,6 +42,8 @@ type Keeper struct {
 	early    map[int]syscall.WaitStatus // what ended meanwhile and may be theirs
 	next     uint64                     // id of the next child
 	orphans  uint64
+	porters  map[Place]*porter // who have nothing to do
+	closed   bool
 }
 
 // NewKeeper returns a keeper that reaps until Close.
@@ -52,7 +54,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -74,6 +76,13 @@ func (k *Keeper) Close() {
 		}
 		time.Sleep(closeCheck)
 	}
+	k.mu.Lock()
+	k.closed = true
+	for p, r := range k.porters {
+		delete(k.porters, p)
+		close(r.work)
+	}
+	k.mu.Unlock()
 	signal.Stop(k.chld)
 	close(k.chld)
 	<-k.ended
@@ -208,7 +217,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	if s.Place == nil {
 		err = fork()
 	} else {
-		err = onEntered(s.Place, fork)
+		err = k.onEntered(s.Place, fork)
 	}
 	return pid, err
 }

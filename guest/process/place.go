@@ -3,13 +3,11 @@
 package process
 
 import (
-	"runtime"
 	"syscall"
-
-	"osaurus-sandbox/fault"
 )
 
-// Place is where and as whom a child runs.
+// Place is where and as whom a child runs. If it is Lasting, its values can be compared:
+// equal ones are the same place.
 type Place interface {
 	// Enter moves the calling thread into the place: namespaces, capabilities,
 	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
@@ -21,21 +19,12 @@ type Place interface {
 	Cgroup() string
 }
 
-// onEntered runs f on a thread that has entered the place and dies with it.
-func onEntered(p Place, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine. What
-		// the first thread of a process enters it would keep, so PID 1 keeps
-		// that for its main goroutine.
-		runtime.LockOSThread()
-		if err := p.Enter(); err != nil {
-			done <- fault.New(fault.Unavailable, "enter place", "", err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
+// Lasting is a Place in which a thread that has entered can start one child after
+// another: to enter again would lead to the same.
+type Lasting interface {
+	// Ended is closed when the place has ended. If it is nil, the place is
+	// another one each time it is entered.
+	Ended() <-chan struct{}
 }
 
 // as runs f with the calling thread touching files as a credential. On a share the

@@ -88,7 +88,7 @@ func build(r *report) error {
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxReport)).Decode(&p); err != nil {
 		return fmt.Errorf("read what to make: %w", err)
 	}
-	filter, err := newFilter()
+	filter, err := refused().Compile()
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func build(r *report) error {
 	if err := bound(0); err != nil {
 		return err
 	}
-	if err := filter.install(true); err != nil {
+	if err := filter.Install(true); err != nil {
 		return err
 	}
 	return hold(0)

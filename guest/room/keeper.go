@@ -190,13 +190,13 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 // build makes a room where there is none, or a dead one.
 func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	const op = "make room"
-	f, err := newFilter()
+	f, err := refused().Compile()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		slot: d.slot, filter: f, made: time.Now(),
+		slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
@@ -207,7 +207,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	if err := r.group.make(); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
-	if err := r.limit(spec.Limits); err != nil {
+	if err := errors.Join(r.limit(spec.Limits), r.openEvents()); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err)
 	}
 	if err := r.start(k.opts); err != nil {
@@ -220,6 +220,15 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 // forget lets go of the disk, which could not be written out while somebody holds a
 // folder that is deleted.
 func (r *Room) forget() { _ = r.disk.Close() }
+
+// openEvents opens what each command looks at.
+func (r *Room) openEvents() (err error) {
+	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
+		return err
+	}
+	r.pids, err = os.Open(filepath.Join(string(r.group), "pids.events"))
+	return err
+}
 
 // limit sets the limits of a room.
 func (r *Room) limit(l *guestpb.Limits) error {

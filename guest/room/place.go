@@ -27,16 +27,29 @@ const entered = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.
 
 // Enter moves the calling thread into the room.
 func (p place) Enter() error {
+	if err := p.join(); err != nil {
+		return err
+	}
+	return p.confine()
+}
+
+// join moves the calling thread into the room's namespaces.
+func (p place) join() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leave the other threads' root: %w", err)
 	}
 	if err := unix.Setns(int(p.room.pidfd.Fd()), entered); err != nil {
 		return fmt.Errorf("enter the room: %w", err)
 	}
+	return nil
+}
+
+// confine takes from the calling thread what nobody has in a room.
+func (p place) confine() error {
 	if err := p.dropCapabilities(); err != nil {
 		return err
 	}
-	return p.room.filter.install(false)
+	return p.room.filter.Install(false)
 }
 
 // dropCapabilities takes away what a program that the thread starts could get.
@@ -92,6 +105,9 @@ func (p place) Credential() *syscall.Credential {
 
 // Cgroup is where the room's commands have their groups.
 func (p place) Cgroup() string { return string(p.room.group) }
+
+// Ended is closed when the room has ended: until then it is the same for all commands.
+func (p place) Ended() <-chan struct{} { return p.room.Dead() }
 
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }

@@ -9,6 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Requests of ioctl that golang.org/x/sys/unix does not have.
+const (
+	fsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR
+	fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
+)
+
 // Of the kernel's linux/fs.h and linux/quota.h.
 type fsxattr struct {
 	flags, extentSize, extents, project, cowExtentSize uint32

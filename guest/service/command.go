@@ -48,6 +48,13 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream *execS
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
+	if c.room != nil {
+		release, err := c.room.Admit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	var theirs []int
 	defer func() {
 		for _, fd := range theirs {
@@ -85,13 +92,16 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 		return err
 	}
 	c.marks = c.room.Marks()
-	spec.Place = c.room.Place(start.RoomRoot)
 	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
 	if spec.Dir == "" {
 		spec.Dir = "/"
 		if !start.RoomRoot {
 			spec.Dir = c.room.Home()
 		}
+	}
+	spec.Place = c.room.Place(start.RoomRoot)
+	if start.ReadOnly {
+		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}
 	return nil
 }

@@ -83,16 +83,24 @@ func (s *Service) leave(user string) {
 // Serve answers connections of a listener until that is closed. Connections
 // that are open then stay: the last answer of a machine goes over one.
 func (s *Service) Serve(l net.Listener) error {
-	options := []connect.HandlerOption{wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
 	mux := http.NewServeMux()
-	mux.Handle(guestpbconnect.NewGuestHandler(s, options...))
-	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options...))
-	mux.Handle(guestpbconnect.NewShellsHandler(shells{s.shells}, options...))
-	mux.Handle(guestpbconnect.NewJobsHandler(jobs{s.jobs}, options...))
+	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
+	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
+	ServeTerminals(mux, s.shells, s.jobs)
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
 	return server.Serve(l)
+}
+
+// ServeTerminals has a mux answer the services Shells and Jobs.
+func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
+	mux.Handle(guestpbconnect.NewShellsHandler(shells{s}, options()...))
+	mux.Handle(guestpbconnect.NewJobsHandler(jobs{j}, options()...))
+}
+
+func options() []connect.HandlerOption {
+	return []connect.HandlerOption{wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
 }
 
 // guard lets Hello pass, and any other call once the machine has booted, if it

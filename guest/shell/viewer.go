@@ -24,6 +24,9 @@ const (
 	viewerMost = 1 << 20
 )
 
+// otherScreen has a terminal show its other screen, empty.
+const otherScreen = "\x1b[?1049h\x1b[H\x1b[2J"
+
 // skipped takes the place of what a person was too slow to see.
 var skipped = []byte("\r\n[… output left out …]\r\n")
 
@@ -73,6 +76,9 @@ func (s *session) attach(l *life) *Viewer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.put(bytes.ReplaceAll([]byte(s.screen.text()), []byte("\n"), []byte("\r\n")))
+	if s.screen.full() {
+		v.put([]byte(otherScreen)) // which the program does not switch to again
+	}
 	s.viewers[v] = struct{}{}
 	s.used = time.Now()
 	if s.life != l {

@@ -59,6 +59,10 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 			return nil, fault.New(fault.InvalidArgs, op, path, errors.New("a readable path must be absolute"))
 		}
 	}
+	if os.Args[0] == wardenName {
+		// Or each would make another.
+		return nil, withoutHelper(op)
+	}
 	if err := available(); err != nil {
 		return nil, err
 	}
@@ -71,6 +75,13 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// withoutHelper is what happens in a program whose helpers do not know that they
+// are helpers.
+func withoutHelper(op string) error {
+	return fault.New(fault.Unavailable, op, "", errors.New("this program does not begin with local.Helper")).
+		Advise("Call local.Helper first in main, or in TestMain.")
 }
 
 // prove runs a command: whether a kernel does all that is asked of it shows when

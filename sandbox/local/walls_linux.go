@@ -1,8 +1,10 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	landlocksys "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -11,6 +13,51 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/sandbox/seccomp"
 )
+
+// Confinement says what is enforced on this system, for people.
+const Confinement = "Landlock (files, signals, abstract sockets), seccomp, resource limits, no new privileges, no capabilities"
+
+const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use the room backend."
+
+// available says what is missing before anything is tried.
+func available() error { return nil }
+
+// confine confines the cell, but for system calls that it still needs.
+func confine(c cell) error {
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	return restrictFiles(c)
+}
+
+// confineCalls is the last thing before the cell becomes the command.
+func confineCalls(c cell) error {
+	program, err := filter(c).Compile()
+	if err == nil {
+		err = program.Install(false)
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "confine command", "", err)
+	}
+	return nil
+}
+
+// dropCapabilities leaves root without what makes it root. With no_new_privs
+// nothing that it executes gets any of it back.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fault.New(fault.Unavailable, "forbid new privileges", "", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fault.New(fault.Unavailable, "drop capabilities", "", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fault.New(fault.Unavailable, "drop capabilities", "", err)
+	}
+	return nil
+}
 
 // What commands may read and execute: the system's programs, and of /etc what
 // programs need to start and to find names, nothing of which is secret. What
@@ -58,6 +105,50 @@ func restrictFiles(c cell) error {
 	return nil
 }
 
+// adopts says that whatever the command leaves behind becomes the warden's, who
+// so knows when nothing is left.
+const adopts = true
+
+// selfProgram is this very program, also when its file was replaced.
+func selfProgram() string { return "/proc/self/exe" }
+
+// cellProgram is what the warden starts, and how.
+func cellProgram(cell) ([]string, *syscall.SysProcAttr) {
+	return []string{selfProgram(), cellName}, &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+}
+
+// holdAll gives the warden a Landlock domain of its own, from which no signal
+// leads out: so kill(-1) in it is a kill of the command's processes and no others,
+// all at once, however they are detached, and without root. The command is in a
+// domain below it, from which no signal reaches the warden.
+func holdAll() error {
+	const op = "hold command"
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fault.New(fault.Unavailable, op, "", err)
+	}
+	if err := restrictSignals(); err != nil {
+		return err
+	}
+	// kill(-1) without a domain would end everything of the user's. So it is seen
+	// that signals do not get out, not believed.
+	if err := unix.Kill(os.Getppid(), 0); err != unix.EPERM {
+		return fault.New(fault.Unavailable, op, "", fmt.Errorf("a signal gets out of its Landlock domain (%v)", err)).Advise(oldKernel)
+	}
+	return nil
+}
+
+// signalAll signals everything that the warden holds.
+func signalAll(_ int, sig syscall.Signal) error { return unix.Kill(-1, sig) }
+
+// describe puts a cell into memory that the helpers read, whatever its size.
+func describe(c cell) (*os.File, error) {
+	fd, err := unix.MemfdCreate("cell", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return encoded(c, os.NewFile(uintptr(fd), "cell"))
+}
+
 // restrictSignals is the warden's domain: nothing in it signals anything
 // outside, or speaks with it over an abstract socket.
 func restrictSignals() error {
@@ -73,8 +164,6 @@ func restrictSignals() error {
 	}
 	return nil
 }
-
-const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use the room backend."
 
 // filter refuses what Landlock does not know of.
 func filter(c cell) seccomp.Filter {

@@ -147,17 +147,17 @@ func tenantIsAudited(ctx context.Context, t *trial) error {
 	if err := t.expect(ctx, req, 0, ""); err != nil {
 		return err
 	}
-	return eventually("the tenant is not in the record", func() (bool, error) { return t.suite.Audited(ctx, tenant) })
+	return t.eventually("the tenant is not in the record", func() (bool, error) { return t.suite.Audited(ctx, tenant) })
 }
 
 // eventually waits for something that is to happen soon.
-func eventually(not string, look func() (bool, error)) error {
-	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
+func (t *trial) eventually(not string, look func() (bool, error)) error {
+	for end := time.Now().Add(t.soon); ; time.Sleep(50 * time.Millisecond) {
 		if ok, err := look(); ok || err != nil {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("after %s %s", soon, not)
+			return fmt.Errorf("after %s %s", t.soon, not)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func cancelLetsCleanUp(ctx context.Context, t *trial) error {
 		if err != nil {
 			return err
 		}
-		err = promptly("Cancel", func() error {
+		err = t.promptly("Cancel", func() error {
 			output := h.Output()
 			if err := await(ctx, output, "begun\n"); err != nil {
 				return err
@@ -123,7 +123,7 @@ func cancelRaces(ctx context.Context, t *trial) error {
 				exits, errs = append(exits, exit), append(errs, done, err)
 			})
 		}
-		if err := promptly("a race of Cancel, Close, Exit and Output", func() error { all.Wait(); return nil }); err != nil {
+		if err := t.promptly("a race of Cancel, Close, Exit and Output", func() error { all.Wait(); return nil }); err != nil {
 			return err
 		}
 		if err := errors.Join(append(errs, h.Close())...); err != nil {
@@ -144,7 +144,7 @@ func closeWithoutReading(ctx context.Context, t *trial) error {
 		return err
 	}
 	time.Sleep(100 * time.Millisecond) // so that it is in the middle of its output
-	return promptly("Close", func() error {
+	return t.promptly("Close", func() error {
 		if err := h.Close(); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func nothingLeaks(ctx context.Context, t *trial) error {
 		}
 	}
 	var now, open int
-	err := eventually("more is open than before", func() (bool, error) {
+	err := t.eventually("more is open than before", func() (bool, error) {
 		now, open = runtime.NumGoroutine(), openDescriptors()
 		return now <= goroutines+spare && open <= descriptors+spare, nil
 	})

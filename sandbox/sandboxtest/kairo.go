@@ -44,7 +44,7 @@ func timeoutKills(ctx context.Context, t *trial) error {
 	for _, line := range []string{"echo begun; " + forever, "trap '' HUP INT TERM; echo begun; while :; do " + forever + "; done"} {
 		req := t.line(line)
 		req.Timeout = time.Second
-		err := promptly("a timeout of one second", func() error {
+		err := t.promptly("a timeout of one second", func() error {
 			got, err := t.finish(ctx, req)
 			if err == nil && (!got.Exit.TimedOut || got.Exit.Code != sandbox.NoCode || string(got.Stdout) != "begun\n") {
 				err = fmt.Errorf("%s: exit %+v, output %s", line, got.Exit, quote(got.Stdout))
@@ -94,7 +94,7 @@ func cancelIsIdempotent(ctx context.Context, t *trial) error {
 	}
 	defer h.Close()
 	var first sandbox.Exit
-	if err := promptly("Cancel", func() error {
+	if err := t.promptly("Cancel", func() error {
 		h.Cancel()
 		h.Cancel()
 		first, err = h.Exit(ctx)
@@ -167,10 +167,10 @@ func closeReleases(ctx context.Context, t *trial) error {
 	if err := await(ctx, output, "begun\n"); err != nil {
 		return errors.Join(err, h.Close())
 	}
-	if err := promptly("Close", h.Close); err != nil {
+	if err := t.promptly("Close", h.Close); err != nil {
 		return fmt.Errorf("close a command that runs: %w", err)
 	}
-	return promptly("what follows Close", func() error {
+	return t.promptly("what follows Close", func() error {
 		exit, err := h.Exit(ctx)
 		if err != nil || exit.Code != sandbox.NoCode {
 			return fmt.Errorf("a command that was closed has exit %+v, %v", exit, err)

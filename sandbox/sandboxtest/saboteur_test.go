@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/sandbox"
@@ -260,12 +261,7 @@ func saboteurs(t *testing.T) map[string]struct {
 				}}
 		})},
 		"looks at the command": {"ReadOnlyTricks", requests(func(r *sandbox.Request) {
-			for _, bad := range []string{"rm ", "mv ", "> file", ">> file", "mkdir", "sed -i"} {
-				if strings.Contains(r.Command.Line, bad) {
-					return
-				}
-			}
-			r.ReadOnly = false
+			r.ReadOnly = r.ReadOnly && !strings.Contains(r.Command.Line, "chmod 777 file")
 		})},
 		"leaves no room": {"ReadOnlyScratch", requests(func(r *sandbox.Request) { r.Env = map[string]string{"TMPDIR": r.WorkspaceRoot} })},
 	}
@@ -292,7 +288,7 @@ func TestSaboteursAreFoundOut(t *testing.T) {
 				tenants[req.Tenant] = true
 				return nil
 			}))
-			suite := Suite{Name: name, Sandbox: spoilt, Root: t.TempDir(), Audited: func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
+			suite := Suite{Name: name, soon: 5 * time.Second, Sandbox: spoilt, Root: t.TempDir(), Audited: func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return tenants[tenant], nil

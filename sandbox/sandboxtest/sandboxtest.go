@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"osaurus-sandbox/sandbox"
 )
@@ -55,6 +56,10 @@ type Suite struct {
 	// Lacks names the scenarios that the backend cannot pass by its nature, with
 	// the reason.
 	Lacks map[string]string
+
+	// soon is another value for soon: tests of backends that hang need not wait
+	// as long as for one that is slow.
+	soon time.Duration
 }
 
 // testingT is what Run needs of *testing.T: this package is part of programs, and

@@ -1,12 +1,14 @@
 package sandboxtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"osaurus-sandbox/sandbox"
@@ -104,12 +106,15 @@ func (s Scenario) attempt(ctx context.Context, suite Suite) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		t := &trial{suite: suite, dir: suite.Root + "/sandboxtest-" + strings.ToLower(rand.Text())}
+		t := &trial{suite: suite, dir: suite.Root + "/sandboxtest-" + strings.ToLower(rand.Text()), soon: cmp.Or(suite.soon, soon)}
 		if err := t.shell(ctx, suite.Root, `mkdir "$DIR"`, t.dir); err != nil {
 			done <- fmt.Errorf("make a folder to work in: %w", err)
 			return
 		}
-		err := s.try(ctx, t)
+		trying, end := context.WithCancel(ctx)
+		err := s.try(trying, t)
+		end()
+		t.calm()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidy)
 		defer cancel()
 		if removed := t.shell(ctx, suite.Root, `rm -rf "$DIR"`, t.dir); removed != nil {
@@ -129,6 +134,8 @@ func (s Scenario) attempt(ctx context.Context, suite Suite) error {
 type trial struct {
 	suite Suite
 	dir   string // the scenario's own folder
+	soon  time.Duration
+	late  sync.WaitGroup // what was given up waiting for
 }
 
 // line is a request for a shell line in the scenario's folder.
@@ -221,14 +228,24 @@ func rest(ctx context.Context, r *sandbox.Reader) ([]byte, error) {
 }
 
 // promptly does what must not take long.
-func promptly(what string, do func() error) error {
+func (t *trial) promptly(what string, do func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- do() }()
+	t.late.Go(func() { done <- do() })
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(soon):
-		return fmt.Errorf("%s takes longer than %s", what, soon)
+	case <-time.After(t.soon):
+		return fmt.Errorf("%s takes longer than %s", what, t.soon)
+	}
+}
+
+// calm gives what was too late a last chance to end, and to close its commands.
+func (t *trial) calm() {
+	ended := make(chan struct{})
+	go func() { t.late.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(t.soon):
 	}
 }
 

@@ -132,7 +132,7 @@ func slowReader(ctx context.Context, t *trial) error {
 	if _, err := io.WriteString(gate, "go on\n"); err != nil {
 		return err
 	}
-	if err := promptly("a command with a reader that does not read", func() error {
+	if err := t.promptly("a command with a reader that does not read", func() error {
 		if got, err := rest(ctx, quick); err != nil || len(got) != much {
 			return fmt.Errorf("beside a reader that does not read, another gets %d bytes of %d, %v", len(got), much, err)
 		}
@@ -156,7 +156,7 @@ func nobodyReads(ctx context.Context, t *trial) error {
 		return err
 	}
 	defer h.Close()
-	return promptly("a command whose output nobody reads", func() error {
+	return t.promptly("a command whose output nobody reads", func() error {
 		exit, err := h.Exit(ctx)
 		if err == nil && exit.Code != 3 {
 			err = fmt.Errorf("exit %+v", exit)
@@ -166,7 +166,7 @@ func nobodyReads(ctx context.Context, t *trial) error {
 }
 
 func emptyStdin(ctx context.Context, t *trial) error {
-	return promptly("reading an input that is not there", func() error {
+	return t.promptly("reading an input that is not there", func() error {
 		return t.expect(ctx, t.line(`cat; echo end`), 0, "end\n")
 	})
 }
@@ -181,7 +181,7 @@ func unreadStdin(ctx context.Context, t *trial) error {
 	} {
 		req := t.line(`echo end; exit 3`)
 		req.Stdin = input
-		if err := promptly(name, func() error { return t.expect(ctx, req, 3, "end\n") }); err != nil {
+		if err := t.promptly(name, func() error { return t.expect(ctx, req, 3, "end\n") }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -205,7 +205,7 @@ func brokenStdin(ctx context.Context, t *trial) error {
 		return err
 	}
 	defer h.Close()
-	return promptly("an input that fails", func() error {
+	return t.promptly("an input that fails", func() error {
 		exit, err := h.Exit(ctx)
 		if fault.KindOf(err) != fault.Execution || !strings.Contains(fmt.Sprint(err), broken.Error()) {
 			return fmt.Errorf("exit %+v, %v; want execution_error with %q", exit, err, broken)

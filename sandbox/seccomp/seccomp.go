@@ -126,23 +126,39 @@ func (c Condition) program() []bpf.Instruction {
 
 func (c Call) refuse() bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(c.Errno)} }
 
-// Install puts the filter on the calling thread and what it starts, for good. The
-// thread must be locked, and may gain no privileges any more (no_new_privs).
-func (f Filter) Install() error {
+// Program is a filter as the kernel of this machine takes it.
+type Program struct{ code []unix.SockFilter }
+
+// Compile makes the program of a filter.
+func (f Filter) Compile() (Program, error) {
 	a, err := architectureOf(runtime.GOARCH)
 	if err != nil {
-		return err
+		return Program{}, err
 	}
 	raw, err := bpf.Assemble(f.program(a))
 	if err != nil {
-		return fmt.Errorf("assemble the filter of system calls: %w", err)
+		return Program{}, fmt.Errorf("assemble the filter of system calls: %w", err)
 	}
-	code := make([]unix.SockFilter, len(raw))
+	p := Program{make([]unix.SockFilter, len(raw))}
 	for i, r := range raw {
-		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+		p.code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
-	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); e != 0 {
+	return p, nil
+}
+
+// Install puts the program on the calling thread, which must be locked, and on
+// what that starts, for good; with every, on all threads of this process. They
+// gain no privileges any more (no_new_privs).
+func (p Program) Install(every bool) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid new privileges: %w", err)
+	}
+	prog := unix.SockFprog{Len: uint16(len(p.code)), Filter: &p.code[0]}
+	flags := uintptr(0)
+	if every {
+		flags = unix.SECCOMP_FILTER_FLAG_TSYNC
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog))); e != 0 {
 		return fmt.Errorf("install the filter of system calls: %w", e)
 	}
 	return nil

@@ -28,9 +28,9 @@ type document struct {
 const (
 	// formatVersion is the format of the document that this program knows.
 	formatVersion = 1
-	// maxSize bounds what is read, and so what is kept: 250 secrets of the largest
-	// size, and hundreds of times what agents have.
-	maxSize = 16 << 20
+	// maxSize bounds what is read, and so what is kept: 60 secrets of the largest
+	// size, or tens of thousands of tokens.
+	maxSize = 4 << 20
 )
 
 // read reads the file. One that is not there has nothing in it. Ask asks for

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,16 +126,7 @@ func TestOnTheWire(t *testing.T) {
 	if err := conn.BusObject().Call("org.freedesktop.DBus.Monitoring.BecomeMonitor", 0, []string{}, uint32(0)).Err; err != nil {
 		t.Fatal(err)
 	}
-	messages := make(chan []byte)
-	heard := make(chan *bytes.Buffer)
-	go func() {
-		var all bytes.Buffer
-		for m := range messages {
-			all.Write(m)
-		}
-		heard <- &all
-	}()
-	eavesdrop(conn, messages)
+	messages := eavesdrop(conn)
 	s := secretservice.Store{}
 	if err := s.Set(t.Context(), token, secretstest.Value(t, secretstest.Canary)); err != nil {
 		t.Fatal(err)
@@ -142,11 +134,21 @@ func TestOnTheWire(t *testing.T) {
 	if v, err := s.Get(t.Context(), token); err != nil || v.Reveal() != secretstest.Canary {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // what was heard arrives
-	conn.Close()
-	all := <-heard
+	const end = "org.example.End" // it is heard after all that was said before
+	if err := connect(t).BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, end).Err; err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for !strings.Contains(all.String(), end) {
+		select {
+		case m := <-messages:
+			all.WriteString(m)
+		case <-time.After(patience):
+			t.Fatalf("the end is not heard: %s", &all)
+		}
+	}
 	if !strings.Contains(all.String(), "GetSecret") {
-		t.Errorf("nothing was heard: %q", all)
+		t.Errorf("nothing is heard: %s", &all)
 	}
 	if strings.Contains(all.String(), secretstest.Canary) {
 		t.Error("the value is on the bus")
@@ -170,7 +172,7 @@ func TestOnTheWire(t *testing.T) {
 func TestSilence(t *testing.T) {
 	newBus(t, false)
 	keyring := startKeyring(t, "password")
-	if err := keyring.Process.Signal(sigstop); err != nil {
+	if err := keyring.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -2,7 +2,6 @@ package secretservice_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -137,20 +135,17 @@ func tool(ctx context.Context, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-const sigstop = syscall.SIGSTOP
-
-// eavesdrop hands over all that a monitor hears, and closes messages at its end.
-func eavesdrop(conn *dbus.Conn, messages chan<- []byte) {
+// eavesdrop is all that a monitor hears.
+func eavesdrop(conn *dbus.Conn) <-chan string {
 	heard := make(chan *dbus.Message, 64)
 	conn.Eavesdrop(heard)
+	messages := make(chan string, 4096) // more than a test says
 	go func() {
-		defer close(messages)
 		for m := range heard {
-			var b bytes.Buffer
-			fmt.Fprintf(&b, "%v %s\n", m, flat(m.Body))
-			messages <- b.Bytes()
+			messages <- fmt.Sprintf("%v %s\n", m, flat(m.Body))
 		}
 	}()
+	return messages
 }
 
 // flat writes what is in a message with its bytes as text.

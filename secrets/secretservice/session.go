@@ -40,7 +40,6 @@ const (
 const (
 	// GNOME's keyring can be unlocked without a display only as it starts.
 	unlockAdvice = `Log in to the desktop, or run: pkill -u $USER -x gnome-keyring-d; read -rsp 'Keyring password: ' p && printf %s "$p" | gnome-keyring-daemon --unlock`
-	absentAdvice = "Install a keyring and log in again: sudo apt-get install gnome-keyring dbus-user-session. Or keep secrets in an encrypted file, which is weaker: osaurus-sandbox config set secrets=file"
 )
 
 // session is a connection to the keyring, and the key that values cross it

@@ -182,6 +182,15 @@ func TestCreate(t *testing.T) {
 	w.want(err, fault.NotFound)
 }
 
+func TestDiagnostic(t *testing.T) {
+	w := newWorld(t)
+	first, err := w.Diagnostic(t.Context(), by)
+	w.must(err)
+	if again, err := w.Diagnostic(t.Context(), by); err != nil || again.ID != first.ID || again.User != "agent-diag" {
+		t.Errorf("%+v, then %+v, %v", first, again, err)
+	}
+}
+
 // TestNames says which names are refused and which become which.
 func TestNames(t *testing.T) {
 	w := newWorld(t)

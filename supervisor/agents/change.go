@@ -64,6 +64,21 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	return agent, errors.Join(a.show(agent), a.writeMap())
 }
 
+// Diagnostic is the agent as whom diagnostics run. It is made when it is first
+// asked for.
+func (a *Agents) Diagnostic(ctx context.Context, by supervisor.Cause) (Agent, error) {
+	if agent, err := a.Get(string(Diagnostic)); err == nil {
+		return agent, nil
+	}
+	agent, err := a.create(ctx, Diagnostic, New{}, by)
+	if fault.KindOf(err) == fault.Rejected { // somebody was quicker, or there are too many
+		if there, missing := a.Get(string(Diagnostic)); missing == nil {
+			return there, nil
+		}
+	}
+	return agent, err
+}
+
 // idFor is the id that an agent gets. A name that looks like an id is its own
 // agent's: nobody has to ask which of the two is meant.
 func idFor(name config.AgentName, text string) (config.AgentID, error) {

@@ -13,12 +13,9 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-const (
-	// firstUID is above what distributions give to services and people.
-	firstUID = 20_000
-	// lastUID is the largest that every program takes for one.
-	lastUID = 1<<31 - 2
-)
+// lastUID is the largest that every program takes for one. The first is in the
+// database's schema.
+const lastUID = 1<<31 - 2
 
 // after is the uid that is given after another one: those that mean nobody
 // (65534, and 65535 for programs that know 16 bits only) are left out.

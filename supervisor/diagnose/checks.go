@@ -211,6 +211,19 @@ func room(free, need int64, advice string) (string, error) {
 	return text, nil
 }
 
+func agentUser(ctx context.Context, b bench) (string, error) {
+	const advice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, give the agents' disk a fresh start: osaurus-sandbox reset."
+	said, err := b.inRoom(ctx, false, `echo "$(id -un) $(id -u) $PWD" && echo trial > .diagnose && rm .diagnose`)
+	if err != nil {
+		return "", advise(err, advice)
+	}
+	agent, err := b.agent()
+	if want := fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()); err == nil && said != want {
+		err = fault.New(fault.Execution, "run in room", "id", fmt.Errorf("it is %q, not %q", said, want)).Advise(advice)
+	}
+	return said, err
+}
+
 // tool is a distribution's package tool.
 type tool struct{ command string }
 
@@ -232,6 +245,6 @@ func packageTool(ctx context.Context, b bench) *tool {
 }
 
 func (t *tool) try(ctx context.Context, b bench) (string, error) {
-	_, err := b.sh(ctx, t.command)
+	_, err := b.inRoom(ctx, true, t.command)
 	return "it would install jq", advise(err, "The package tool needs the network and its mirrors: see the check of the network, and the setting mirrors.")
 }

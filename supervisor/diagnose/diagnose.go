@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/vm"
 )
 
@@ -27,6 +28,8 @@ const (
 	limit = 30 * time.Second
 	// maxOutput bounds what is kept of a command's output.
 	maxOutput = 4 << 10
+
+	cause supervisor.Cause = "diagnose"
 )
 
 // Sandbox is what is diagnosed: a supervisor.
@@ -36,6 +39,12 @@ type Sandbox interface {
 	Start(context.Context, supervisor.Cause) error
 	Exec(context.Context, guest.Command) (supervisor.Process, error)
 	Info(context.Context) (guest.Info, error)
+}
+
+// Agents are those of the sandbox: an *agents.Agents.
+type Agents interface {
+	Diagnostic(context.Context, supervisor.Cause) (agents.Agent, error)
+	Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error)
 }
 
 // Result is what came of a check.
@@ -87,19 +96,21 @@ type check struct {
 // bench is what checks work on.
 type bench struct {
 	Sandbox
+	agents Agents
+	agent  func() (agents.Agent, error) // as whom agents' work is tried
 	target Target
 }
 
 // Run starts the guest if need be, does every check at once, and yields each
 // result as it is there. What this guest does not have is not checked. It ends
 // early with its context.
-func Run(ctx context.Context, s Sandbox, target Target) iter.Seq[Result] {
+func Run(ctx context.Context, s Sandbox, who Agents, target Target) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		b := bench{s, target}
+		b := bench{s, who, sync.OnceValues(func() (agents.Agent, error) { return who.Diagnostic(ctx, cause) }), target}
 		results := make(chan Result)
 		begin := func(c check) {
 			all.Go(func() {
@@ -113,7 +124,7 @@ func Run(ctx context.Context, s Sandbox, target Target) iter.Seq[Result] {
 		begin(check{"disk-host", "ask the home's file system for its room", hostRoom})
 		count := 1
 		started := check{"start", "start the guest", func(ctx context.Context, b bench) (string, error) {
-			err := b.Start(ctx, "diagnose")
+			err := b.Start(ctx, cause)
 			return string(b.Status().State), err
 		}}
 		// A start has deadlines of its own.
@@ -149,6 +160,7 @@ func guestChecks(ctx context.Context, b bench) []check {
 		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", toHost},
 		{"clock", "compare the guest's clock with this computer's", clock},
 		{"disk-guest", "ask the guest for the room on its disk", guestRoom},
+		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", agentUser},
 	}
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
@@ -158,7 +170,7 @@ func guestChecks(ctx context.Context, b bench) []check {
 		}
 	}
 	if tool := packageTool(ctx, b); tool != nil {
-		checks = append(checks, check{"packages", "run `" + tool.command + "` in the guest", tool.try})
+		checks = append(checks, check{"packages", "run `" + tool.command + "` as root of an agent's room", tool.try})
 	}
 	return checks
 }
@@ -180,11 +192,28 @@ func (b bench) sh(ctx context.Context, script string, args ...string) (string, e
 	return b.run(ctx, append([]string{"sh", "-c", script, "sh"}, args...)...)
 }
 
-// run runs a command in the guest and returns what it wrote, without the space
-// around. An exit code other than 0 is an error that quotes it.
+// run runs a command in the guest: see collect.
 func (b bench) run(ctx context.Context, args ...string) (string, error) {
+	return collect(ctx, guest.Command{Args: args}, b.Exec)
+}
+
+// inRoom runs a script in an agent's room: see collect.
+func (b bench) inRoom(ctx context.Context, asRoot bool, script string) (string, error) {
+	agent, err := b.agent()
+	if err != nil {
+		return "", err
+	}
+	return collect(ctx, guest.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+		return b.agents.Exec(ctx, string(agent.Name), cmd)
+	})
+}
+
+// collect runs a command and returns what it wrote, without the space around. An
+// exit code other than 0 is an error that quotes it.
+func collect(ctx context.Context, cmd guest.Command, start func(context.Context, guest.Command) (supervisor.Process, error)) (string, error) {
 	var out bounded
-	process, err := b.Exec(ctx, guest.Command{Args: args, Stdout: &out, Stderr: &out, Timeout: limit})
+	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, limit
+	process, err := start(ctx, cmd)
 	if err != nil {
 		return "", err
 	}

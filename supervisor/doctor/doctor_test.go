@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/vm"
 )
 
@@ -73,6 +75,39 @@ func TestSettings(t *testing.T) {
 	if f := findingOf(t, r, "settings"); f.Status != vm.FindingMissing || !strings.Contains(f.Mend, "from 1 to 8") || r.Ready {
 		t.Errorf("a broken file: %+v, ready %v", f, r.Ready)
 	}
+}
+
+// It says where secrets are kept, whether that works, and what mends it.
+func TestSecrets(t *testing.T) {
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	home := config.Home(t.TempDir())
+	want := func(choice string, status vm.FindingStatus, detail, mend string) {
+		t.Helper()
+		if err := config.WriteFile(home.SettingsFile(), []byte(`{"secrets": "`+choice+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+		r := examine(home)
+		f := findingOf(t, r, "secrets")
+		if f.Status != status || !strings.Contains(f.Detail, detail) || !strings.Contains(f.Mend, mend) || (mend == "") != (f.Mend == "") {
+			t.Errorf("%s: %+v, want %s, %q, %q", choice, f, status, detail, mend)
+		}
+	}
+	want("secret-service", vm.FindingLimited, "not there", "osaurus-sandbox config set secrets=")
+	want("file", vm.FindingOK, "weaker", "")
+	secret, err := secrets.ParseValue("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agefile.New(home, nil).Set(t.Context(), secrets.Key{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "A"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	sealed := []byte("age-encryption.org/v1\n-> scrypt ") // as far as anybody reads who has no passphrase
+	if err := config.WriteFile(home.SecretsKey(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	want("file", vm.FindingLimited, "locked", agefile.PassphraseFileVariable)
+	want("nowhere", vm.FindingLimited, "secrets", `"file"`)
 }
 
 func TestDebianPacks(t *testing.T) {

@@ -75,7 +75,7 @@ func TestKilledWhileWriting(t *testing.T) {
 func wantClean(t *testing.T, disk string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "disk")
-	for _, command := range [][]string{{"cp", "--sparse=always", disk, copied}, {"e2fsck", "-E", "journal_only", copied}, {"e2fsck", "-fn", copied}} {
+	for _, command := range [][]string{{"cp", "--sparse=always", disk, copied}, {"e2fsck", "-p", "-E", "journal_only", copied}, {"e2fsck", "-fn", copied}} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}

@@ -68,8 +68,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
-	g.jobs.guest = g
-	if g.shells, err = newShells(g); err != nil {
+	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, provision.Machine{}, err
 	}
 	b.guest = g
@@ -78,12 +77,11 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 
 // Guest runs commands on this host, whoever they are for.
 type Guest struct {
-	backend *Backend
-	done    chan struct{}
-	once    sync.Once
-	closed  error // what came of once
-	shells  *shells
-	jobs    jobs
+	backend   *Backend
+	done      chan struct{}
+	once      sync.Once
+	closed    error // what came of once
+	terminals *terminals
 
 	mu     sync.Mutex
 	rooms  map[string]guest.Room
@@ -99,14 +97,12 @@ func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
-func (g *Guest) Jobs() supervisor.Jobs          { return &g.jobs }
 
 // Close ends all that runs.
 func (g *Guest) Close() error {
 	g.once.Do(func() {
+		g.closed = g.terminals.close()
 		close(g.done)
-		g.jobs.end()
-		g.closed = g.shells.close()
 	})
 	return g.closed
 }

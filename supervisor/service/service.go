@@ -48,12 +48,11 @@ type manager interface {
 	running(label string) []string
 }
 
-// New is the service of a home, with the program that runs now.
+// New is the service of a home, with the program that runs now, by the name that
+// the system knows it by: on macOS a package manager's link, which stays when the
+// version that it leads to goes.
 func New(home config.Home) (Service, error) {
 	program, err := os.Executable()
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
 	if err != nil {
 		return Service{}, fault.New(fault.Execution, "find own program", "", err)
 	}

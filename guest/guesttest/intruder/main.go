@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -299,13 +300,15 @@ func shmGet([]string) {
 }
 
 func hogMemory([]string) {
-	var all [][]byte
-	for {
-		b := make([]byte, 1<<20)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
+	type page struct {
+		last *page
+		text [1 << 20]byte
+	}
+	for p := (*page)(nil); ; {
+		p = &page{last: p}
+		for i := 0; i < len(p.text); i += 4096 {
+			p.text[i] = 1
 		}
-		all = append(all, b)
 	}
 }
 
@@ -357,6 +360,7 @@ func hogCPU(args []string) {
 	for range 32 {
 		go func() {
 			for {
+				runtime.Gosched()
 			}
 		}()
 	}

@@ -113,8 +113,8 @@ func checkPlace(s *guestpb.Start) error {
 		if err := CheckUser(string(s.Room)); err != nil {
 			return err
 		}
-	} else if s.RoomRoot {
-		return fmt.Errorf("the root of a room needs a room")
+	} else if s.RoomRoot || s.ReadOnly {
+		return fmt.Errorf("the root of a room, and what is read-only, need a room")
 	}
 	if s.Pty != nil {
 		if err := CheckSize(s.Pty.Rows, s.Pty.Cols); err != nil {

@@ -8,7 +8,8 @@ CREATE TABLE agents (
     settings TEXT NOT NULL         -- a JSON object
 ) STRICT;
 
--- One row. Every uid from 20000 up to and without `next` was given once.
+-- One row. Every uid from 20000, which is above what distributions give to
+-- services and people, up to and without `next` was given once.
 CREATE TABLE agent_marks (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     next INTEGER NOT NULL

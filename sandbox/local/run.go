@@ -64,7 +64,7 @@ func start(ctx context.Context, req sandbox.Request, c cell) (_ sandbox.Handle, 
 		return w
 	}
 	run.warden = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{wardenName}, Env: []string{}, Dir: "/",
+		Path: selfProgram(), Args: []string{wardenName}, Env: []string{}, Dir: "/",
 		Stdout: pipe(&run.stdout, false), Stderr: pipe(&run.stderr, false),
 		ExtraFiles:  []*os.File{spec, pipe(&run.orders, true), pipe(&run.reports, false)},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -95,13 +95,8 @@ func start(ctx context.Context, req sandbox.Request, c cell) (_ sandbox.Handle, 
 	return live, nil
 }
 
-// describe puts a cell into memory that the helpers read, whatever its size.
-func describe(c cell) (*os.File, error) {
-	fd, err := unix.MemfdCreate("cell", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "cell")
+// encoded writes a cell to a file, for readers that begin at its start.
+func encoded(c cell, f *os.File) (*os.File, error) {
 	if err := gob.NewEncoder(f).Encode(c); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -123,8 +118,7 @@ func (c *command) started(ctx context.Context, reports *json.Decoder) error {
 	case ctx.Err() != nil:
 		return fault.New(fault.KindOf(ctx.Err()), op, "", context.Cause(ctx))
 	case err == nil, errors.Is(err, io.EOF):
-		return fault.New(fault.Unavailable, op, "", errors.New("this program does not begin with local.Helper")).
-			Advise("Call local.Helper first in main, or in TestMain.")
+		return withoutHelper(op)
 	default:
 		return fault.New(fault.Unavailable, op, "", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +25,6 @@ const (
 	cellName             = "osaurus-local-cell"
 	cellSpec, cellStatus = 3, 4 // descriptors
 )
-
-// Confinement says what is enforced on this system, for people.
-const Confinement = "Landlock (files, signals, abstract sockets), seccomp, resource limits, no new privileges, no capabilities"
 
 // limits bound what one process of a command may take. They are generous: they
 // are for accidents, and a command that wants to do harm starts more processes.
@@ -44,12 +43,28 @@ var limits = []struct {
 func becomeCommand() {
 	// The thread that is confined is the one that becomes the command.
 	runtime.LockOSThread()
-	unix.CloseOnExec(cellSpec)
-	unix.CloseOnExec(cellStatus)
-	err := confineAndExec()
+	err := keepDescriptors()
+	if err == nil {
+		err = confineAndExec()
+	}
 	report := failure{Kind: fault.KindOf(err), Text: err.Error(), Advice: fault.AdviceOf(err)}
 	_ = json.NewEncoder(os.NewFile(cellStatus, "status")).Encode(report)
 	os.Exit(1)
+}
+
+// keepDescriptors keeps all but the command's three streams from it: what this
+// program's parents left open came along too.
+func keepDescriptors() error {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fault.New(fault.Unavailable, "keep descriptors from the command", "", err)
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // failure is a fault on its way through a pipe.
@@ -71,10 +86,11 @@ func confineAndExec() error {
 	if err := os.Chdir(c.Workspace); err != nil {
 		return fault.New(fault.KindOf(err), "enter workspace", c.Workspace, err)
 	}
-	for _, confine := range []func(cell) error{limit, dropCapabilities, restrictFiles} {
-		if err := confine(c); err != nil {
-			return err
-		}
+	if err := limit(); err != nil {
+		return err
+	}
+	if err := confine(c); err != nil {
+		return err
 	}
 	// The program is looked for as the command itself would.
 	os.Clearenv()
@@ -87,8 +103,8 @@ func confineAndExec() error {
 	if err != nil {
 		return startFault(c.Args[0], err)
 	}
-	if err := filter(c).Install(); err != nil {
-		return fault.New(fault.Unavailable, "confine command", "", err)
+	if err := confineCalls(c); err != nil {
+		return err
 	}
 	return startFault(c.Args[0], syscall.Exec(path, c.Args, c.Env))
 }
@@ -96,24 +112,30 @@ func confineAndExec() error {
 func readCell(fd int) (cell, error) {
 	// Its size is the environment's and the command's, which the kernel bounds.
 	var c cell
-	file := os.NewFile(uintptr(fd), "cell")
-	err := gob.NewDecoder(io.NewSectionReader(file, 0, 1<<32)).Decode(&c)
+	err := gob.NewDecoder(io.NewSectionReader(descriptor(fd), 0, 1<<32)).Decode(&c)
 	if err != nil {
 		err = fault.New(fault.Execution, "read the command's description", "", err)
 	}
 	return c, err
 }
 
-func setenv(v string) error {
-	for i := range len(v) {
-		if i > 0 && v[i] == '=' {
-			return os.Setenv(v[:i], v[i+1:])
-		}
+// descriptor reads an open file without owning it: the warden hands it on.
+type descriptor int
+
+func (d descriptor) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := unix.Pread(int(d), p, offset)
+	if n == 0 && err == nil {
+		err = io.EOF
 	}
-	return nil
+	return max(n, 0), err
 }
 
-func limit(cell) error {
+func setenv(v string) error {
+	name, value, _ := strings.Cut(v, "=")
+	return os.Setenv(name, value)
+}
+
+func limit() error {
 	for _, l := range limits {
 		// Not beyond what this process itself may.
 		var now syscall.Rlimit
@@ -124,33 +146,6 @@ func limit(cell) error {
 		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
 			return fault.New(fault.Unavailable, "limit resources", "", err)
 		}
-	}
-	return nil
-}
-
-// dropCapabilities leaves root without what makes it root. With no_new_privs
-// nothing that it executes gets any of it back.
-func dropCapabilities(cell) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "forbid new privileges", "", err)
-	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "drop capabilities", "", err)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fault.New(fault.Unavailable, "drop capabilities", "", err)
-	}
-	return nil
-}
-
-// available says what is missing before anything is tried.
-func available() error {
-	if os.Args[0] == wardenName || os.Args[0] == cellName {
-		// Or each would make another.
-		return fault.New(fault.Unavailable, "make the UNSAFE local sandbox", "", errors.New("this program does not begin with local.Helper")).
-			Advise("Call local.Helper first in main, or in TestMain.")
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("diagnose", func(t *testing.T) {
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
-		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host"} {
+		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user"} {
 			if !strings.Contains(out, "ok      "+check+" ") {
 				t.Errorf("%s is not ok", check)
 			}
@@ -210,7 +210,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "config.set ok", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
+	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "\nalice is agent-alice\n", "\nI am agent-alice in /workspace/agents/alice\n", "\nalice cpu ", "\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "kept by hand\r\n", "\nthe shell ended with 5\n", "\nchat-1 is ended\n", "line 3\n", "\nended with 7\n", "\n21 bytes, running: false\n", "\nsignal 15\n", "config.set ok", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q", want)
 		}

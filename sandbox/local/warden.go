@@ -3,10 +3,10 @@ package local
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,15 +15,10 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// The warden is this program run again. It holds one command in a Landlock
-// domain of its own, from which no signal leads out: so kill(-1) in it is a kill
-// of the command's processes and no others, all at once, however they are
-// detached, and without root. The command is in a domain below it, from which no
-// signal reaches the warden.
-//
-// It is the reaper of whatever the command leaves behind, so it knows when
-// nothing is left. Orders come through a pipe, at whose end it kills all: a
-// command does not outlive the program that wanted it.
+// The warden is this program run again. It holds one command with all that it
+// starts, kills it when it is told to, and says how it ended. Orders come through
+// a pipe, at whose end it kills all: a command does not outlive the program that
+// wanted it.
 const (
 	wardenName                             = "osaurus-local-warden"
 	wardenSpec, wardenOrders, wardenReport = 3, 4, 5 // descriptors
@@ -56,11 +51,11 @@ const killAgain = 20 * time.Millisecond
 // and then does not return. A program that uses this package calls it first thing
 // in main, a test in TestMain.
 func Helper() {
-	switch os.Args[0] {
-	case wardenName:
+	switch {
+	case os.Args[0] == wardenName:
 		runtime.LockOSThread() // see obey; and the cell dies with the thread that made it
 		ward()
-	case cellName:
+	case os.Args[len(os.Args)-1] == cellName:
 		becomeCommand()
 	}
 }
@@ -71,74 +66,81 @@ func ward() {
 	for _, fd := range []int{wardenSpec, wardenOrders, wardenReport} {
 		unix.CloseOnExec(fd)
 	}
-	pid, err := startCell()
+	c, err := readCell(wardenSpec)
+	pid := 0
+	if err == nil {
+		pid, err = startCell(c)
+	}
 	if err != nil {
 		_ = reports.Encode(report{Failed: &failure{fault.KindOf(err), err.Error(), fault.AdviceOf(err)}})
 		os.Exit(1)
 	}
 	_ = reports.Encode(report{Started: true})
-	go reap(pid, reports)
-	obey(os.NewFile(wardenOrders, "orders"))
+	var abandoned atomic.Bool
+	leave := func() {
+		if abandoned.Load() {
+			_ = os.RemoveAll(c.Scratch) // nobody else will
+		}
+		os.Exit(0)
+	}
+	go reap(pid, reports, leave)
+	obey(pid, os.NewFile(wardenOrders, "orders"), &abandoned, leave)
 }
 
-// reap waits for all that the command starts, and ends the warden when nothing is
-// left.
-func reap(pid int, reports *json.Encoder) {
+// reap waits for all of the warden's children, and ends it when nothing is left
+// where that means that nothing is left of the command.
+func reap(pid int, reports *json.Encoder, leave func()) {
 	for {
 		var status syscall.WaitStatus
 		switch got, err := syscall.Wait4(-1, &status, 0, nil); {
 		case err == syscall.EINTR:
+		case err != nil && adopts:
+			leave()
 		case err != nil:
-			os.Exit(0)
+			return
 		case got == pid:
 			_ = reports.Encode(report{Ended: endOf(status)})
 		}
 	}
 }
 
-// obey never returns: the warden ends when reap says so. It must run on the thread that made the cell: each
+// obey never returns. It must run on the thread that made the cell: on Linux each
 // thread of the warden has a domain of its own, and only this one's is above the
 // command's.
-func obey(orders io.Reader) {
+func obey(pid int, orders io.Reader, abandoned *atomic.Bool, leave func()) {
 	order := make([]byte, 1)
 	for {
 		_, err := orders.Read(order)
+		abandoned.Store(err != nil)
 		if err != nil || order[0] == orderKill {
 			break
 		}
-		_ = unix.Kill(-1, unix.SIGTERM)
+		_ = signalAll(pid, unix.SIGTERM)
 	}
 	for {
-		_ = unix.Kill(-1, unix.SIGKILL)
+		if err := signalAll(pid, unix.SIGKILL); err != nil && !adopts {
+			leave()
+		}
 		time.Sleep(killAgain)
 	}
 }
 
 // startCell confines the warden and starts the command. It returns when the
 // command runs.
-func startCell() (pid int, err error) {
+func startCell(c cell) (pid int, err error) {
 	const op = "hold command"
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fault.New(fault.Unavailable, op, "", err)
-	}
-	if err := restrictSignals(); err != nil {
+	if err := holdAll(); err != nil {
 		return 0, err
 	}
-	// kill(-1) without a domain would end everything of the user's. So it is seen
-	// that signals do not get out, not believed.
-	if err := unix.Kill(os.Getppid(), 0); err != unix.EPERM {
-		return 0, fault.New(fault.Unavailable, op, "", fmt.Errorf("a signal gets out of its Landlock domain (%v)", err)).Advise(oldKernel)
-	}
-	status := make([]int, 2)
-	if err := unix.Pipe2(status, unix.O_CLOEXEC); err != nil {
+	status, theirs, err := os.Pipe()
+	if err != nil {
 		return 0, fault.New(fault.Unavailable, op, "", err)
 	}
-	pid, err = syscall.ForkExec("/proc/self/exe", []string{cellName}, &syscall.ProcAttr{
-		Env:   []string{},
-		Files: []uintptr{0, 1, 2, wardenSpec, uintptr(status[1])},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
+	args, attr := cellProgram(c)
+	pid, err = syscall.ForkExec(args[0], args[1:], &syscall.ProcAttr{
+		Env: []string{}, Files: []uintptr{0, 1, 2, wardenSpec, theirs.Fd()}, Sys: attr,
 	})
-	_ = unix.Close(status[1])
+	_ = theirs.Close()
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, op, "", err)
 	}
@@ -147,7 +149,7 @@ func startCell() (pid int, err error) {
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}
-	said := json.NewDecoder(os.NewFile(uintptr(status[0]), "status"))
+	said := json.NewDecoder(status)
 	var f failure
 	switch err := said.Decode(&f); {
 	case errors.Is(err, io.EOF):

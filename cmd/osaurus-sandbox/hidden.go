@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/agefile"
+)
+
+// readSecret reads a secret: all of standard input without its last newline, or
+// a line that is typed and not shown.
+func readSecret(ctx context.Context, c console, what string) (secrets.Value, error) {
+	if isTerminal(c.in) {
+		return readHidden(ctx, c.in.(*os.File), c.err, what)
+	}
+	const newline = 2 // bytes, at most
+	text, err := io.ReadAll(io.LimitReader(c.in, secrets.MaxValueSize+newline+1))
+	if err != nil {
+		return secrets.Value{}, fault.New(fault.Execution, "read", what, err)
+	}
+	if line, ended := strings.CutSuffix(string(text), "\n"); ended {
+		return secrets.ParseValue(strings.TrimSuffix(line, "\r"))
+	}
+	return secrets.ParseValue(string(text))
+}
+
+// readHidden asks for a line on a terminal and does not show it. The terminal is
+// as it was afterwards, also if somebody pressed Ctrl-C.
+func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string) (secrets.Value, error) {
+	const op = "read"
+	restore, err := hideTyping(terminal)
+	if err != nil {
+		return secrets.Value{}, err
+	}
+	fmt.Fprintf(w, "Type %s (it is not shown): ", what)
+	defer fmt.Fprintln(w)
+	type line struct {
+		text string
+		err  error
+	}
+	typed := make(chan line, 1)
+	go func() { // which stays behind if nobody types: nothing else ends its read
+		text, err := bufio.NewReader(terminal).ReadString('\n')
+		typed <- line{text, err}
+	}()
+	select {
+	case l := <-typed:
+		switch err := errors.Join(l.err, restore()); {
+		case errors.Is(err, io.EOF):
+			return secrets.Value{}, fault.New(fault.UserDenied, op, what, errors.New("nothing was typed"))
+		case err != nil:
+			return secrets.Value{}, fault.New(fault.Execution, op, what, err)
+		}
+		return secrets.ParseValue(strings.TrimSuffix(l.text, "\n"))
+	case <-ctx.Done():
+		return secrets.Value{}, fault.New(fault.KindOf(ctx.Err()), op, what, errors.Join(ctx.Err(), restore()))
+	}
+}
+
+// passphrasePrompt asks on the terminal that this program was started on, even
+// if its input comes from elsewhere; nil if there is none.
+func passphrasePrompt(c console) agefile.Prompt {
+	const name = "/dev/tty"
+	terminal, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	terminal.Close()
+	return func(ctx context.Context) (secrets.Value, error) {
+		terminal, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return secrets.Value{}, fault.New(fault.Unavailable, "ask for the passphrase", name, err)
+		}
+		defer terminal.Close()
+		return readHidden(ctx, terminal, c.err, "the passphrase of the secrets' key")
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/agefile"
+	"osaurus-sandbox/secrets/stores"
+)
+
+func newSecret(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Keep what agents need to know and nobody else may read",
+		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
+encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
+
+AGENT is the agent's name or id. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is
+deleted, under its id, which no other agent ever has.`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newSecretSet(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
+	return cmd
+}
+
+// agentOf is the agent that is meant on the command line. Who has its id needs
+// no daemon, and may mean an agent that is gone.
+func agentOf(ctx context.Context, text string) (config.AgentID, error) {
+	if id, err := config.ParseAgentID(text); err == nil {
+		return id, nil
+	}
+	client, err := need(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: text}))
+	if err != nil {
+		return "", err
+	}
+	return config.ParseAgentID(r.Msg.Agent.GetId())
+}
+
+// secretKey is what the arguments AGENT NAME and the flag --plugin name.
+func secretKey(ctx context.Context, args []string, plugin string) (k secrets.Key, err error) {
+	if k.Agent, err = agentOf(ctx, args[0]); err != nil {
+		return k, err
+	}
+	if k.Name, err = config.ParseSecretName(args[1]); err != nil {
+		return k, err
+	}
+	if plugin != "" {
+		k.Plugin, err = config.ParsePluginID(plugin)
+	}
+	return k, err
+}
+
+// secretStore is the store that the settings name.
+func secretStore(c console) (secrets.Store, error) {
+	home, settings, err := loadSettings()
+	if err != nil {
+		return nil, err
+	}
+	return stores.Open(settings.Secrets, home, passphrasePrompt(c)), nil
+}
+
+func pluginFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: the secret is for it alone")
+}
+
+// printKey says what was done with a secret.
+func printKey(c console, done string, k secrets.Key, asJSON bool) error {
+	if asJSON {
+		return printJSON(c.out, k)
+	}
+	_, err := fmt.Fprintln(c.out, done, k)
+	return err
+}
+
+func newSecretSet(c console) *cobra.Command {
+	var plugin string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set AGENT NAME",
+		Short: "Keep a secret, in place of the one that has this name",
+		Long: `The secret is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
+shown. It is never an argument: other programs see those, and the shell remembers them.`,
+		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
+  pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
+  osaurus-sandbox secret set alice TLS_KEY < key.pem`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := secretKey(cmd.Context(), args, plugin)
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			v, err := readSecret(cmd.Context(), c, k.String())
+			if err != nil {
+				return err
+			}
+			if err := store.Set(cmd.Context(), k, v); err != nil {
+				return err
+			}
+			return printKey(c, "kept", k, asJSON)
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newSecretList(c console) *cobra.Command {
+	var plugin string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list AGENT",
+		Short: "Name an agent's secrets; values are never shown",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			agent, err := agentOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			keys, err := store.List(cmd.Context(), agent)
+			if err != nil {
+				return err
+			}
+			if plugin != "" {
+				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return string(k.Plugin) != plugin })
+			}
+			if asJSON {
+				return printJSON(c.out, keys)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			for _, k := range keys {
+				fmt.Fprintf(table, "%s\t%s\n", k.Name, k.Plugin)
+			}
+			return table.Flush()
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newSecretDelete(c console) *cobra.Command {
+	var plugin string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "delete AGENT NAME",
+		Short: "Forget a secret",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := secretKey(cmd.Context(), args, plugin)
+			if err != nil {
+				return err
+			}
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			if err := store.Delete(cmd.Context(), k); err != nil {
+				return err
+			}
+			return printKey(c, "deleted", k, asJSON)
+		},
+	}
+	pluginFlag(cmd, &plugin)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newSecretPassphrase(c console) *cobra.Command {
+	var remove, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "passphrase",
+		Short: "Put a passphrase on the encrypted file's key, or change it",
+		Long: `For secrets that are kept in the encrypted file. Without a passphrase whoever can read the home has key and file. With one, the
+daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := secretStore(c)
+			if err != nil {
+				return err
+			}
+			file, ok := store.(*agefile.Store)
+			if !ok {
+				return fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("secrets are not kept in a file")).
+					Advise("The system's own store has a password of its own. To keep them in a file: osaurus-sandbox config set secrets=file")
+			}
+			if remove {
+				err = file.Unprotect(cmd.Context())
+			} else {
+				var passphrase secrets.Value
+				if passphrase, err = newPassphrase(cmd.Context(), c); err == nil {
+					err = file.Protect(cmd.Context(), passphrase)
+				}
+			}
+			if err != nil || !asJSON {
+				return err
+			}
+			return printJSON(c.out, map[string]bool{"passphrase": !remove})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
+	return cmd
+}
+
+// newPassphrase is a passphrase from standard input; on a terminal it is typed
+// twice, since nobody sees it.
+func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
+	first, err := readSecret(ctx, c, "the new passphrase")
+	if err != nil || !isTerminal(c.in) {
+		return first, err
+	}
+	second, err := readSecret(ctx, c, "it once more")
+	if err == nil && second.Reveal() != first.Reveal() {
+		err = fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("the two are different")).Advise("Nothing was changed. Try again.")
+	}
+	return first, err
+}

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets/agefile"
+)
+
+const (
+	someAgent   = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
+	secretToken = "canary-7d20e5"
+)
+
+// secretHome is a home whose secrets are in a file.
+func secretHome(t *testing.T) config.Home {
+	t.Helper()
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	if code, _, stderr := sandbox(t, "config", "set", "secrets=file", "autoStart=false"); code != 0 {
+		t.Fatal(stderr)
+	}
+	return home
+}
+
+// fed runs a command line with an input.
+func fed(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), console{strings.NewReader(input), &out, &errOut}, args)
+	if strings.Contains(out.String()+errOut.String(), secretToken) {
+		t.Errorf("%v shows the secret: %s%s", args, &out, &errOut)
+	}
+	return code, out.String(), errOut.String()
+}
+
+func TestSecret(t *testing.T) {
+	home := secretHome(t)
+	for _, tc := range []struct {
+		input string
+		args  []string
+		code  int
+		want  string // in the output, or in the errors
+	}{
+		{"", []string{"secret", "list", someAgent}, 0, ""},
+		{secretToken + "\n", []string{"secret", "set", someAgent, "TOKEN"}, 0, "kept TOKEN of agent " + someAgent},
+		{secretToken, []string{"secret", "set", strings.ToLower(someAgent), "TOKEN", "--plugin", "p"}, 0, "kept TOKEN of plugin p of agent " + someAgent},
+		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  \nTOKEN  p\n"},
+		{"", []string{"secret", "list", someAgent, "--plugin", "p", "--json"}, 0, `"plugin": "p"`},
+		{"", []string{"secret", "list", someAgent, "--plugin", "q", "--json"}, 0, "[]\n"},
+		{"", []string{"secret", "delete", someAgent, "TOKEN"}, 0, "deleted TOKEN"},
+		{"", []string{"secret", "delete", someAgent, "TOKEN"}, exitNotFound, "no such secret"},
+		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  p\n"},
+
+		{"", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
+		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
+		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},
+		{strings.Repeat("x", 1<<20), []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "longer than 65536"},
+		{"x", []string{"secret", "set", someAgent, "to.ken"}, exitInvalidArgs, "letters, digits and underscores"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "--plugin", "../p"}, exitInvalidArgs, "plugin id"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "value"}, exitInvalidArgs, "accepts 2"},
+	} {
+		code, out, stderr := fed(t, tc.input, tc.args...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) || code != 0 && !strings.Contains(stderr, "advice: ") {
+			t.Errorf("%v: %d, %s%s, want %d, %q", tc.args, code, out, stderr, tc.code, tc.want)
+		}
+	}
+	k, err := secretKey(t.Context(), []string{someAgent, "TOKEN"}, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := agefile.New(home, nil).Get(t.Context(), k); err != nil || v.Reveal() != secretToken {
+		t.Errorf("kept is %q, %v", v.Reveal(), err)
+	}
+}
+
+// A store that does not work is told where a secret is asked for.
+func TestSecretWithoutStore(t *testing.T) {
+	secretHome(t)
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	for _, which := range []string{"keychain", "secret-service"} {
+		if code, _, stderr := sandbox(t, "config", "set", "secrets="+which); code != 0 {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != exitUnavailable || !strings.Contains(stderr, "config set secrets=file") {
+			t.Errorf("%s: %d, %s", which, code, stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "passphrase"); code != exitInvalidArgs {
+			t.Errorf("%s: %d, %s", which, code, stderr)
+		}
+	}
+}
+
+func TestSecretPassphrase(t *testing.T) {
+	home := secretHome(t)
+	file := filepath.Join(t.TempDir(), "passphrase")
+	if err := os.WriteFile(file, []byte("open sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do := func(code int, want, input string, args ...string) {
+		t.Helper()
+		if got, out, stderr := fed(t, input, args...); got != code || !strings.Contains(out+stderr, want) {
+			t.Errorf("%v: %d, %s%s, want %d, %q", args, got, out, stderr, code, want)
+		}
+	}
+	do(0, "kept", secretToken, "secret", "set", someAgent, "TOKEN")
+	putPassphrase(t, home, "open sesame")
+	if _, out, _ := sandbox(t, "doctor"); !strings.Contains(out, agefile.PassphraseFileVariable) {
+		t.Errorf("doctor does not say what unlocks them: %s", out)
+	}
+	t.Setenv(agefile.PassphraseFileVariable, file)
+	do(0, "TOKEN", "", "secret", "list", someAgent)
+	do(0, "", "", "secret", "passphrase", "--remove")
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	do(0, "TOKEN", "", "secret", "list", someAgent)
+	do(exitInvalidArgs, "it is empty", "", "secret", "passphrase")
+	do(0, "", "open sesame\n", "secret", "passphrase")
+	if text, err := os.ReadFile(home.SecretsKey()); err != nil || bytes.Contains(text, []byte("SECRET-KEY")) {
+		t.Errorf("the key is open: %v", err)
+	}
+}
+
+// putPassphrase is `secret passphrase` with next to no work: the work of a real
+// one takes many seconds under the race detector, each time.
+func putPassphrase(t *testing.T, home config.Home, passphrase string) {
+	t.Helper()
+	to, err := age.NewScryptRecipient(passphrase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.SetWorkFactor(1)
+	text, err := os.ReadFile(home.SecretsKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sealed bytes.Buffer
+	w, err := age.Encrypt(&sealed, to)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err = errors.Join(err, w.Close(), config.WriteFile(home.SecretsKey(), sealed.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitEcho waits until the terminal shows what is typed, or does not.
+func (term *terminal) awaitEcho(want bool) {
+	term.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		state, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS)
+		if err != nil {
+			term.t.Fatal(err)
+		}
+		if shows := state.Lflag&unix.ECHO != 0; shows == want {
+			return
+		} else if time.Now().After(deadline) {
+			term.t.Fatalf("the terminal shows what is typed: %v, %q", shows, term.text())
+		}
+	}
+}
+
+// What is typed is not shown, and the terminal is as it was afterwards.
+func TestSecretTyped(t *testing.T) {
+	secretHome(t)
+	term := onTerminal(t, nil, "secret", "set", someAgent, "TOKEN")
+	term.answer("): ", secretToken)
+	term.awaitEcho(true)
+	if code, shown := term.end(); code != 0 || strings.Contains(shown, secretToken) || !strings.Contains(shown, "kept TOKEN") {
+		t.Errorf("%d, %q", code, shown)
+	}
+}
+
+func TestSecretInterrupted(t *testing.T) {
+	home := secretHome(t)
+	term := onTerminal(t, nil, "secret", "set", someAgent, "TOKEN")
+	const ctrlC = "\x03"
+	term.press("): ", ctrlC)
+	term.awaitEcho(true)
+	if code, shown := term.end(); code != exitInterrupted+int(syscall.SIGINT) {
+		t.Errorf("%d, %q", code, shown)
+	}
+	if _, err := os.Stat(home.Secrets()); err == nil {
+		t.Error("something was kept")
+	}
+}
+
+// A passphrase is typed twice, and asked for on the terminal when it is needed.
+func TestSecretPassphraseTyped(t *testing.T) {
+	home := secretHome(t)
+	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
+		t.Fatal(stderr)
+	}
+	term := onTerminal(t, nil, "secret", "passphrase")
+	term.answer("the new passphrase", "sesame")
+	term.answer("it once more", "barley")
+	if code, shown := term.end(); code != exitInvalidArgs || !strings.Contains(shown, "the two are different") || strings.Contains(shown, "sesame") {
+		t.Errorf("typed differently: %d, %q", code, shown)
+	}
+	putPassphrase(t, home, "sesame")
+	for typed, want := range map[string]int{"sesame": 0, "barley": exitUserDenied} {
+		term := onTerminal(t, nil, "secret", "list", someAgent)
+		term.answer("the passphrase", typed)
+		if code, shown := term.end(); code != want || strings.Contains(shown, "TOKEN") != (want == 0) || strings.Contains(shown, typed) {
+			t.Errorf("%s: %d, %q", typed, code, shown)
+		}
+	}
+}
+
+// TestCanary: a secret is kept while a daemon runs, and is then in no file of the
+// home, no argument and no environment, and in nothing that a crash leaves.
+func TestCanary(t *testing.T) {
+	home := secretHome(t)
+	daemon := start(t, "serve")
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		_ = daemon.Wait()
+		if strings.Contains(daemon.err.String(), secretToken) {
+			t.Error("the secret is in the daemon's log")
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if code, _, stderr := sandbox(t, "status"); code == 0 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(stderr)
+		}
+	}
+	if code, _, stderr := fed(t, "", "agent", "create", "alice", "--id", someAgent); code != 0 {
+		t.Fatal(stderr)
+	}
+	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || !strings.Contains(out, someAgent) {
+		t.Fatal(out, stderr)
+	}
+	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != exitNotFound {
+		t.Errorf("of an agent that is not there: %d, %s", code, stderr)
+	}
+	for _, args := range [][]string{{"secret", "list", someAgent}, {"doctor"}, {"status", "--json"}, {"events"}, {"logs"}, {"audit", "list"}} {
+		fed(t, "", args...)
+	}
+
+	// One that has the secret in its memory and waits for the end of its input.
+	t.Chdir(t.TempDir()) // where a core would be
+	holder := exec.Command("sh", "-c", `ulimit -c unlimited; exec "$0" secret set `+someAgent+` CRASH`, os.Args[0])
+	holder.Env = append(os.Environ(), asProgram+"=1", "GOTRACEBACK=crash")
+	var left bytes.Buffer
+	holder.Stdout, holder.Stderr = &left, &left
+	in, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Process.Kill() })
+	if _, err := io.WriteString(in, secretToken); err != nil {
+		t.Fatal(err)
+	}
+	awaitInMemory(t, holder.Process.Pid)
+	for _, file := range []string{"environ", "cmdline"} {
+		all, err := filepath.Glob("/proc/[0-9]*/" + file)
+		if err != nil || len(all) < 2 {
+			t.Fatal(all, err)
+		}
+		for _, path := range all {
+			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(secretToken)) { // one that is gone has nothing
+				t.Errorf("the secret is in %s", path)
+			}
+		}
+	}
+	if limit, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", daemon.Process.Pid)); err != nil || !strings.Contains(strings.Join(strings.Fields(string(limit)), " "), "Max core file size 1 1 ") {
+		t.Errorf("the daemon may leave a core: %s, %v", limit, err)
+	}
+	if err := holder.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Wait(); err == nil || !strings.Contains(left.String(), "SIGQUIT") {
+		t.Errorf("no crash: %v, %s", err, &left)
+	}
+	if strings.Contains(left.String(), secretToken) {
+		t.Errorf("the secret is in what a crash says: %s", &left)
+	}
+	for _, dir := range []string{".", string(home)} {
+		found := 0
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			found++
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte(secretToken)) {
+				t.Errorf("the secret is in %s", path)
+			}
+			return err
+		})
+		if err != nil || (dir == ".") != (found == 0) {
+			t.Errorf("%s has %d files, %v", dir, found, err)
+		}
+	}
+}
+
+// awaitInMemory waits until a process has the secret in its memory: a test that
+// looks for it before would find nothing, whatever is wrong.
+func awaitInMemory(t *testing.T, pid int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := inMemory(pid, memory)
+		memory.Close()
+		if found {
+			return
+		}
+	}
+	t.Fatal("the secret is not even in the memory of the program that reads it")
+}
+
+// inMemory looks through what a process can write to.
+func inMemory(pid int, memory *os.File) bool {
+	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		if _, err := fmt.Sscanf(line, "%x-%x rw", &from, &to); err != nil {
+			continue
+		}
+		text := make([]byte, to-from)
+		n, _ := memory.ReadAt(text, from) // a part of it may not be there any more
+		if bytes.Contains(text[:n], []byte(secretToken)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+)
+
+// terminal is the program with a person's terminal.
+type terminal struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+	done  chan struct{} // closed when nothing more is shown
+}
+
+// onTerminal runs a command line on a terminal of 120 columns.
+func onTerminal(t *testing.T, env []string, args ...string) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := otherEnd(master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, cmd: exec.Command(os.Args[0], args...), master: master, done: make(chan struct{})}
+	term.cmd.Env = append(append(os.Environ(), asProgram+"=1", "TERM=xterm", "NO_COLOR="), env...)
+	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = slave, slave, slave
+	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := term.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(term.done)
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			term.mu.Lock()
+			term.shown.Write(buf[:n])
+			term.mu.Unlock()
+			if err != nil { // EIO when nobody has the other end any more
+				return
+			}
+		}
+	}()
+	return term
+}
+
+func (term *terminal) text() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.shown.String()
+}
+
+// answer types a line when it is asked for.
+func (term *terminal) answer(prompt, line string) {
+	term.t.Helper()
+	term.press(prompt, line+"\n")
+}
+
+// press presses keys when it is asked for something.
+func (term *terminal) press(prompt, keys string) {
+	term.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(term.text(), prompt); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			term.t.Fatalf("it never says %q, but %q", prompt, term.text())
+		}
+	}
+	if _, err := term.master.WriteString(keys); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// end returns the exit code and all that was shown.
+func (term *terminal) end() (code int, shown string) {
+	_ = term.cmd.Wait() // the code says it
+	<-term.done
+	term.master.Close()
+	return term.cmd.ProcessState.ExitCode(), term.text()
+}
+
+func TestColourIsForTerminals(t *testing.T) {
+	t.Setenv(config.HomeVariable, t.TempDir())
+	wrong := []string{"config", "set", "cpus=99"}
+	if _, shown := onTerminal(t, nil, wrong...).end(); !strings.Contains(shown, "\x1b[31mosaurus-sandbox: \x1b[0m") {
+		t.Errorf("on a terminal: %q", shown)
+	}
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb", "TERM="} {
+		if _, shown := onTerminal(t, []string{env}, wrong...).end(); strings.Contains(shown, "\x1b") || !strings.Contains(shown, failurePrefix) {
+			t.Errorf("with %s: %q", env, shown)
+		}
+	}
+	if _, _, stderr := sandbox(t, wrong...); strings.Contains(stderr, "\x1b") {
+		t.Errorf("in a pipe: %q", stderr)
+	}
+}
+
+// What takes something away asks first, and takes only yes for yes.
+func TestPersonIsAsked(t *testing.T) {
+	t.Setenv(config.HomeVariable, t.TempDir())
+	for what, prompt := range map[string]string{"reset": "Reset? [y/N] ", "remove": "Remove? [y/N] "} {
+		for _, line := range []string{"n", "", "yeah"} {
+			term := onTerminal(t, nil, what)
+			term.answer(prompt, line)
+			if code, shown := term.end(); code != exitUserDenied || !strings.Contains(shown, "will be gone") || !strings.Contains(shown, "you did not say yes") {
+				t.Errorf("%s, %q: %d, %q", what, line, code, shown)
+			}
+		}
+	}
+}
+
+// Whatever the sandbox is asked, a program can read the answer.
+func TestAnswersAsJSON(t *testing.T) {
+	root := newRoot(console{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	for _, line := range []string{
+		"up", "down", "restart", "provision", "reset", "remove", "status", "events", "logs", "diagnose", "doctor", "version",
+		"config show", "config get", "config set", "audit list", "audit verify", "service install", "service uninstall", "service status", "pack list", "pack show",
+	} {
+		cmd, _, err := root.Find(strings.Fields(line))
+		if err != nil || !strings.HasSuffix(cmd.CommandPath(), line) || cmd.Flags().Lookup("json") == nil {
+			t.Errorf("%s has no --json (%s, %v)", line, cmd.CommandPath(), err)
+		}
+	}
+}

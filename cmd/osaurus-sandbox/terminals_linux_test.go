@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/internal/lab"
+)
+
+// trySessions is how shells that stay are used from the command line.
+func trySessions(t *testing.T) {
+	ok(t, "exec", "alice", "--session", "s", "--", "cd /tmp; A='x  y'; f() { echo from f; }")
+	if out := ok(t, "exec", "alice", "--session", "s", "--", `pwd; echo "$A"; f`); out != "/tmp\nx  y\nfrom f\n" {
+		t.Errorf("%q", out)
+	}
+	if out := ok(t, "exec", "alice", "--session", "s", "--", "printf", "%s|", "$A", "it's"); out != "$A|it's|" {
+		t.Errorf("several words: %q", out)
+	}
+	if code, out, stderr := sandbox(t, "exec", "alice", "--session", "s", "--", "echo out; echo err >&2; (exit 9)"); code != 9 || out != "out\n" || stderr != "err\n" {
+		t.Errorf("%d, %q, %q", code, out, stderr)
+	}
+	var end struct {
+		Stdout    string
+		ExitCode  int  `json:"exit_code"`
+		TimedOut  bool `json:"timed_out"`
+		Restarted bool
+		Dir       string
+	}
+	code, out, stderr := sandbox(t, "exec", "alice", "--session", "s", "--json", "--timeout", "1s", "--", "cd /usr; echo begun; sleep 1000")
+	if err := json.Unmarshal([]byte(out), &end); err != nil || code != end.ExitCode || !end.TimedOut || end.Restarted || end.Stdout != "begun\n" || end.Dir != "/usr" {
+		t.Errorf("%d, %+v, %v, %s", code, end, err, stderr)
+	}
+	for _, wrong := range [][]string{{"--session", "../s"}, {"--session", "s", "--tty"}, {"--session", "s", "--root"}} {
+		if code, _, stderr := sandbox(t, append(append([]string{"exec", "alice"}, wrong...), "--", "true")...); code != exitSandbox || !strings.Contains(stderr, "advice: ") {
+			t.Errorf("%v: %d, %s", wrong, code, stderr)
+		}
+	}
+	if out := ok(t, "session", "list"); !strings.Contains(out, "alice  s        idle") {
+		t.Errorf("%s", out)
+	}
+	if out := ok(t, "session", "show", "alice", "s"); !strings.Contains(out, "$ cd /usr; echo begun; sleep 1000\nbegun\n") {
+		t.Errorf("%s", out)
+	}
+}
+
+// tryJobs is how jobs are used from the command line.
+func tryJobs(t *testing.T) {
+	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--env", "A=b", "--label", "three lines", "--", "sh", "-c", "echo $A; echo 2; echo 3; sleep 1; exit 6"))
+	code, out, stderr := sandbox(t, "job", "wait", "alice", id)
+	if code != 6 || !strings.Contains(out, "exit 6") || !strings.Contains(out, "three lines") {
+		t.Errorf("wait: %d, %s%s", code, out, stderr)
+	}
+	if out := ok(t, "job", "tail", "alice", id[:8], "-n", "2"); out != "2\n3\n" {
+		t.Errorf("tail: %q", out)
+	}
+	if out := ok(t, "job", "tail", "alice", id, "--all", "-f"); out != "b\n2\n3\n" {
+		t.Errorf("tail --all -f: %q", out)
+	}
+	long := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
+	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, long[:shortID]+"  running") || !strings.Contains(out, "sleep 1000") {
+		t.Errorf("list: %s", out)
+	}
+	if code, _, stderr := sandbox(t, "job", "wait", "alice", long, "--timeout", "100ms"); code != exitSandbox || !strings.Contains(stderr, "still runs") {
+		t.Errorf("wait too short: %d, %s", code, stderr)
+	}
+	ok(t, "job", "kill", "alice", long, "--kill")
+	if code, _, _ := sandbox(t, "job", "wait", "alice", long); code != 128+9 {
+		t.Errorf("killed: %d", code)
+	}
+	var job struct{ Signal int }
+	if err := json.Unmarshal([]byte(ok(t, "job", "show", "alice", long, "--json")), &job); err != nil || job.Signal != 9 {
+		t.Errorf("%+v %v", job, err)
+	}
+	for _, text := range []string{"ffff", strings.Repeat("0", 32)} {
+		if code, _, stderr := sandbox(t, "job", "show", "alice", text); code != exitNotFound {
+			t.Errorf("%s: %d, %s", text, code, stderr)
+		}
+	}
+}
+
+// tryCompletion is what a person's shell is told when they press Tab.
+func tryCompletion(t *testing.T) {
+	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "true"))
+	for _, tc := range []struct {
+		line []string
+		want string
+	}{
+		{[]string{"shell", ""}, "alice\n"}, {[]string{"job", "start", "al"}, "alice\n"}, {[]string{"session", "show", "alice", ""}, "s\n"},
+		{[]string{"exec", "alice", "--session", ""}, "s\n"}, {[]string{"job", "wait", "alice", ""}, id + "\ttrue\n"},
+	} {
+		if out := ok(t, append([]string{"__complete"}, tc.line...)...); !strings.Contains(out, tc.want) {
+			t.Errorf("%q: %q", tc.line, out)
+		}
+	}
+}
+
+// The command line, with this host as the guest.
+func TestTerminals(t *testing.T) {
+	hostHome(t)
+	t.Run("sessions", trySessions)
+	t.Run("jobs", tryJobs)
+	t.Run("completion", tryCompletion)
+}
+
+// TestTerminalsInAGuest is the same with a real guest, and what is there after it
+// has ended.
+func TestTerminalsInAGuest(t *testing.T) {
+	sessionHome(t, "home")
+	ok(t, "config", "set", "pack="+lab.DebianPack(t).Dir)
+	ok(t, "up")
+	ok(t, "agent", "create", "alice")
+	t.Run("sessions", trySessions)
+	t.Run("jobs", tryJobs)
+	if out := ok(t, "exec", "alice", "--session", "s", "--", "whoami; pwd"); out != "agent-alice\n/usr\n" {
+		t.Errorf("%q", out)
+	}
+	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
+	ok(t, "restart")
+	if code, _, stderr := sandbox(t, "job", "show", "alice", id); code != exitNotFound {
+		t.Errorf("a job of the last guest: %d, %s", code, stderr)
+	}
+	if out := ok(t, "session", "list", "alice"); !strings.Contains(out, "ended") {
+		t.Errorf("%s", out)
+	}
+	ok(t, "exec", "alice", "--session", "s", "--", "echo again")
+	if out := ok(t, "session", "show", "alice", "s"); !strings.Contains(out, "begun") || !strings.Contains(out, "$ echo again\nagain\n") {
+		t.Errorf("%s", out)
+	}
+	ok(t, "session", "close", "alice", "s")
+	if code, _, stderr := sandbox(t, "session", "show", "alice", "s"); code != exitNotFound {
+		t.Errorf("%d, %s", code, stderr)
+	}
+}

@@ -1,0 +1,177 @@
+package daemon_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
+)
+
+func (d desk) start(line string) *controlpb.Job {
+	d.t.Helper()
+	r, err := d.Jobs.Start(d.t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: d.agent, Line: line}))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return r.Msg.Job
+}
+
+func (d desk) wait(id string, limit time.Duration) (*controlpb.Job, error) {
+	r, err := d.Jobs.Wait(d.t.Context(), connect.NewRequest(&controlpb.WaitJobRequest{Agent: d.agent, Id: id, Timeout: durationpb.New(limit)}))
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg.Job, nil
+}
+
+// tail reads a job's output until the call ends.
+func (d desk) tail(r *controlpb.TailJobRequest) (data string, job *controlpb.Job, err error) {
+	d.t.Helper()
+	stream, err := d.Jobs.Tail(d.t.Context(), connect.NewRequest(r))
+	if err != nil {
+		return "", nil, err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		data += string(stream.Msg().Data)
+		job = stream.Msg().Job
+	}
+	return data, job, stream.Err()
+}
+
+func TestJobs(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
+	job := alice.start("echo begun; while [ ! -e $HOME/go ]; do sleep 0.05; done; echo err >&2; exit 7")
+	if !job.Running || job.Agent != "alice" || !strings.HasPrefix(job.Command, "echo begun;") || len(job.Id) != 32 {
+		t.Errorf("%v", job)
+	}
+	if still, err := alice.wait(job.Id, 50*time.Millisecond); err != nil || !still.Running {
+		t.Errorf("%v %v", still, err)
+	}
+	until(t, "it has begun", func() bool {
+		data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id})
+		return err == nil && data == "begun\n"
+	})
+	followed := make(chan string, 1)
+	go func() {
+		data, end, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, FromEnd: 4, Follow: true})
+		if err != nil || end.GetStatus() != 7 {
+			t.Errorf("%v %v", end, err)
+		}
+		followed <- data
+	}()
+	alice.run("default", "touch ~/go")
+	if end, err := alice.wait(job.Id, limit); err != nil || end.Running || end.Status != 7 || end.Ended.AsTime().Before(end.Started.AsTime()) {
+		t.Errorf("%v %v", end, err)
+	}
+	if data := <-followed; data != "gun\nerr\n" {
+		t.Errorf("followed %q", data)
+	}
+
+	second := alice.start("sleep 1000 & sleep 1000")
+	bob.start("true")
+	r, err := client.Jobs.List(t.Context(), connect.NewRequest(&controlpb.ListJobsRequest{}))
+	if err != nil || len(r.Msg.Jobs) != 3 || r.Msg.Jobs[0].Id != second.Id || r.Msg.Jobs[1].Id != job.Id || r.Msg.Jobs[2].Agent != "bob" {
+		t.Errorf("%v %v", r, err)
+	}
+	if _, err := bob.wait(second.Id, time.Second); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("bob waits for alice's: %v", err)
+	}
+	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "bob", Id: second.Id})); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("bob kills alice's: %v", err)
+	}
+	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "alice", Id: second.Id})); err != nil {
+		t.Error(err)
+	}
+	if end, err := alice.wait(second.Id, limit); err != nil || end.Status != 128+15 || end.Signal != 15 || !end.Killed {
+		t.Errorf("%v %v", end, err)
+	}
+	until(t, "their ends are told", func() bool { return len(alice.events("job.ended")) == 3 })
+	if got := alice.events("job."); !slices.Contains(got, "job.ended alice 7") || !slices.Contains(got, "job.ended alice 143") || got[0] != "job.started alice" {
+		t.Errorf("%q", got)
+	}
+	for _, id := range []string{"", "1234", strings.Repeat("x", 32)} {
+		if _, err := alice.wait(id, time.Second); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// A guest that was started anew knows nothing of the jobs of the last one, and
+// one that does not run is not started for the question.
+func TestJobsEndWithTheGuest(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice := newDesk(t, client, "alice")
+	job := alice.start("sleep 1000")
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := alice.wait(job.Id, limit)
+		waiting <- err
+	}()
+	gone := func(when string) {
+		t.Helper()
+		for what, ask := range map[string]func() error{
+			"wait": func() error { _, err := alice.wait(job.Id, time.Second); return err },
+			"poll": func() error {
+				_, err := client.Jobs.Poll(t.Context(), connect.NewRequest(&controlpb.PollJobRequest{Agent: "alice", Id: job.Id}))
+				return err
+			},
+			"tail": func() error {
+				_, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, Follow: true})
+				return err
+			},
+		} {
+			if err := ask(); fault.KindOf(err) != fault.NotFound {
+				t.Errorf("%s, %s: %v", when, what, err)
+			}
+		}
+	}
+	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	gone("without a guest")
+	if err := <-waiting; err != nil && fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.NotFound {
+		t.Errorf("who waited is told %v", err)
+	}
+	r, err := client.Jobs.List(t.Context(), connect.NewRequest(&controlpb.ListJobsRequest{}))
+	if err != nil || len(r.Msg.Jobs) != 0 || alice.status().State != "stopped" {
+		t.Errorf("%v %v, %s", r, err, alice.status().State)
+	}
+	alice.run("default", "true")
+	gone("in another guest")
+}
+
+// Who is attached and a job that runs keep the guest from being stopped as
+// idle; a session at its prompt does not.
+func TestUseOfTheGuest(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	alice := newDesk(t, client, "alice")
+	if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"idleStopMinutes": "5"}})); err != nil {
+		t.Fatal(err)
+	}
+	idle := func() bool { return alice.status().IdleStop != nil }
+	alice.run("default", "true")
+	until(t, "a session at its prompt is no use", idle)
+	a, _ := alice.attach("default")
+	if idle() {
+		t.Error("who is attached does not count")
+	}
+	_ = a.Close()
+	until(t, "who has left does not count", idle)
+	job := alice.start("sleep 1000")
+	if idle() {
+		t.Error("a job does not count")
+	}
+	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "alice", Id: job.Id, Kill: true})); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a job that has ended does not count", idle)
+}

@@ -1,0 +1,88 @@
+//go:build !vzstandin
+
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/control/remote"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/sandbox/sandboxtest"
+	"osaurus-sandbox/vm/qemu"
+)
+
+// TestContract runs the conformance kit through a daemon in a real guest's room.
+func TestContract(t *testing.T) {
+	client := serve(t)
+	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "kit"})); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Run(t, sandboxtest.Suite{
+		Name: "remote", Sandbox: remote.New(client, "kit"), Root: "/workspace/agents/kit",
+		Audited: func(ctx context.Context, tenant sandbox.Tenant) (bool, error) {
+			stream, err := client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: "kit", Limit: 20}))
+			if err != nil {
+				return false, err
+			}
+			defer stream.Close()
+			found := false
+			for stream.Receive() {
+				found = found || strings.Contains(stream.Msg().Detail, string(tenant))
+			}
+			return found, stream.Err()
+		},
+	})
+}
+
+// serve runs a daemon with a real guest until the test ends.
+func serve(t *testing.T) *control.Client {
+	t.Helper()
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	settings, err := json.Marshal(map[string]any{"pack": lab.DebianPack(t).Dir, "toolbox": []string{}, "network": "none", "memoryGB": 1, "diskGB": 1, "autoStart": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.WriteFile(home.SettingsFile(), settings); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: &qemu.Driver{}, Ready: func(*control.Server) { close(ready) }})
+	}()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	case <-time.After(time.Minute):
+		t.Fatal("the daemon does not start")
+	}
+	client, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

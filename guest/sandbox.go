@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/sandbox"
+)
+
+// signalLimit is how long a signal may be under way to a command. What it is to
+// end may be out of reach for longer, but then nobody waits for the signal.
+const signalLimit = 10 * time.Second
+
+// Running is a command that runs in a room: a *Process, or what stands for one
+// at the end of another connection.
+type Running interface {
+	Signal(ctx context.Context, s Signal) error
+	Done() <-chan struct{}
+	Wait() (Exit, error)
+}
+
+// NewSandbox is the execution SPI over whoever starts commands in a room. The
+// context of start is that of the whole command.
+func NewSandbox(start func(ctx context.Context, cmd Command, tenant sandbox.Tenant) (Running, error)) sandbox.Sandbox {
+	return rooms{start}
+}
+
+type rooms struct {
+	start func(context.Context, Command, sandbox.Tenant) (Running, error)
+}
+
+// Start implements sandbox.Sandbox.
+func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fault.New(fault.KindOf(err), "start command", "", err)
+	}
+	cmd := Command{
+		Args: req.Command.Args, Dir: req.WorkspaceRoot, ReadOnly: req.ReadOnly,
+		Env: []string{}, Grace: sandbox.CancelGrace,
+	}
+	if req.Command.Line != "" {
+		cmd.Args = []string{"/bin/sh", "-c", req.Command.Line}
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+req.Env[name])
+	}
+	out, errs := newLate(), newLate()
+	cmd.Stdout, cmd.Stderr = out, errs
+	var input *io.PipeWriter
+	if req.Stdin != nil {
+		cmd.Stdin, input = io.Pipe()
+	}
+
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	starting := context.AfterFunc(ctx, end)
+	p, err := r.start(life, cmd, req.Tenant)
+	if !starting() && err == nil {
+		<-p.Done() // its context has ended it
+		err = fault.New(fault.KindOf(ctx.Err()), "start command", "", ctx.Err())
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	live := sandbox.NewLive(req, &means{Running: p, end: end})
+	out.set(live.Stdout())
+	errs.set(live.Stderr())
+	if input != nil {
+		live.Feed(input)
+	}
+	go func() {
+		exit, err := p.Wait()
+		live.End(exitFor(exit), err)
+	}()
+	return live, nil
+}
+
+// late is a writer that is there before what it writes to.
+type late struct {
+	to    io.Writer
+	ready chan struct{}
+}
+
+func newLate() *late { return &late{ready: make(chan struct{})} }
+
+func (l *late) set(to io.Writer) {
+	l.to = to
+	close(l.ready)
+}
+
+func (l *late) Write(p []byte) (int, error) {
+	<-l.ready
+	return l.to.Write(p)
+}
+
+// means ends a command in a room. What it leaves behind when its first process
+// has ended, the guest ends.
+type means struct {
+	Running
+	end context.CancelFunc
+}
+
+func (m *means) Terminate() { m.signal(SIGTERM) }
+func (m *means) Kill()      { m.signal(SIGKILL) }
+
+func (m *means) signal(s Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
+	defer cancel()
+	// One that has ended has no use for it, and one that is out of reach ends
+	// with its guest.
+	_ = m.Signal(ctx, s)
+}
+
+func (m *means) Release() error {
+	m.end()
+	return nil
+}
+
+// exitFor is an exit in the words of the SPI.
+func exitFor(e Exit) sandbox.Exit {
+	if e.Signal == 0 {
+		return sandbox.Exit{Code: e.Code}
+	}
+	return sandbox.Exit{Code: sandbox.NoCode, Signal: e.Signal.name(), Note: e.note()}
+}
+
+// note says which limit ended a command, if one did.
+func (e Exit) note() string {
+	if e.OOM {
+		return "it was at its agent's limit of memory"
+	}
+	return ""
+}
+
+// name is a signal as kill -l names it.
+func (s Signal) name() string {
+	names := []string{
+		"", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT",
+		"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+	}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return strconv.Itoa(int(s))
+}

@@ -1,0 +1,6 @@
+package stores
+
+import "osaurus-sandbox/config"
+
+// elsewhere is the store that another system has.
+const elsewhere = config.SecretsInSecretService

@@ -1,0 +1,34 @@
+package stores
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/secretstest"
+)
+
+// A store that is not there is never replaced by another, least of all by the
+// file, which would always work.
+func TestNeverAnother(t *testing.T) {
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	home := config.Home(t.TempDir())
+	k := secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}
+	for which, want := range map[config.SecretStore]string{
+		config.SecretsInKeychain: "*keychain.Store", config.SecretsInSecretService: "secretservice.Store", config.SecretsInFile: "*agefile.Store",
+	} {
+		s := Open(which, home, nil)
+		if got := fmt.Sprintf("%T", s); got != want {
+			t.Errorf("%s opens %s", which, got)
+		}
+		if which == elsewhere || which == config.SecretsInSecretService {
+			secretstest.Refuses(t, s, k, secrets.Absent)
+		}
+	}
+	if left, err := os.ReadDir(string(home)); err != nil || len(left) > 0 {
+		t.Errorf("there is %v, %v", left, err)
+	}
+}

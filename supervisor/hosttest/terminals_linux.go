@@ -1,0 +1,114 @@
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/service"
+	"osaurus-sandbox/guest/shell"
+	"osaurus-sandbox/supervisor"
+)
+
+// greetLimit is how long a service in this process may take to answer.
+const greetLimit = 10 * time.Second
+
+// terminals are shells and jobs of the guest's own code, with this host's
+// programs, each user in a home of its own. Walls there are none.
+type terminals struct {
+	guestpbconnect.UnimplementedGuestHandler
+	guest     *Guest
+	dir       string
+	processes *process.Keeper
+	shells    *shell.Keeper
+	jobs      *job.Keeper
+	server    *http.Server
+	client    *guest.Client
+}
+
+// newTerminals serves them over the guest protocol.
+func newTerminals(g *Guest) (_ *terminals, err error) {
+	t := &terminals{guest: g, server: &http.Server{Protocols: new(http.Protocols), ReadHeaderTimeout: greetLimit}}
+	t.server.Protocols.SetUnencryptedHTTP2(true)
+	if t.dir, err = os.MkdirTemp("", "hosttest-"); err != nil {
+		return nil, err
+	}
+	if t.processes, err = process.NewKeeper(process.Options{}); err != nil {
+		return nil, err
+	}
+	t.shells = shell.NewKeeper(shell.Options{Processes: t.processes, Find: t.shellRoom})
+	t.jobs = job.NewKeeper(job.Options{Processes: t.processes, Find: t.jobRoom, Logs: filepath.Join(t.dir, "logs")})
+	l, err := net.Listen("unix", filepath.Join(t.dir, "socket"))
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(guestpbconnect.NewGuestHandler(t))
+	service.ServeTerminals(mux, t.shells, t.jobs)
+	t.server.Handler = mux
+	go func() { _ = t.server.Serve(l) }()
+	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)
+	defer cancel()
+	t.client, err = guest.Connect(ctx, func(ctx context.Context, _ uint32) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	}, guest.Boot{})
+	return t, err
+}
+
+// Hello takes any key.
+func (*terminals) Hello(_ context.Context, r *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
+	return connect.NewResponse(&guestpb.HelloResponse{Version: r.Msg.VersionMax}), nil
+}
+
+// home is a user's home folder, and its login environment.
+func (t *terminals) home(user string) (dir string, env []string, err error) {
+	if _, ok := t.guest.Room(user); !ok {
+		return "", nil, noRoom(user)
+	}
+	dir = filepath.Join(t.dir, user)
+	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "USER=" + user, "LANG=C.UTF-8", "SHELL=/bin/bash", "TERM=xterm"}
+	return dir, env, os.MkdirAll(dir, 0o700)
+}
+
+func (t *terminals) shellRoom(_ context.Context, user string) (shell.Room, error) {
+	home, env, err := t.home(user)
+	desk := home + ".desk"
+	return shell.Room{Env: env, Home: home, Desk: func() (*os.File, string, error) {
+		if err := os.MkdirAll(desk, 0o700); err != nil {
+			return nil, "", err
+		}
+		f, err := os.Open(desk)
+		return f, desk, err
+	}}, err
+}
+
+func (t *terminals) jobRoom(_ context.Context, user string) (job.Room, error) {
+	home, env, err := t.home(user)
+	return job.Room{Env: env, Home: home, Met: func() (oom, pids bool) { return false, false }}, err
+}
+
+// close ends all of them.
+func (t *terminals) close() error {
+	t.shells.Close()
+	t.jobs.Close()
+	t.processes.Close()
+	t.client.Close()
+	return errors.Join(t.server.Close(), os.RemoveAll(t.dir))
+}
+
+// Shells are real ones, on this host.
+func (g *Guest) Shells() supervisor.Shells { return g.terminals.client }
+
+// Jobs are real ones, on this host.
+func (g *Guest) Jobs() supervisor.Jobs { return g.terminals.client }
