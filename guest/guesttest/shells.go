@@ -2,7 +2,6 @@ package guesttest
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ func shellCases() []roomCase {
 	return []roomCase{
 		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach},
 		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobsApart", jobsApart}, {"EndWithTheRoom", endWithTheRoom},
-		{"ShellSpeed", shellSpeed},
 	}
 }
 
@@ -194,23 +192,4 @@ func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Errorf("%+v %v", list, err)
 	}
 	wantShell(t, alice.shell(ctx, t, "echo [$X]"), 0, "[]\n")
-}
-
-// shellSpeed says what a command in a persistent shell costs beside one that is
-// run by itself. It is the benchmark's business to judge.
-func shellSpeed(ctx context.Context, t *testing.T, alice, _ *agent) {
-	alice.shell(ctx, t, "true")
-	median := func(f func()) time.Duration {
-		var took []time.Duration
-		for range 20 {
-			start := time.Now()
-			f()
-			took = append(took, time.Since(start))
-		}
-		slices.Sort(took)
-		return took[len(took)/2]
-	}
-	shell := median(func() { alice.shell(ctx, t, "/bin/true") })
-	exec := median(func() { alice.command(ctx, t, guest.Command{Args: []string{"/bin/true"}}) })
-	t.Logf("/bin/true in a persistent shell %v, as a command of its own %v", shell, exec)
 }

@@ -243,7 +243,7 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 // streams. The session's lock is held.
 func (l *life) forget(o *order) {
 	delete(l.orders, o.nonce)
-	l.desk.clear(o.nonce)
+	l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,7 @@ type desk struct {
 	dir    *os.File
 	inside string // the desk's path in the room
 	said   *os.File
+	sweep  sync.WaitGroup // those who clear
 }
 
 // openDesk makes a desk with a shell's files in a folder; inside is the folder's
@@ -103,7 +105,8 @@ func (d *desk) order(nonce string, status int, text, stdin []byte) (out, errs *o
 // withdraw takes the next call away, so that it cannot begin any more.
 func (d *desk) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
 
-// clear removes what belongs to a call. Streams that are open stay.
+// clear removes what belongs to a call. Streams that are open stay, and so does a
+// call that is no more the next: the shell runs none twice.
 func (d *desk) clear(nonce string) {
 	for _, name := range callFiles {
 		_ = unix.Unlinkat(d.fd(d.dir), nonce+"/"+name, 0)
@@ -114,6 +117,7 @@ func (d *desk) clear(nonce string) {
 // remove removes the desk, once no shell uses it. What somebody else has put on it
 // stays until the room ends.
 func (d *desk) remove() {
+	d.sweep.Wait()
 	if d.dir != nil {
 		for _, name := range []string{"rc", "run", "end", "said", "next"} {
 			_ = unix.Unlinkat(d.fd(d.dir), name, 0)

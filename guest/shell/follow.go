@@ -153,7 +153,6 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	r.Cancelled = r.Cancelled || c.pressed && int(r.Code) == interrupted
 	r.DurationNanos, r.Dir = int64(time.Since(c.began)), []byte(l.cwd())
 	r.Late = s.handOut()
-	l.desk.withdraw()
 	l.forget(w.order)
 	s.call, s.typed, s.status = nil, false, int(r.Code)
 	s.leave(c)

@@ -38,7 +38,7 @@ func (s *session) leave(c *call) {
 func newLate() *kept { return &kept{headChars: lateChars * 2 / 5, tailChars: lateChars * 3 / 5} }
 
 // quiet reports whether nobody writes into the call's streams any more.
-func (c *call) quiet() bool { return c.streams[0].done && c.streams[1].done }
+func (c *call) quiet() bool { return c.streams[0].ended() && c.streams[1].ended() }
 
 // handOut returns what was written since it was last asked. The lock is held.
 func (s *session) handOut() []*guestpb.LateOutput {

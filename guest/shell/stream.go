@@ -42,9 +42,12 @@ func (s *stream) follow(lock sync.Locker, before func()) {
 			lock.Lock()
 			defer lock.Unlock()
 			n := pending(int(fd)) // what comes after this is for the next time
-			before()
-			s.read(int(fd), min(n, turn))
-			return n > turn || s.done
+			if n > 0 {
+				before()
+				s.read(int(fd), min(n, turn))
+			}
+			s.done = n <= turn && hungUp(int(fd))
+			return s.done || n > turn
 		})
 		lock.Lock()
 		s.done = s.done || err != nil
@@ -62,8 +65,19 @@ func (s *stream) holds() (n int) {
 	return n
 }
 
+// ended reports whether nobody writes any more. The lock is held.
+func (s *stream) ended() bool {
+	if !s.done {
+		_ = s.raw.Control(func(fd uintptr) { s.done = hungUp(int(fd)) })
+	}
+	return s.done
+}
+
 // drain reads n bytes. The lock is held.
 func (s *stream) drain(n int) {
+	if n == 0 {
+		return
+	}
 	_ = s.raw.Control(func(fd uintptr) { s.read(int(fd), n) })
 }
 
@@ -75,23 +89,20 @@ func pending(fd int) int {
 	return n
 }
 
-// read takes at most n bytes, if there are so many, and notes the end of the
-// stream. The lock is held.
-func (s *stream) read(fd, n int) (got int) {
+// read takes at most n bytes, if there are so many. The lock is held.
+func (s *stream) read(fd, n int) {
 	buf := make([]byte, min(n, turn))
-	for got < n {
+	for got := 0; got < n; {
 		m, err := unix.Read(fd, buf[:min(len(buf), n-got)])
 		if err == unix.EINTR {
 			continue
 		}
 		if m <= 0 {
-			break
+			return
 		}
 		got += m
 		s.take(buf[:m])
 	}
-	s.done = s.done || hungUp(fd)
-	return got
 }
 
 // hungUp reports whether a FIFO had writers, has none any more, and is empty.
