@@ -116,7 +116,7 @@ func (h Home) Make(dir string) (string, error) {
 	}
 	info, err := os.Stat(string(h))
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, string(h), err)
+		return "", fault.New(fault.Unavailable, op, string(h), err).Advise("Make it readable for you, or set " + HomeVariable + " to another.")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("other users can write to %s", h)).Advise("Run: chmod go-w " + string(h))

@@ -80,7 +80,7 @@ func Take(home config.Home) (*Lock, error) {
 	}
 	self, err := Self()
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, string(home), err)
+		return nil, fault.New(fault.Unavailable, op, string(home), fmt.Errorf("learn which process this is: %w", err)).Advise("See that this program may ask the system about its own processes (on Linux: read /proc).")
 	}
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -107,7 +107,7 @@ func (l *Lock) wait(home config.Home) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fault.New(fault.Unavailable, op, string(home), err)
+			return fault.New(fault.Unavailable, op, string(home), err).Advise("Set " + config.HomeVariable + " to a folder on a disk that can lock files.")
 		}
 		has, known := l.read()
 		switch {
