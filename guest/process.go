@@ -93,8 +93,9 @@ type Exit struct {
 	TimedOut bool   // it was ended because its Timeout was over
 	Idle     bool   // it was ended because its IdleTimeout was over
 
-	// While it ran, its room was at a limit: a process was killed for memory,
-	// or one could not be started. Quota: at the end, the room's disk was full.
+	// While it ran, its room was at a limit. OOM: a process was killed for memory,
+	// or the room stood still for want of it when the time was over. PIDs: a process
+	// could not be started. Quota: at the end, the room's disk was full.
 	OOM, PIDs, Quota bool
 	// Bytes that MaxOutput left out.
 	StdoutTruncated, StderrTruncated uint64

@@ -2,11 +2,10 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault/faultrpc"
@@ -98,6 +97,9 @@ type Session struct {
 	Made, Used time.Time
 }
 
+// shellPatience is for what a command in a shell may take beside its timeout.
+const shellPatience = time.Minute
+
 // RunShell runs a command in a session's shell and waits for it. Cancelling
 // the context ends the command (SIGINT, SIGTERM, SIGKILL), not the session.
 //
@@ -105,18 +107,19 @@ type Session struct {
 // timeout, Rejected when the agent has too many sessions or the session too many
 // commands that wait, and NotFound when there is no room for the user.
 func (c *Client) RunShell(ctx context.Context, cmd ShellCommand) (ShellResult, error) {
-	const op = "run in shell"
 	r := &guestpb.ShellRunRequest{
 		Shell: cmd.proto(), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout),
 	}
 	if err := wire.CheckShellRun(r); err != nil {
 		return ShellResult{}, err
 	}
-	m, err := c.shells.Run(ctx, connect.NewRequest(r))
+	// The guest itself keeps to the timeout, twice; then it ends the command, and
+	// may have to start a shell before.
+	timeout := cmp.Or(cmd.Timeout, wire.ShellTimeout)
+	a, err := callWithin(ctx, 2*timeout+shellPatience, "run in shell", string(cmd.Session), c.shells.Run, r)
 	if err != nil {
-		return ShellResult{}, wire.Decode(op, string(cmd.Session), err)
+		return ShellResult{}, err
 	}
-	a := m.Msg
 	result := ShellResult{
 		Stdout: shellOutput(a.Stdout), Stderr: shellOutput(a.Stderr), Code: int(a.Code),
 		TimedOut: a.TimedOut, Cancelled: a.Cancelled, Exited: a.Exited,

@@ -1446,7 +1446,8 @@ type Exit struct {
 	TimedOut bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Idle     bool                   `protobuf:"varint,4,opt,name=idle,proto3" json:"idle,omitempty"` // its idle time was over
 	// While it ran, the room was at its limit of memory (and a process was killed
-	// for it), of processes (and one was not started), or of disk.
+	// for it, or the room stood still when the time was over), of processes (and one
+	// was not started), or of disk.
 	Oom   bool `protobuf:"varint,5,opt,name=oom,proto3" json:"oom,omitempty"`
 	Pids  bool `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`
 	Quota bool `protobuf:"varint,7,opt,name=quota,proto3" json:"quota,omitempty"`

@@ -20,9 +20,12 @@ import (
 func lifeCases() []roomCase {
 	return []roomCase{
 		{"Login", login}, {"Ensure", ensureTwice}, {"Refusals", refuseRooms}, {"Streams", roomStreams}, {"Terminal", terminal},
-		{"Idle", idleTimeout}, {"Bounded", boundedOutput}, {"DoubleFork", roomDoubleFork}, {"Usage", roomUsage}, {"Died", roomDied}, {"Many", manyRooms},
+		{"Idle", idleTimeout}, {"Bounded", boundedOutput}, {"DoubleFork", roomDoubleFork}, {"Usage", roomUsage}, {"Died", roomDied},
 	}
 }
+
+// crowdCases are about many rooms at once.
+func crowdCases() []roomCase { return []roomCase{{"Many", manyRooms}} }
 
 func login(ctx context.Context, t *testing.T, alice, _ *agent) {
 	out, exit := alice.run(ctx, t, `echo "$HOME|$USER|$LOGNAME|$LANG|$PWD|$(id -u):$(id -g)|$(umask)"; [ -x "$SHELL" ] && echo shell; touch mine .venv/heavy && ls -d mine; ulimit -c; uname -n`)

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Place is where and as whom a child runs. Its values can be compared: equal ones
-// are the same place.
+// Place is where and as whom a child runs. If it is Lasting, its values can be compared:
+// equal ones are the same place.
 type Place interface {
 	// Enter moves the calling thread into the place: namespaces, capabilities,
 	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
@@ -19,10 +19,12 @@ type Place interface {
 	Cgroup() string
 }
 
-// Mortal is a Place that ends.
-type Mortal interface {
-	// Dead is closed when the place has ended.
-	Dead() <-chan struct{}
+// Lasting is a Place in which a thread that has entered can start one child after
+// another: to enter again would lead to the same.
+type Lasting interface {
+	// Ended is closed when the place has ended. If it is nil, the place is
+	// another one each time it is entered.
+	Ended() <-chan struct{}
 }
 
 // as runs f with the calling thread touching files as a credential. On a share the

@@ -21,8 +21,16 @@ type porter struct {
 // place is not quite gone before it is.
 const porterIdle = time.Minute
 
-// hire returns a porter whose thread has entered a place.
-func (k *Keeper) hire(p Place) (*porter, error) {
+// ended is when a place ends that porters stay for; nil if they do not.
+func ended(p Place) <-chan struct{} {
+	if l, ok := p.(Lasting); ok {
+		return l.Ended()
+	}
+	return nil
+}
+
+// hire returns a porter whose thread has entered a place, and works there until stop.
+func (k *Keeper) hire(p Place, stop <-chan struct{}) (*porter, error) {
 	r := &porter{work: make(chan func()), gone: make(chan struct{})}
 	entered := make(chan error, 1)
 	go func() {
@@ -35,22 +43,18 @@ func (k *Keeper) hire(p Place) (*porter, error) {
 			return
 		}
 		entered <- nil
-		r.serve(p)
+		r.serve(stop)
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.porters[p] == r {
+		if stop != nil && k.porters[p] == r {
 			delete(k.porters, p)
 		}
 	}()
 	return r, <-entered
 }
 
-func (r *porter) serve(p Place) {
+func (r *porter) serve(stop <-chan struct{}) {
 	defer close(r.gone)
-	var dead <-chan struct{} // nil: never
-	if m, ok := p.(Mortal); ok {
-		dead = m.Dead()
-	}
 	idle := time.NewTimer(porterIdle)
 	defer idle.Stop()
 	for {
@@ -61,7 +65,7 @@ func (r *porter) serve(p Place) {
 			}
 			f()
 			idle.Reset(porterIdle)
-		case <-dead:
+		case <-stop:
 			return
 		case <-idle.C:
 			return
@@ -83,15 +87,19 @@ func (r *porter) do(f func()) bool {
 
 // onEntered runs f on a thread that has entered the place.
 func (k *Keeper) onEntered(p Place, f func() error) error {
-	k.mu.Lock()
-	r := k.porters[p]
-	delete(k.porters, p) // it has one task at a time
-	k.mu.Unlock()
+	var r *porter
+	stop := ended(p)
+	if stop != nil {
+		k.mu.Lock()
+		r = k.porters[p]
+		delete(k.porters, p) // it has one task at a time
+		k.mu.Unlock()
+	}
 	var err error
 	work := func() { err = f() }
 	if r == nil || !r.do(work) {
 		var failed error
-		if r, failed = k.hire(p); failed != nil {
+		if r, failed = k.hire(p, stop); failed != nil {
 			return failed
 		}
 		if !r.do(work) {
@@ -100,14 +108,20 @@ func (k *Keeper) onEntered(p Place, f func() error) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	select {
-	case <-r.gone:
-	default:
-		if k.porters[p] == nil && !k.closed {
-			k.porters[p] = r
-			return err
-		}
-		close(r.work) // another is there already
+	if stop != nil && k.porters[p] == nil && !k.closed && !r.left() {
+		k.porters[p] = r
+	} else {
+		close(r.work) // there is another already, or none is to stay
 	}
 	return err
+}
+
+// left reports whether the porter takes no more work.
+func (r *porter) left() bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
+	}
 }

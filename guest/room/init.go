@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -68,6 +69,7 @@ func Init() {
 			_ = unix.Dup3(int(null.Fd()), fd, 0)
 		}
 	}
+	debug.FreeOSMemory() // what making took; from now on it waits
 	reap()
 }
 

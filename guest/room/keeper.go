@@ -196,7 +196,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		slot: d.slot, filter: f, made: time.Now(),
+		slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))

@@ -106,8 +106,8 @@ func (p place) Credential() *syscall.Credential {
 // Cgroup is where the room's commands have their groups.
 func (p place) Cgroup() string { return string(p.room.group) }
 
-// Dead is closed when the room has ended.
-func (p place) Dead() <-chan struct{} { return p.room.Dead() }
+// Ended is closed when the room has ended: until then it is the same for all commands.
+func (p place) Ended() <-chan struct{} { return p.room.Dead() }
 
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }

@@ -5,12 +5,14 @@ package room
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,10 +47,26 @@ type Room struct {
 	made   time.Time
 	quota  bool // the disk counts
 	lacks  []string
+	starts chan struct{} // one for each start that may be under way
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.
 func (r *Room) Place(root bool) process.Place { return place{r, root} }
+
+// maxStarts is how many commands of one room are being started at once. The rest
+// of a crowd waits its turn, and leaves the guest's first process free to answer.
+const maxStarts = 4
+
+// Admit waits until one more command of the room may be started. When it has
+// been, release must be called.
+func (r *Room) Admit(ctx context.Context) (release func(), err error) {
+	select {
+	case r.starts <- struct{}{}:
+		return func() { <-r.starts }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // User is the Linux user of the room's agent.
 func (r *Room) User() string { return r.spec.User }
@@ -268,6 +286,23 @@ func (r *Room) Met(since Marks) (oom, pids, quota bool) {
 		quota = err == nil && q.atLimit()
 	}
 	return now.oom > since.oom, now.pids > since.pids, quota
+}
+
+// Starved reports whether the room stands still for want of memory: it is at its
+// limit, and the kernel drops what a program needs next instead of killing it.
+func (r *Room) Starved() bool {
+	const fullParts, standstill = 50, 10.0 // of its memory; hundredths of the last 10 s
+	limit := r.group.number("memory.max")
+	if limit == 0 || r.group.number("memory.current") < limit-limit/fullParts {
+		return false
+	}
+	for line := range strings.Lines(r.group.text("memory.pressure")) {
+		var average float64
+		if n, _ := fmt.Sscanf(line, "full avg10=%f", &average); n == 1 {
+			return average >= standstill
+		}
+	}
+	return false
 }
 
 // line reads to the end of a line, and no further.

@@ -48,6 +48,13 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream *execS
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
+	if c.room != nil {
+		release, err := c.room.Admit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	var theirs []int
 	defer func() {
 		for _, fd := range theirs {

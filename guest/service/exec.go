@@ -99,10 +99,10 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	select {
 	case <-c.child.Done():
 	case <-timeout:
-		exit.TimedOut = true
+		exit.TimedOut, exit.Oom = true, c.starved()
 		c.terminate(g)
 	case <-c.idle.over:
-		exit.Idle = true
+		exit.Idle, exit.Oom = true, c.starved()
 		c.terminate(g)
 	case <-ctx.Done():
 		c.terminate(g)
@@ -123,6 +123,9 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	return c.send(&guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: exit}})
 }
 
+// starved says why a command may not have come to its end in time.
+func (c *command) starved() bool { return c.room != nil && c.room.Starved() }
+
 // sum says how the command ended.
 func (c *command) sum(exit *guestpb.Exit) error {
 	st := c.child.Status()
@@ -141,7 +144,8 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	if c.room == nil {
 		return nil
 	}
-	exit.Oom, exit.Pids, exit.Quota = c.room.Met(c.marks)
+	oom, pids, quota := c.room.Met(c.marks)
+	exit.Oom, exit.Pids, exit.Quota = exit.Oom || oom, pids, quota
 	if killed := st.Signaled() && st.Signal() == unix.SIGKILL; !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil
 	}

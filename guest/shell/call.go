@@ -68,8 +68,11 @@ func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb
 			return nil, err
 		}
 		o, err := s.begin(wait, l, r)
+		if errors.Is(err, errGone) && wait.Err() == nil {
+			continue
+		}
 		if errors.Is(err, errGone) {
-			continue // ends with wait: a shell that is gone took some of it
+			return nil, fault.New(fault.Unavailable, "use session", string(s.key.id), err).Advise("Look at its transcript: something ends its shells.")
 		}
 		if err != nil {
 			return nil, err
@@ -117,9 +120,6 @@ func (s *session) begin(ctx context.Context, l *life, r *guestpb.ShellRunRequest
 	c.errs.headChars, c.errs.tailChars = c.out.headChars, c.out.tailChars
 	o, err := l.order(c, r.Command, r.Stdin)
 	if err != nil {
-		if closed(l.ended) {
-			err = errGone
-		}
 		return nil, err
 	}
 	err = s.awaitBegin(ctx, l, o)
@@ -206,6 +206,9 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.orders == nil {
+		return nil, errGone
+	}
 	o := &order{nonce: random(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
 	out, errs, err := l.desk.order(o.nonce, s.status, text, stdin)
 	if err != nil {
@@ -242,8 +245,10 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 // forget leaves nothing of an order that was not begun, or is over, but open
 // streams. The session's lock is held.
 func (l *life) forget(o *order) {
-	delete(l.orders, o.nonce)
-	l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
+	if l.orders != nil {
+		delete(l.orders, o.nonce)
+		l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
+	}
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
 	}

@@ -33,7 +33,7 @@ type life struct {
 
 	// Guarded by the session's lock.
 	frames frames
-	orders map[string]*order // calls that lie on the desk, by nonce
+	orders map[string]*order // calls that lie on the desk, by nonce; nil at the end
 	calm   *unix.Termios     // the terminal's modes while its line editor waits
 	cause  string            // why it was ended, if not by itself
 	status int               // after ended: its exit code, or 128 + n
@@ -142,7 +142,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 // before that was painted, comes before it.
 func (l *life) show() {
 	defer close(l.shown)
-	buf := make([]byte, turn)
+	buf := make([]byte, 16<<10) // a terminal hands out less at once
 	for {
 		n, err := l.term.file.Read(buf)
 		l.session.mu.Lock()
@@ -256,6 +256,7 @@ func (l *life) bury() {
 	for nonce := range l.orders {
 		l.desk.clear(nonce)
 	}
+	l.orders = nil
 	s.mu.Unlock()
 	// Not under the lock: closing waits for who reads, and they for the lock.
 	l.desk.remove()
