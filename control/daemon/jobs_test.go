@@ -60,20 +60,26 @@ func TestJobs(t *testing.T) {
 		data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id})
 		return err == nil && data == "begun\n"
 	})
-	followed := make(chan string, 1)
-	go func() {
-		data, end, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, FromEnd: 4, Follow: true})
-		if err != nil || end.GetStatus() != 7 {
-			t.Errorf("%v %v", end, err)
-		}
-		followed <- data
-	}()
+	follow, err := client.Jobs.Tail(t.Context(), connect.NewRequest(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, FromEnd: 4, Follow: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Close()
+	if !follow.Receive() || string(follow.Msg().Data) != "gun\n" {
+		t.Fatalf("%v %v", follow.Msg(), follow.Err())
+	}
 	alice.run("default", "touch ~/go")
 	if end, err := alice.wait(job.Id, limit); err != nil || end.Running || end.Status != 7 || end.Ended.AsTime().Before(end.Started.AsTime()) {
 		t.Errorf("%v %v", end, err)
 	}
-	if data := <-followed; data != "gun\nerr\n" {
-		t.Errorf("followed %q", data)
+	var rest string
+	var last *controlpb.Job
+	for follow.Receive() {
+		rest += string(follow.Msg().Data)
+		last = follow.Msg().Job
+	}
+	if follow.Err() != nil || rest != "err\n" || last.GetStatus() != 7 {
+		t.Errorf("followed %q, %v, %v", rest, last, follow.Err())
 	}
 
 	second := alice.start("sleep 1000 & sleep 1000")
