@@ -72,14 +72,6 @@ func (h Home) AgentHome(agent AgentName) string {
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 
-// Plugins is the library of plugin recipes.
-func (h Home) Plugins() string { return h.join("sandbox-plugins") }
-
-// InstalledPlugins is the record of an agent's plugins.
-func (h Home) InstalledPlugins(agent AgentName) string {
-	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
-}
-
 // Database holds memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 
