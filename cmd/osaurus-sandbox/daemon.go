@@ -107,7 +107,7 @@ func startDaemon(home config.Home) (<-chan error, error) {
 	path := filepath.Join(logs, "daemon-start.log")
 	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, path, err)
+		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	cmd := exec.Command(program, "serve", "--"+quietFlag)
 	cmd.Dir = "/" // it should keep no disk busy
@@ -115,7 +115,7 @@ func startDaemon(home config.Home) (<-chan error, error) {
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
 	if err := cmd.Start(); err != nil {
-		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close()))
+		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
 	}
 	ended := make(chan error, 1)
 	go func() {

@@ -8,19 +8,27 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// first returns the first network device of the machine.
+// first returns the first network device of the machine. It asks the kernel and not
+// /sys, which is nowhere for a moment while the root changes.
 func first() (*net.Interface, error) {
-	devices, _ := filepath.Glob("/sys/class/net/*/device") // sorted
-	if len(devices) == 0 {
-		return nil, errors.New("the machine has no network device")
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
 	}
-	return net.InterfaceByName(filepath.Base(filepath.Dir(devices[0])))
+	slices.SortFunc(all, func(a, b net.Interface) int { return a.Index - b.Index })
+	const ethernet = 6 // bytes of an address
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback == 0 && len(i.HardwareAddr) == ethernet {
+			return &i, nil
+		}
+	}
+	return nil, errors.New("the machine has no network device")
 }
 
 // control runs an ioctl on an interface.

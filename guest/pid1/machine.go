@@ -26,6 +26,7 @@ import (
 type machine struct {
 	modules  modules
 	network  network.Network
+	random   *os.File // /dev/random, which is nowhere for a moment while the root changes
 	listener io.Closer
 	prepared chan error // what became of prepare, once
 	late     sync.WaitGroup
@@ -92,7 +93,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	if _, err := m.SetTime(time.Unix(0, hello.TimeUnixNano)); err != nil {
 		m.warn("set clock", err)
 	}
-	if err := addEntropy(hello.Entropy); err != nil {
+	if err := m.addEntropy(hello.Entropy); err != nil {
 		m.warn("add entropy", err)
 	}
 	boot := hello.GetBoot()
@@ -171,16 +172,12 @@ func (m *machine) SetTime(t time.Time) (time.Duration, error) {
 }
 
 // addEntropy credits the host's random bytes to the kernel's pool.
-func addEntropy(b []byte) error {
+func (m *machine) addEntropy(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	f, err := os.OpenFile("/dev/random", os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return addEntropyTo(f, b)
+	defer m.random.Close()
+	return addEntropyTo(m.random, b)
 }
 
 // bootErr says which part of the boot failed.

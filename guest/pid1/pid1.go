@@ -51,6 +51,9 @@ func (m *machine) serve(version string) error {
 	}
 	m.step("init")
 	var err error
+	if m.random, err = os.OpenFile("/dev/random", os.O_WRONLY, 0); err != nil {
+		return err
+	}
 	if m.modules, err = openModules(); err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func checkFiles() vm.Finding {
 		f.Status, f.Detail = vm.FindingLimited, err.Error()
 		return f
 	}
+	// Go has raised the soft limit by itself, to what macOS lets a process have.
 	f.Detail = fmt.Sprintf("%d may be open", limit.Cur)
 	if limit.Cur < wantFiles {
 		f.Status, f.Mend = vm.FindingLimited, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles)
