@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -52,6 +53,19 @@ func greet(ctx context.Context, home config.Home) (*control.Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+// withClient is a command that talks to the daemon from its first line to its
+// last. One that looks at its arguments before does so without.
+func withClient(do func(cmd *cobra.Command, client *control.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		client, err := need(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return do(cmd, client, args)
+	}
 }
 
 // need connects to the daemon, and starts it if none runs.

@@ -194,6 +194,8 @@ func TestEachCheckFails(t *testing.T) {
 		{"clock is behind", of(func(i *guest.Info) { i.Time = i.Time.Add(-time.Minute) }), []string{"clock"}, "set every half minute"},
 		{"clock is ahead", of(func(i *guest.Info) { i.Time = i.Time.Add(time.Minute) }), []string{"clock"}, "set every half minute"},
 		{"disk is full", func(f *fake) { f.says("df -Pk", "1024", 0) }, []string{"disk-guest"}, "diskGB"},
+		{"has no df", func(f *fake) { f.says("df -Pk", "not found", 127) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
+		{"df says nothing", func(f *fake) { f.says("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
 		{"is another user", func(f *fake) { f.says("id -un", "root 0 /root", 0) }, []string{"agent-user"}, "reset"},
 		{"has no room", func(f *fake) { f.says("id -un", "no room", 1) }, []string{"agent-user"}, "reset"},
 		{"installs nothing", func(f *fake) { f.says("apk add", "no mirror", 1) }, []string{"packages"}, "mirrors"},
@@ -258,6 +260,23 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
+// A guest that does not say how it is fails what asks it, and no more.
+func TestSilentGuest(t *testing.T) {
+	f := well(t)
+	f.info = func(context.Context) (guest.Info, error) { return guest.Info{}, errors.New("no answer") }
+	results := run(t, f)
+	for _, name := range []string{"vsock", "clock", "nat", "dns"} {
+		if r := results[name]; r.Passed() || r.Advice() == "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	for _, name := range []string{"exec", "disk-guest", "agent-user", "virtiofs-to-host"} {
+		if r := results[name]; !r.Passed() {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // However much hangs, all is said after the deadline of one check: they run at once.
 func TestEverythingHangs(t *testing.T) {
 	const limit = 30 * time.Second
@@ -272,7 +291,7 @@ func TestEverythingHangs(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		for _, name := range []string{"agent-user", "disk-guest", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
-			if r := results[name]; r.Passed() || r.Took != limit {
+			if r := results[name]; r.Passed() || r.Took != limit || r.Advice() == "" {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
