@@ -4,6 +4,9 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
+# Where Go's own archive puts it; scripts/setup looks there too.
+export PATH := $(PATH):/usr/local/go/bin
+
 GO           ?= go
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GUEST_ARCHES := amd64 arm64
@@ -101,8 +104,8 @@ kernel-tier: ## tests on real kernels and archives, without machines of ours
 	$(GO_TEST) -race -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
 
 guest-tier: ## tests on machines with real kernels, with the race detector
-	@ls ../shared/alpine/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
-	  echo "*** NO ALPINE ROOT FILE SYSTEMS in ../shared/alpine: busybox stands in for Alpine where it can, the bake is not tested"
+	@ls "$${OSAURUS_ALPINE:-../shared/alpine}"/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
+	  echo "*** NO ALPINE ROOT FILE SYSTEMS in $${OSAURUS_ALPINE:-../shared/alpine}: busybox stands in for Alpine where it can, the bake is not tested"
 	$(GO_TEST) -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac

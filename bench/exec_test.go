@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,8 +168,8 @@ func (w *execWorld) furnish(home config.Home) {
 		w.b.Fatal(err)
 	}
 	install := "mkdir -p /usr/local/bin && cp /workspace/shared/true " + staticTrue + " && chmod 755 " + staticTrue
-	w.root(install + ` && cp /workspace/shared/spawn /usr/local/bin && cp -a /workspace/shared/sshd/. / && mkdir -p /run/sshd /etc/ssh /home/agent/.ssh &&
-		ssh-keygen -q -A && echo sshd:x:105:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd && echo agent:x:19999:19999::/home/agent:/bin/sh >> /etc/passwd && echo 'agent:*:::::::' >> /etc/shadow &&
+	w.root(install + ` && cp /workspace/shared/spawn /usr/local/bin && tar -C /workspace/shared/sshd -c . | tar -C / -x --keep-directory-symlink && mkdir -p /run/sshd /etc/ssh /home/agent/.ssh &&
+		ssh-keygen -q -A && echo 'StrictModes no' > /etc/ssh/sshd_config && echo sshd:x:105:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd && echo agent:x:19999:19999::/home/agent:/bin/sh >> /etc/passwd && echo 'agent:*:::::::' >> /etc/shadow &&
 		cp /workspace/shared/key.pub /home/agent/.ssh/authorized_keys && chown -R 19999:19999 /home/agent && chmod 755 /home/agent && chmod 700 /home/agent/.ssh && /usr/sbin/sshd -t`)
 	p, err := w.client.RunAs(w.b.Context(), "alice", guest.Command{Args: []string{"sh", "-c", install}, RoomRoot: true})
 	if err != nil {
@@ -204,7 +206,7 @@ func (w *execWorld) connect(key string) {
 			if err != nil {
 				return
 			}
-			there, err := (*w.machine.Load()).Dial(context.Background(), sshPort)
+			there, err := dialSSH(*w.machine.Load())
 			if err != nil {
 				_ = here.Close()
 				continue
@@ -229,6 +231,17 @@ func (w *execWorld) connect(key string) {
 		if time.Now().After(deadline) {
 			w.b.Fatalf("ssh does not connect: %s", said.String())
 		}
+	}
+}
+
+// dialSSH connects to the guest's sshd as soon as it listens.
+func dialSSH(m vm.Machine) (net.Conn, error) {
+	for {
+		c, err := m.Dial(context.Background(), sshPort)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return c, err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -35,10 +35,10 @@ type Limits struct {
 const (
 	MaxCommandsPerTurn          = 1000      // a turn with more is a loop
 	MinCPUWeight, MaxCPUWeight  = 1, 10_000 // Linux's own
-	MaxCPUPercent               = 100 * MaxCPUs
-	MinAgentMB, MaxAgentMB      = 64, 1024 * MaxMemoryGB // with less, neither python nor node starts
+	MaxCPUPercent               = 100 * maxCPUs
+	MinAgentMB, MaxAgentMB      = 64, 1024 * maxMemoryGB // with less, neither python nor node starts
 	MinProcesses, MaxProcesses  = 16, 32_768             // a shell with a pipeline; what a small kernel can number
-	MinDiskMB, MaxDiskMB        = 16, 1024 * MaxDiskGB
+	MinDiskMB, MaxDiskMB        = 16, 1024 * maxDiskGB
 	MinDiskFiles, MaxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
 	MinDiskMBps, MaxDiskMBps    = 1, 100_000
 	usualWeight, usualProcesses = 100, 512
@@ -67,7 +67,7 @@ func agentFields() table[AgentSettings] {
 		live(boolField("autonomousExec.enabled", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
 		live(boolField("autonomousExec.pluginCreate", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
-		live(textField("network", networkAllowed, ParseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
+		live(textField("network", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
 		limit("cpuWeight", MinCPUWeight, MaxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", 1, MaxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", MinAgentMB, MaxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),

@@ -97,7 +97,7 @@ func TestLoadRefusesWhatIsBroken(t *testing.T) {
 		{"a mirror with a blank", `{"mirrors": ["https://a.org", "https://b.org x"]}`, "1:13", `item 2: "https://b.org x" is not allowed`, ""},
 		{"a mirror that is a file", `{"mirrors": ["file:///etc"]}`, "1:13", "item 1", ""},
 		{"a package that is an option", `{"toolbox": ["--allow-untrusted"]}`, "1:13", "item 1", ""},
-		{"too many packages", `{"toolbox": ["a"` + strings.Repeat(`,"a"`, MaxListItems) + `]}`, "1:13", "257 items", ""},
+		{"too many packages", `{"toolbox": ["a"` + strings.Repeat(`,"a"`, maxListItems) + `]}`, "1:13", "257 items", ""},
 		{"no version", `{"version": 0}`, "1:13", "version: 0 is not a format version", "up to 1"},
 		{"a version in words", `{"version": "2", "x": 1}`, "1:13", "version", ""},
 		{"newer, yet a value out of range", `{"version": 2, "cpus": 64}`, "1:24", "out of range", ""},

@@ -172,8 +172,8 @@ func listField[T ~string, S any](key, allowed string, parse func(string) (T, err
 			if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
 				return fmt.Errorf("%s is not a list", brief(raw))
 			}
-			if len(items) > MaxListItems {
-				return fmt.Errorf("%d items are more than %d", len(items), MaxListItems)
+			if len(items) > maxListItems {
+				return fmt.Errorf("%d items are more than %d", len(items), maxListItems)
 			}
 			list := make([]T, len(items))
 			for i, item := range items {

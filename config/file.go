@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// FormatVersion is the newest format of sandbox.json that this program
+	// formatVersion is the newest format of sandbox.json that this program
 	// knows. A file without the key "version" has format 1.
-	FormatVersion = 1
+	formatVersion = 1
 
 	// maxFileSize is far above any real settings file; a bigger one is not one.
 	maxFileSize = 1 << 20
@@ -88,18 +88,18 @@ func (f *File) decode(text []byte) error {
 	if e, ok := errors.AsType[*syntaxError](err); ok {
 		return broken(e.at, e, "Mend the file by hand, or move it away to have the defaults.")
 	}
-	version := FormatVersion
+	version := formatVersion
 	if i := doc.index(versionKey); i >= 0 {
 		m := doc.members[i]
 		if version, err = strconv.Atoi(string(m.value)); err != nil || version < 1 {
 			return broken(m.valAt, fmt.Errorf("%s: %s is not a format version", versionKey, brief(m.value)),
-				fmt.Sprintf("%s is a whole number from 1; this program knows up to %d.", versionKey, FormatVersion))
+				fmt.Sprintf("%s is a whole number from 1; this program knows up to %d.", versionKey, formatVersion))
 		}
 	}
 	for _, m := range doc.members {
 		field, known := fields().find(m.key)
 		if !known {
-			if m.key == versionKey || version > FormatVersion || slices.Contains(stateKeys(), m.key) {
+			if m.key == versionKey || version > formatVersion || slices.Contains(stateKeys(), m.key) {
 				continue
 			}
 			return broken(m.keyAt, fmt.Errorf("%s: unknown key", brief(json.RawMessage(m.key))), "Allowed keys: "+strings.Join(Keys(), ", ")+".")

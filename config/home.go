@@ -72,14 +72,6 @@ func (h Home) AgentHome(agent AgentName) string {
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 
-// Plugins is the library of plugin recipes.
-func (h Home) Plugins() string { return h.join("sandbox-plugins") }
-
-// InstalledPlugins is the record of an agent's plugins.
-func (h Home) InstalledPlugins(agent AgentName) string {
-	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
-}
-
 // Database holds memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 
@@ -116,7 +108,7 @@ func (h Home) Make(dir string) (string, error) {
 	}
 	info, err := os.Stat(string(h))
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, string(h), err)
+		return "", fault.New(fault.Unavailable, op, string(h), err).Advise("Make it readable for you, or set " + HomeVariable + " to another.")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("other users can write to %s", h)).Advise("Run: chmod go-w " + string(h))

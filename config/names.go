@@ -40,10 +40,6 @@ type (
 // SessionDefault is the session where none is named.
 const SessionDefault SessionID = "default"
 
-// SessionSystem is the session of package operations: they never wait for a
-// chat's commands, nor these for them.
-const SessionSystem SessionID = "system"
-
 // rule is what a name may be, for the parser and for a person.
 type rule struct {
 	what    string
@@ -108,11 +104,11 @@ func ParseSecretName(name string) (SecretName, error) { return parseName[SecretN
 // ParsePluginID reads a plugin's id.
 func ParsePluginID(id string) (PluginID, error) { return parseName[PluginID](pluginID, id) }
 
-// ParsePackName reads the name of a pack in the store.
-func ParsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
+// parsePackName reads the name of a pack in the store.
+func parsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
 
-// ParsePackageName reads the name of a package.
-func ParsePackageName(name string) (PackageName, error) {
+// parsePackageName reads the name of a package.
+func parsePackageName(name string) (PackageName, error) {
 	return parseName[PackageName](packageName, name)
 }
 
@@ -136,7 +132,7 @@ func ParsePackRef(text string) (PackRef, error) {
 	if filepath.IsAbs(text) && filepath.Clean(text) == text && !strings.ContainsRune(text, 0) {
 		return PackRef(text), nil
 	}
-	if _, err := ParsePackName(text); err != nil {
+	if _, err := parsePackName(text); err != nil {
 		return "", notAllowed("read pack", text, packAllowed)
 	}
 	return PackRef(text), nil
@@ -147,8 +143,8 @@ func (r PackRef) Path() (string, bool) { return string(r), filepath.IsAbs(string
 
 const networkAllowed = `"outbound" or "none"`
 
-// ParseNetwork reads whether the guest may reach anything outside.
-func ParseNetwork(text string) (Network, error) {
+// parseNetwork reads whether the guest may reach anything outside.
+func parseNetwork(text string) (Network, error) {
 	switch n := Network(text); n {
 	case NetworkOutbound, NetworkNone:
 		return n, nil

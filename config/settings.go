@@ -28,11 +28,11 @@ type Settings struct {
 
 // The bounds of the settings.
 const (
-	MinCPUs, MaxCPUs         = 1, 8    // what the desktop app offers; more virtual processors than real ones only slow the guest
-	MinMemoryGB, MaxMemoryGB = 1, 8    // below 1 GiB node and pip fail; above 8 the guest crowds out the desktop
-	MinDiskGB, MaxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches a slip of the keyboard
-	MaxIdleStopMinutes       = 1440    // a day: whoever wants longer wants never, which is 0
-	MaxListItems             = 256     // mirrors and packages; a bake with more is a mistake
+	minCPUs, maxCPUs         = 1, 8    // what the desktop app offers; more virtual processors than real ones only slow the guest
+	minMemoryGB, maxMemoryGB = 1, 8    // below 1 GiB node and pip fail; above 8 the guest crowds out the desktop
+	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches a slip of the keyboard
+	maxIdleStopMinutes       = 1440    // a day: whoever wants longer wants never, which is 0
+	maxListItems             = 256     // mirrors and packages; a bake with more is a mistake
 )
 
 // Network is whether the guest may reach anything outside.
@@ -70,15 +70,15 @@ func EffectOf(key string) Effect { return fields().effect(key) }
 func fields() table[Settings] {
 	return table[Settings]{
 		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
-		intField("cpus", MinCPUs, MaxCPUs, func(s *Settings) *int { return &s.CPUs }),
-		intField("memoryGB", MinMemoryGB, MaxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
-		textField("network", networkAllowed, ParseNetwork, func(s *Settings) *Network { return &s.Network }),
+		intField("cpus", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
+		intField("memoryGB", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
+		textField("network", networkAllowed, parseNetwork, func(s *Settings) *Network { return &s.Network }),
 		textField("pack", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
-		intField("diskGB", MinDiskGB, MaxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
+		intField("diskGB", minDiskGB, maxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
 		live(boolField("autoRestart", func(s *Settings) *bool { return &s.AutoRestart })),
-		live(intField("idleStopMinutes", 0, MaxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
+		live(intField("idleStopMinutes", 0, maxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
-		listField("toolbox", packageName.allowed, ParsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
+		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
 	}
 }

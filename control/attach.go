@@ -128,7 +128,7 @@ func (a *Attachment) follow(m *controlpb.AttachResponse, output io.Writer) {
 			a.end = guest.ShellEnd{Code: int(ended.Status), Cause: ended.Cause}
 			return
 		}
-		if a.err = write(output, "terminal", m.GetOutput()); a.err != nil {
+		if a.err = guest.Deliver(output, "terminal", m.GetOutput()); a.err != nil {
 			return
 		}
 		var err error

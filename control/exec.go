@@ -65,18 +65,21 @@ func texts(raw [][]byte) []string {
 
 // exec runs a command, on the record.
 func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
-	var exit guest.Exit
-	err := s.audited(ctx, n, func() (err error) {
-		exit, err = s.carry(ctx, start, stream, run)
-		return err
+	return s.audited(ctx, n, func() error {
+		exit, err := s.carry(ctx, start, stream, run)
+		if err != nil {
+			return err
+		}
+		// Nobody waits for the entry that says how it ended.
+		return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: exitProto(exit)}})
 	})
-	if err != nil {
-		return err
+}
+
+func exitProto(e guest.Exit) *controlpb.ExecExit {
+	return &controlpb.ExecExit{
+		Status: int32(e.Status()), Signal: int32(e.Signal), TimedOut: e.TimedOut, Idle: e.Idle,
+		Oom: e.OOM, Pids: e.PIDs, Quota: e.Quota, StdoutTruncated: e.StdoutTruncated, StderrTruncated: e.StderrTruncated,
 	}
-	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: &controlpb.ExecExit{
-		Status: int32(exit.Status()), Signal: int32(exit.Signal), TimedOut: exit.TimedOut, Idle: exit.Idle,
-		Oom: exit.OOM, Pids: exit.PIDs, Quota: exit.Quota, StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
-	}}})
 }
 
 // carry carries a command's streams until it has ended.

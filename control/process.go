@@ -187,9 +187,9 @@ func (p *Process) follow() {
 		}
 		switch w := m.What.(type) {
 		case *controlpb.ExecResponse_Stdout:
-			p.err = write(p.cmd.Stdout, "output", w.Stdout)
+			p.err = guest.Deliver(p.cmd.Stdout, "output", w.Stdout)
 		case *controlpb.ExecResponse_Stderr:
-			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
+			p.err = guest.Deliver(p.cmd.Stderr, "error output", w.Stderr)
 		case *controlpb.ExecResponse_Exit:
 			p.exit = guest.Exit{
 				Code: int(w.Exit.Status), Signal: guest.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
@@ -199,14 +199,4 @@ func (p *Process) follow() {
 			return
 		}
 	}
-}
-
-func write(w io.Writer, name string, b []byte) error {
-	if w == nil {
-		return nil
-	}
-	if _, err := w.Write(b); err != nil {
-		return fault.New(fault.Execution, "write command's "+name, "", fmt.Errorf("%d bytes: %w", len(b), err))
-	}
-	return nil
 }

@@ -35,7 +35,7 @@ func Socket(home config.Home) (string, error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EINVAL):
 		return path, nil
 	}
-	return "", fault.New(fault.Unavailable, "find socket", path, err)
+	return "", fault.New(fault.Unavailable, "find socket", path, err).Advise("Make " + home.Run() + " readable for you, or set " + config.HomeVariable + " to another home.")
 }
 
 // listen makes the home's socket, in place of one that another daemon has left
@@ -62,7 +62,8 @@ func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		return nil, nil, fault.New(fault.Unavailable, op, path, errors.Join(err, unlink(name)))
+		return nil, nil, fault.New(fault.Unavailable, op, path, errors.Join(err, unlink(name))).
+			Advise("See that its disk has room and takes sockets, or set " + config.HomeVariable + " to a home on another.")
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, the detour too
 	return ownOnly{l}, func() error { return unlink(name) }, nil
@@ -111,10 +112,11 @@ func private(dir string) error {
 	const op = "check socket's folder"
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fault.New(fault.Unavailable, op, dir, err)
+		return fault.New(fault.Unavailable, op, dir, err).Advise("If somebody removed it, end the daemon of this home: the next one makes a new one.")
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm()&0o077 != 0 || ok && int(owner.Uid) != os.Getuid() {
-		return fault.New(fault.Rejected, op, dir, errors.New("it is not a folder that is yours alone"))
+		return fault.New(fault.Rejected, op, dir, errors.New("it is not a folder that is yours alone")).
+			Advise("See whose it is, and do not use it. End the daemon of this home: the next one makes a new one.")
 	}
 	return nil
 }

@@ -87,14 +87,14 @@ func token(home config.Home) (string, error) {
 		return fresh, config.WriteFile(path, []byte(fresh+"\n"))
 	}
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, path, err)
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you.")
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > maxToken {
 		return "", fault.New(fault.Rejected, op, path, errors.New("others can read it, or it is no token")).Advise("Remove it; a new one is made.")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, path, err)
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you, or remove it; a new one is made.")
 	}
 	t := strings.TrimSpace(string(text))
 	if len(t) < minToken {
@@ -136,7 +136,8 @@ func (g guard) admit(r *http.Request) error {
 	}
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(bearer), []byte(g.token)) != 1 {
-		return connect.NewError(connect.CodeUnauthenticated, errors.New("no token, or not the right one; it is in config/"+tokenName+" of the home"))
+		return faultrpc.EncodeAs(connect.CodeUnauthenticated, fault.New(fault.Rejected, op, "Authorization", errors.New("no token, or not the right one")).
+			Advise("Send the header Authorization: Bearer TOKEN, with the token that is in config/"+tokenName+" of the home."))
 	}
 	return nil
 }

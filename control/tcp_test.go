@@ -45,6 +45,9 @@ func TestGuard(t *testing.T) {
 		if (w.Code == http.StatusNoContent) != tc.pass {
 			t.Errorf("%s: %d %s", tc.name, w.Code, w.Body)
 		}
+		if said := w.Body.String(); !tc.pass && (!strings.Contains(said, `"rejected"`) || !strings.Contains(said, `"advice"`)) {
+			t.Errorf("%s: %s is no refusal that says what to do", tc.name, said)
+		}
 	}
 }
 

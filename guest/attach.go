@@ -107,7 +107,7 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 			a.end = ShellEnd{Code: int(ended.Code), Cause: faultrpc.Clip(ended.Cause)}
 			return
 		}
-		if a.err = write(output, "terminal", m.GetOutput()); a.err != nil {
+		if a.err = Deliver(output, "terminal", m.GetOutput()); a.err != nil {
 			return
 		}
 		var err error

@@ -293,9 +293,9 @@ func (p *Process) follow(ctx context.Context) {
 		}
 		switch w := m.What.(type) {
 		case *guestpb.ExecResponse_Stdout:
-			p.err = write(p.cmd.Stdout, "output", w.Stdout)
+			p.err = Deliver(p.cmd.Stdout, "output", w.Stdout)
 		case *guestpb.ExecResponse_Stderr:
-			p.err = write(p.cmd.Stderr, "error output", w.Stderr)
+			p.err = Deliver(p.cmd.Stderr, "error output", w.Stderr)
 		case *guestpb.ExecResponse_Exit:
 			p.exit = exitOf(w.Exit)
 			return
@@ -326,7 +326,10 @@ func exitOf(e *guestpb.Exit) Exit {
 	}
 }
 
-func write(w io.Writer, name string, b []byte) error {
+// Deliver writes what came of a stream to whom it is for, if it is for anybody.
+// Its errors are those of Process and Attachment: whoever carries a command or
+// a terminal further says the same of it.
+func Deliver(w io.Writer, name string, b []byte) error {
 	if w == nil {
 		return nil
 	}

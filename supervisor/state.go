@@ -25,9 +25,6 @@ func States() []State {
 	return []State{SetupRequired, NotProvisioned, Provisioning, Stopped, Starting, Running, Unresponsive, Stopping, Failed}
 }
 
-// Transient reports whether an operation is under way in this state.
-func (s State) Transient() bool { return s == Provisioning || s == Starting || s == Stopping }
-
 // follows lists the states that may come right after each.
 func follows(s State) []State {
 	return map[State][]State{

@@ -75,7 +75,7 @@ func New(ctx context.Context, o Options) (*Supervisor, error) {
 	if o.Lock != nil {
 		return newSupervisor(ctx, o, o.Lock)
 	}
-	lock, err := owner.Take(o.Home)
+	lock, err := owner.Take(ctx, o.Home)
 	if err != nil {
 		return nil, err
 	}

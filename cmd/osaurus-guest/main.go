@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -34,7 +35,7 @@ func main() {
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == "fetch" {
-		if err := fetch.Get(os.Stdout, os.Args[2]); err != nil {
+		if err := fetch.Get(context.Background(), os.Stdout, os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

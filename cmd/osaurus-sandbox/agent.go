@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 )
@@ -74,12 +75,7 @@ func newAgentList(c console) *cobra.Command {
 		Use:   "list",
 		Short: "List all agents",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Agents.List(cmd.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
 			switch {
 			case err != nil:
@@ -93,7 +89,7 @@ func newAgentList(c console) *cobra.Command {
 				fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
 			}
 			return table.Flush()
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -105,18 +101,13 @@ func newAgentShow(c console) *cobra.Command {
 		Use:   "show AGENT",
 		Short: "Show an agent and its settings",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
 			if err != nil {
 				return err
 			}
 			return printAgent(c.out, r.Msg.Agent, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -130,18 +121,13 @@ func newAgentRename(c console) *cobra.Command {
 		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
 guest that runs, and otherwise when the guest starts the next time: nothing that runs finds its home moved.`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Rename(cmd.Context(), connect.NewRequest(&controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]}))
 			if err != nil {
 				return err
 			}
 			return printAgent(c.out, r.Msg.Agent, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

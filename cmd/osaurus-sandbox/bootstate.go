@@ -40,7 +40,7 @@ func newBootState(ctx context.Context, home config.Home) (*bootState, error) {
 	}
 	dir, err := os.MkdirTemp(run, "boot-")
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, run, err)
+		return nil, fault.New(fault.Unavailable, op, run, err).Advise("Make the folder writable for you and see that its disk has room, or set " + config.HomeVariable + " to another home.")
 	}
 	s, err := lockFolder(dir)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -52,6 +53,19 @@ func greet(ctx context.Context, home config.Home) (*control.Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+// withClient is a command that talks to the daemon from its first line to its
+// last. One that looks at its arguments before does so without.
+func withClient(do func(cmd *cobra.Command, client *control.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		client, err := need(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return do(cmd, client, args)
+	}
 }
 
 // need connects to the daemon, and starts it if none runs.
@@ -107,7 +121,7 @@ func startDaemon(home config.Home) (<-chan error, error) {
 	path := filepath.Join(logs, "daemon-start.log")
 	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, path, err)
+		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	cmd := exec.Command(program, "serve", "--"+quietFlag)
 	cmd.Dir = "/" // it should keep no disk busy
@@ -115,7 +129,7 @@ func startDaemon(home config.Home) (<-chan error, error) {
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
 	if err := cmd.Start(); err != nil {
-		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close()))
+		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
 	}
 	ended := make(chan error, 1)
 	go func() {

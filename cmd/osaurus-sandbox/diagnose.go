@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/diagnose"
@@ -23,12 +24,7 @@ func newDiagnose(c console) *cobra.Command {
 		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
 What this guest does not have is not checked.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			stream, err := client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))
 			if err != nil {
 				return err
@@ -55,7 +51,7 @@ What this guest does not have is not checked.`,
 				return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))
 			}
 			return nil
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&target, "nat-target", diagnose.DefaultTarget, "what the guest fetches to prove its network")

@@ -27,6 +27,9 @@ func testFrozen(t *testing.T) {
 		every   = 500 * time.Millisecond
 		bound   = time.Second           // of a status
 		prompt  = 50 * time.Millisecond // of an event
+		// hops are the turns that an event waits for: the watchdog's, the
+		// journal's, the stream's and this test's.
+		hops = 4
 	)
 	home, err := config.FindHome()
 	if err != nil {
@@ -71,6 +74,15 @@ func testFrozen(t *testing.T) {
 			}
 		})
 	}
+	var lag time.Duration // the longest that this process waited for its turn
+	all.Go(func() {
+		for frozen.Load() {
+			const nap = time.Millisecond
+			asleep := time.Now()
+			time.Sleep(nap)
+			lag = max(lag, time.Since(asleep)-nap)
+		}
+	})
 	late := become(t, events, "unresponsive", began)
 	if after := time.Since(began); after > 6*time.Second {
 		t.Errorf("its silence was noticed after %v", after)
@@ -84,13 +96,14 @@ func testFrozen(t *testing.T) {
 	each := slices.Concat(took...)
 	slices.Sort(each)
 	p99 := each[len(each)*99/100]
-	t.Logf("%d answers, p99 %v; the event came after %v", len(each), p99, late)
+	t.Logf("%d answers, p99 %v; the event came after %v, on a host that wakes a sleeper up to %v late", len(each), p99, late, lag)
 	if p99 > bound {
 		t.Errorf("p99 of a status is %v", p99)
 	}
-	// Where an answer from memory takes longer than that, the host is too busy to say.
-	if late > max(prompt, p99) {
-		t.Errorf("the event came after %v", late)
+	// Where a mere sleeper, who asks nothing of the daemon, wakes so late that
+	// the turns alone take longer, it is the host that is slow.
+	if late > max(prompt, hops*lag) {
+		t.Errorf("the event came after %v, on a host that wakes a sleeper up to %v late", late, lag)
 	}
 }
 

@@ -76,7 +76,8 @@ func passphrasePrompt(c console) agefile.Prompt {
 	return func(ctx context.Context) (secrets.Value, error) {
 		terminal, err := os.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {
-			return secrets.Value{}, fault.New(fault.Unavailable, "ask for the passphrase", name, err)
+			return secrets.Value{}, fault.New(fault.Unavailable, "ask for the passphrase", name, err).
+				Advise("Run it on a terminal, or name a file with the passphrase in " + agefile.PassphraseFileVariable + ".")
 		}
 		defer terminal.Close()
 		return readHidden(ctx, terminal, c.err, "the passphrase of the secrets' key")

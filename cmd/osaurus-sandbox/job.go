@@ -89,12 +89,7 @@ func newJobList(c console) *cobra.Command {
 		Long:              "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Jobs.List(cmd.Context(), connect.NewRequest(&controlpb.ListJobsRequest{Agent: first(args)}))
 			switch {
 			case err != nil:
@@ -109,7 +104,7 @@ func newJobList(c console) *cobra.Command {
 					j.Started.AsTime().Local().Format(time.DateTime), bytesText(j.Written), cmp.Or(j.Label, j.Command))
 			}
 			return table.Flush()
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

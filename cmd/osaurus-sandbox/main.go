@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/sandbox/local"
 )
 
 // console is where a command reads and writes.
@@ -18,7 +20,8 @@ type console struct {
 }
 
 func main() {
-	_ = noCore() // to lower a limit is always allowed
+	local.Helper() // of the UNSAFE backend, if it was started as one
+	_ = noCore()   // to lower a limit is always allowed
 	// A reader that went away is an error of Write, to be cleaned up after, and
 	// not the sudden end that Go makes of it on standard output.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

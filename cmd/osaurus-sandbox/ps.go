@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 )
 
@@ -18,12 +19,7 @@ func newPs(c console) *cobra.Command {
 		Short: "List what runs for agents",
 		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Processes(cmd.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: first(args)}))
 			switch {
 			case err != nil:
@@ -44,7 +40,7 @@ func newPs(c console) *cobra.Command {
 				_, err = fmt.Fprintln(c.err, "There are more.")
 			}
 			return err
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

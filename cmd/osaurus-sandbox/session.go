@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 )
 
@@ -39,12 +40,7 @@ func newSessionList(c console) *cobra.Command {
 		Long:              "Lists sessions, and what each does. It starts no guest: without one, only those are listed of which a transcript is kept.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.List(cmd.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: first(args)}))
 			switch {
 			case err != nil:
@@ -59,7 +55,7 @@ func newSessionList(c console) *cobra.Command {
 					s.Used.AsTime().Local().Format(time.DateTime), s.Attached, s.Dir, s.Command)
 			}
 			return table.Flush()
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -72,12 +68,7 @@ func newSessionShow(c console) *cobra.Command {
 		Short:             "Print the end of what was typed and shown in a session",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeAgentAndSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.Transcript(cmd.Context(), connect.NewRequest(&controlpb.TranscriptRequest{Agent: args[0], Session: args[1]}))
 			switch {
 			case err != nil:
@@ -91,7 +82,7 @@ func newSessionShow(c console) *cobra.Command {
 				err = errors.Join(err, end)
 			}
 			return err
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -103,14 +94,9 @@ func newSessionClose() *cobra.Command {
 		Short:             "End a session and all that runs in it, and forget its transcript",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeAgentAndSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			_, err = client.Shells.Close(cmd.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]}))
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Shells.Close(cmd.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]}))
 			return err
-		},
+		}),
 	}
 }

@@ -210,7 +210,14 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ", "\nalice is agent-alice\n", "\nI am agent-alice in /workspace/agents/alice\n", "\nalice cpu ", "\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "kept by hand\r\n", "\nthe shell ended with 5\n", "\nchat-1 is ended\n", "line 3\n", "\nended with 7\n", "\n21 bytes, running: false\n", "\nsignal 15\n", "config.set ok", "ok     nat", "invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n"} {
+	for _, want := range []string{
+		"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ",
+		"\nalice is agent-alice\n", "\nI am agent-alice in /workspace/agents/alice\n", "\nalice cpu ",
+		"\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "kept by hand\r\n",
+		"\nthe shell ended with 5\n", "\nchat-1 is ended\n", "line 3\n", "\nended with 7\n",
+		"\n21 bytes, running: false\n", "\nsignal 15\n", "config.set ok", "ok     nat",
+		"invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q", want)
 		}

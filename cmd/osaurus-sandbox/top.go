@@ -32,12 +32,7 @@ func newTop(c console) *cobra.Command {
 		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
 picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			show := plainTop
 			if asJSON {
 				show = func(w io.Writer, t tick) error { return json.NewEncoder(w).Encode(t) }
@@ -48,7 +43,7 @@ picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table 
 				show = drawTop
 			}
 			return watchTop(cmd.Context(), c.out, client, first(args), max(every, minTick), count, show)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two looks")

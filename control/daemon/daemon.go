@@ -44,7 +44,7 @@ type Options struct {
 // Run takes the home and serves it until the context ends or a client says
 // quit. The guest is stopped and everything given back before it returns.
 func Run(ctx context.Context, o Options) (err error) {
-	lock, err := owner.Take(o.Home)
+	lock, err := owner.Take(ctx, o.Home)
 	if err != nil {
 		return err
 	}

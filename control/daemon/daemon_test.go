@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,8 +151,9 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 	defer endless.Close()
 	defer feed.Close()
+	var fed atomic.Int64 // blocks
 	go func() {
-		for block := make([]byte, 1<<16); ; {
+		for block := make([]byte, 1<<16); ; fed.Add(1) {
 			if _, err := feed.Write(block); err != nil {
 				return
 			}
@@ -161,7 +163,18 @@ func TestSignalPassesInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // until every buffer on the way is full; if it is not, the test only proves less
+	// Every buffer on the way is full when the writer, which had begun, goes no further.
+	const still = 100 * time.Millisecond
+	for end, before := time.Now().Add(limit), int64(0); ; {
+		time.Sleep(still)
+		now := fed.Load()
+		if now > 0 && now == before {
+			break
+		}
+		if before = now; time.Now().After(end) {
+			t.Fatalf("the input does not come to a halt: %d blocks", now)
+		}
+	}
 	if err := p.Signal(t.Context(), guest.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func openLog(home config.Home) (*logFile, error) {
 	}
 	l := &logFile{path: control.DaemonLog(home)}
 	if err := l.open(); err != nil {
-		return nil, fault.New(fault.Unavailable, "open log", l.path, err)
+		return nil, fault.New(fault.Unavailable, "open log", l.path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	return l, nil
 }

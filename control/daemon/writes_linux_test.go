@@ -63,8 +63,8 @@ func writes() []write {
 		{name: "settings", files: `config/sandbox\.json|run/locks/settings`, do: func(_ context.Context, home config.Home, round int) error {
 			return config.Edit(home, func(f *config.File) error { return f.Set("cpus", fmt.Sprint(round%4+1)) })
 		}},
-		{name: "owner", files: `run/locks/sandbox`, sparse: true, do: func(_ context.Context, home config.Home, _ int) error {
-			l, err := owner.Take(home)
+		{name: "owner", files: `run/locks/sandbox`, sparse: true, do: func(ctx context.Context, home config.Home, _ int) error {
+			l, err := owner.Take(ctx, home)
 			if err != nil {
 				return err
 			}

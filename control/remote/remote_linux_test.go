@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/remote"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/sandbox"
 	"osaurus-sandbox/sandbox/sandboxtest"
 	"osaurus-sandbox/vm/qemu"
 )
@@ -29,21 +27,11 @@ func TestContract(t *testing.T) {
 	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "kit"})); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Run(t, sandboxtest.Suite{
-		Name: "remote", Sandbox: remote.New(client, "kit"), Root: "/workspace/agents/kit",
-		Audited: func(ctx context.Context, tenant sandbox.Tenant) (bool, error) {
-			stream, err := client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: "kit", Limit: 20}))
-			if err != nil {
-				return false, err
-			}
-			defer stream.Close()
-			found := false
-			for stream.Receive() {
-				found = found || strings.Contains(stream.Msg().Detail, string(tenant))
-			}
-			return found, stream.Err()
-		},
-	})
+	suite, err := remote.Suite(t.Context(), client, "kit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Run(t, suite)
 }
 
 // serve runs a daemon with a real guest until the test ends.

@@ -56,7 +56,11 @@ func kind(c connect.Code) fault.Kind {
 }
 
 // Encode makes an error ready for the wire.
-func Encode(err error) *connect.Error {
+func Encode(err error) *connect.Error { return EncodeAs(code(fault.KindOf(err)), err) }
+
+// EncodeAs is Encode with another code than the kind's own, where HTTP has a
+// better word for it.
+func EncodeAs(code connect.Code, err error) *connect.Error {
 	if ce, ok := errors.AsType[*connect.Error](err); ok {
 		return ce
 	}
@@ -67,7 +71,7 @@ func Encode(err error) *connect.Error {
 			f.Cause = Clip(e.Err.Error())
 		}
 	}
-	out := connect.NewError(code(fault.Kind(f.Kind)), errors.New(Clip(err.Error())))
+	out := connect.NewError(code, errors.New(Clip(err.Error())))
 	if d, err := connect.NewErrorDetail(f); err == nil {
 		out.AddDetail(d)
 	}

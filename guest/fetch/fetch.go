@@ -18,8 +18,8 @@ const (
 
 // Get gets a URL and writes in a few words what came. It takes no proxy's answer
 // for a network, and follows no redirection: that there is an answer is enough.
-func Get(w io.Writer, url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func Get(ctx context.Context, w io.Writer, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -153,8 +153,14 @@ func TestPersonsProgram(t *testing.T) {
 	p := r.attach(24, 80)
 	p.types("cat\r")
 	p.sees("cat\r\n")
-	for r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].State != guestpb.Session_STATE_PERSON {
-		time.Sleep(5 * time.Millisecond)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		state := r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].State
+		if state == guestpb.Session_STATE_PERSON {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the session is in %v", state)
+		}
 	}
 	p.types("typed\r")
 	p.sees("typed\r\n", "typed\r\n")

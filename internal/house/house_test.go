@@ -95,7 +95,7 @@ func TestHouseFindsWhatIsWrong(t *testing.T) {
 		`vm: its package comment does not begin with "Package vm "`,
 		`cmd/x: its package comment does not begin with "Command x "`,
 		"tools/utils.go: name the file",
-		"warning: config/long.go: 452 lines",
+		"config/long.go: 452 lines",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("not found: %s", want)

@@ -2,6 +2,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -47,11 +48,13 @@ func Busybox(t testing.TB, arch string) string {
 }
 
 // AlpineRoot returns the Alpine root file system archive for an architecture,
-// or "" with a loud log line where the shared folder is not beside the project.
+// or "" with a loud log line where there is none. They are looked for in
+// $OSAURUS_ALPINE, or else in ../shared/alpine beside the project.
 func AlpineRoot(t testing.TB, arch string) string {
 	t.Helper()
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-	p := filepath.Join(Root(t), "..", "shared", "alpine", "alpine-minirootfs-3.20.3-"+machine+".tar.gz")
+	dir := cmp.Or(os.Getenv("OSAURUS_ALPINE"), filepath.Join(Root(t), "..", "shared", "alpine"))
+	p := filepath.Join(dir, "alpine-minirootfs-3.20.3-"+machine+".tar.gz")
 	if _, err := os.Stat(p); err != nil {
 		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** %s does without Alpine's own: busybox stands in where it can.", arch, err, t.Name())
 		return ""

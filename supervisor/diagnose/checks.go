@@ -42,12 +42,14 @@ const (
 	minGuestRoom = 256 << 20
 )
 
+const restartAdvice = "Restart the sandbox: osaurus-sandbox restart. If that does not help: osaurus-sandbox provision."
+
 func exec(ctx context.Context, b bench) (string, error) {
 	said, err := b.sh(ctx, "echo "+greeting)
 	if err == nil && said != greeting {
 		err = fault.New(fault.Execution, "run in guest", "echo", fmt.Errorf("it said %q", said))
 	}
-	return said, advise(err, "Restart the sandbox: osaurus-sandbox restart. If that does not help: osaurus-sandbox provision.")
+	return said, advise(err, restartAdvice)
 }
 
 // vsock is the way that everything else takes.
@@ -56,7 +58,7 @@ func vsock(ctx context.Context, b bench) (string, error) {
 	for range roundTrips {
 		asked := time.Now()
 		if _, err := b.Info(ctx); err != nil {
-			return "", err
+			return "", advise(err, restartAdvice)
 		}
 		slowest = max(slowest, time.Since(asked))
 	}
@@ -169,7 +171,7 @@ func clock(ctx context.Context, b bench) (string, error) {
 	before := time.Now()
 	info, err := b.Info(ctx)
 	if err != nil {
-		return "", err
+		return "", advise(err, restartAdvice)
 	}
 	// It was read somewhere between the question and the answer.
 	skew := info.Time.Sub(before)
@@ -186,11 +188,11 @@ func clock(ctx context.Context, b bench) (string, error) {
 func guestRoom(ctx context.Context, b bench) (string, error) {
 	said, err := b.sh(ctx, `df -Pk / | awk 'NR==2 {print $4}'`)
 	if err != nil {
-		return "", err
+		return "", advise(err, restartAdvice)
 	}
 	kilobytes, err := strconv.ParseInt(said, 10, 64)
 	if err != nil {
-		return "", fault.New(fault.Execution, "read df", "", err)
+		return "", fault.New(fault.Execution, "read df", "", err).Advise(restartAdvice)
 	}
 	return room(kilobytes<<10, minGuestRoom, "Remove what is not needed in the guest, enlarge its disk (osaurus-sandbox config set diskGB=…, then restart), or begin anew: osaurus-sandbox reset.")
 }

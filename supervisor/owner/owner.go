@@ -3,6 +3,7 @@ package owner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,8 +72,9 @@ type Lock struct {
 }
 
 // Take takes a home. If another program has it, that is a fault.Rejected that
-// names the program. Nothing is ever done to that program.
-func Take(home config.Home) (*Lock, error) {
+// names the program. Nothing is ever done to that program. The context ends a
+// wait, and nothing else.
+func Take(ctx context.Context, home config.Home) (*Lock, error) {
 	const op = "take"
 	dir, err := home.Make(home.Locks())
 	if err != nil {
@@ -80,14 +82,14 @@ func Take(home config.Home) (*Lock, error) {
 	}
 	self, err := Self()
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, string(home), err)
+		return nil, fault.New(fault.Unavailable, op, string(home), fmt.Errorf("learn which process this is: %w", err)).Advise("See that this program may ask the system about its own processes (on Linux: read /proc).")
 	}
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Make the folder writable for you, or set " + config.HomeVariable + " to another.")
 	}
 	l := &Lock{file: file}
-	if err := l.wait(home); err != nil {
+	if err := l.wait(ctx, home); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	l.before, _ = l.read()
@@ -97,9 +99,9 @@ func Take(home config.Home) (*Lock, error) {
 	return l, nil
 }
 
-func (l *Lock) wait(home config.Home) error {
+func (l *Lock) wait(ctx context.Context, home config.Home) error {
 	const op = "take"
-	for deadline := time.Now().Add(patience); ; time.Sleep(poll) {
+	for deadline := time.Now().Add(patience); ; {
 		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -107,7 +109,7 @@ func (l *Lock) wait(home config.Home) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fault.New(fault.Unavailable, op, string(home), err)
+			return fault.New(fault.Unavailable, op, string(home), err).Advise("Set " + config.HomeVariable + " to a folder on a disk that can lock files.")
 		}
 		has, known := l.read()
 		switch {
@@ -117,6 +119,11 @@ func (l *Lock) wait(home config.Home) error {
 		case time.Now().After(deadline):
 			return fault.New(fault.Rejected, op, string(home), errors.New("a program that does not say its name has it")).
 				Advise("See which one with: fuser " + l.file.Name())
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			return fault.New(fault.KindOf(ctx.Err()), op, string(home), ctx.Err())
 		}
 	}
 }

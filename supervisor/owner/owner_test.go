@@ -1,7 +1,9 @@
 package owner_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +24,7 @@ const holdHome = "OSAURUS_TEST_HOLD"
 
 func TestMain(m *testing.M) {
 	if home := os.Getenv(holdHome); home != "" {
-		l, err := owner.Take(config.Home(home))
+		l, err := owner.Take(context.Background(), config.Home(home))
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -64,14 +66,14 @@ func lockFile(home config.Home) string { return filepath.Join(home.Locks(), "san
 func TestAnotherProcessHasIt(t *testing.T) {
 	home := newHome(t)
 	other := hold(t, home)
-	_, err := owner.Take(home)
+	_, err := owner.Take(t.Context(), home)
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), fmt.Sprintf("owner.test, process %d, since ", other.Process.Pid)) || fault.AdviceOf(err) == "" {
 		t.Fatalf("Take: %v", err)
 	}
 	if o, ok := owner.Holder(home); !ok || o.PID != other.Process.Pid {
 		t.Errorf("Holder: %v, %v", o, ok)
 	}
-	second, err := owner.Take(newHome(t)) // another home is another matter
+	second, err := owner.Take(t.Context(), newHome(t)) // another home is another matter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = other.Wait() // it was killed
-	l, err := owner.Take(home)
+	l, err := owner.Take(t.Context(), home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	if _, ok := owner.Holder(home); ok {
 		t.Error("somebody has what was given back")
 	}
-	l, err = owner.Take(home)
+	l, err = owner.Take(t.Context(), home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestPidThatIsSomebodyElseNow(t *testing.T) {
 			}
 			home := newHome(t)
 			write(t, home, o)
-			l, err := owner.Take(home)
+			l, err := owner.Take(t.Context(), home)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +161,7 @@ func TestLockWithoutAName(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if _, err := owner.Take(home); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "fuser") {
+			if _, err := owner.Take(t.Context(), home); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "fuser") {
 				t.Errorf("Take: %v", err)
 			}
 			if took := time.Since(began); took > 10*time.Second {
@@ -169,10 +171,31 @@ func TestLockWithoutAName(t *testing.T) {
 	}
 }
 
+// Whoever no longer wants a home does not wait for it.
+func TestTakeEndsWithItsContext(t *testing.T) {
+	home := newHome(t)
+	if _, err := home.Make(home.Locks()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(lockFile(home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := owner.Take(ctx, home); !errors.Is(err, context.Canceled) {
+		t.Errorf("Take: %v", err)
+	}
+}
+
 // A home is a home whatever its name is.
 func TestOddHomes(t *testing.T) {
 	for _, name := range []string{"with spaces", "mit Umlauten äöü 家", strings.Repeat("long", 37)} {
-		l, err := owner.Take(config.Home(filepath.Join(t.TempDir(), name)))
+		l, err := owner.Take(t.Context(), config.Home(filepath.Join(t.TempDir(), name)))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -173,7 +173,7 @@ func TestReadOnlyHome(t *testing.T) {
 	if err := unix.Mount("", mounted, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := owner.Take(home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+	if _, err := owner.Take(t.Context(), home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("Take: %v", err)
 	}
 	if _, err := prepare(site, s, false); !errors.Is(err, syscall.EROFS) {

@@ -148,7 +148,7 @@ func (s *Site) makeDisk(set config.Settings) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return disk.Create(path, size)
 	case err != nil:
-		return fault.New(fault.Unavailable, "open data disk", path, err)
+		return fault.New(fault.Unavailable, "open data disk", path, err).Advise("Make its folder accessible for you, or set " + config.HomeVariable + " to another home.")
 	case info.Size() < size:
 		return disk.Grow(path, size)
 	}

@@ -94,7 +94,7 @@ func (s Service) Install(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fault.New(fault.Unavailable, op, file, err)
+		return fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you.")
 	}
 	if _, err := os.Stat(file); err == nil {
 		for _, command := range s.manager.unload(s.label(), file) {
@@ -120,14 +120,14 @@ func (s Service) Uninstall(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, op, file, errors.New("it is not installed"))
+		return fault.New(fault.NotFound, op, file, errors.New("it is not installed")).Advise("See what is: osaurus-sandbox service status")
 	}
 	var failed error
 	for _, command := range s.manager.unload(s.label(), file) {
 		failed = errors.Join(failed, run(ctx, op, command))
 	}
 	if err := os.Remove(file); err != nil {
-		return errors.Join(failed, fault.New(fault.Unavailable, op, file, err))
+		return errors.Join(failed, fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you, or remove the file yourself."))
 	}
 	return failed
 }
@@ -153,7 +153,7 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return status, nil
 	} else if err != nil {
-		return status, fault.New(fault.Unavailable, "read service", file, err)
+		return status, fault.New(fault.Unavailable, "read service", file, err).Advise("Make it readable for you.")
 	}
 	status.Installed, status.Current = true, bytes.Equal(text, s.manager.describe(s))
 	status.Running = run(ctx, "ask for service", s.manager.running(s.label())) == nil

@@ -27,6 +27,7 @@ func (db *DB) Fault(op string, err error) error {
 	var (
 		room     = "Make room on the disk of " + dir + " and try again: nothing that was written is lost."
 		writable = "Make " + db.path + " and its folder writable for you."
+		ours     = "This should not happen: see the daemon's log (osaurus-sandbox logs), and report it."
 		broken   = "Keep a copy of " + db.path + ", then restore it from a backup or move it away: a new one is made."
 		fail     = func(kind fault.Kind, advice string) error {
 			return fault.New(kind, op, db.path, err).Advise(advice)
@@ -40,11 +41,11 @@ func (db *DB) Fault(op string, err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fail(fault.Unavailable, writable)
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.NotFound, op, db.path, err)
+		return fail(fault.NotFound, "It is made when the sandbox is first used: osaurus-sandbox up")
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
-		return fault.New(fault.Execution, op, db.path, err)
+		return fail(fault.Execution, ours)
 	}
 	switch e.Code() & 0xff { // the rest says where it happened
 	case sqlite3.SQLITE_FULL:
@@ -59,9 +60,9 @@ func (db *DB) Fault(op string, err error) error {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fail(fault.Timeout, "Another program holds "+db.path+" for long: close it.")
 	case sqlite3.SQLITE_CONSTRAINT:
-		return fault.New(fault.Rejected, op, db.path, err)
+		return fail(fault.Rejected, ours)
 	}
-	return fault.New(fault.Execution, op, db.path, err)
+	return fail(fault.Execution, ours)
 }
 
 // cutShort reports whether an error is what a transaction says whose context

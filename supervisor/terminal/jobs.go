@@ -43,7 +43,7 @@ func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobComma
 		return Job{}, l.Explain(ctx, "start job", string(agent.Name), err)
 	}
 	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
-	t.work.Go(func() {
+	t.beside(func() {
 		defer l.Return() // until then the guest is in use
 		t.follow(l, agent, job)
 	})

@@ -107,7 +107,7 @@ func (t *Terminals) Attach(ctx context.Context, ref string, shell guest.Shell, s
 		return nil, l.Explain(ctx, "attach to session", string(shell.Session), err)
 	}
 	t.scribe.used(agent, shell.Session, by)
-	t.work.Go(func() {
+	t.beside(func() {
 		defer l.Return()
 		defer t.scribe.used(agent, shell.Session, by)
 		tick := time.NewTicker(attachedEvery)

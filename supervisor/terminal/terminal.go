@@ -43,9 +43,10 @@ type Terminals struct {
 	kept   transcripts
 	scribe *scribe
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	closing sync.Mutex // held for moments, so that no work begins after end
+	work    sync.WaitGroup
 }
 
 // New returns the terminals of agents. Close comes before the agents', the
@@ -60,9 +61,23 @@ func New(o Options) *Terminals {
 // Close keeps what is not kept yet of the transcripts, and ends what goes on by
 // itself. Shells and jobs end with the guest.
 func (t *Terminals) Close() {
+	t.closing.Lock()
 	t.end()
+	t.closing.Unlock()
 	t.work.Wait()
 	t.scribe.close()
+}
+
+// beside has something go on that ends with life. What begins after that is not
+// waited for.
+func (t *Terminals) beside(do func()) {
+	t.closing.Lock()
+	defer t.closing.Unlock()
+	if t.life.Err() != nil {
+		go do()
+		return
+	}
+	t.work.Go(do)
 }
 
 // note takes note of what became of an agent's shell or job.

@@ -56,17 +56,5 @@ func checkMemory() vm.Finding {
 }
 
 func checkFiles() vm.Finding {
-	f := vm.Finding{What: "open files", Status: vm.FindingOK}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		f.Status, f.Detail = vm.FindingLimited, err.Error()
-		return f
-	}
-	// Go raises the soft limit to the hard one by itself.
-	f.Detail = fmt.Sprintf("%d may be open", limit.Max)
-	if limit.Max < wantFiles {
-		f.Status = vm.FindingLimited
-		f.Mend = fmt.Sprintf("echo '* hard nofile %d' | sudo tee /etc/security/limits.d/osaurus.conf (then log in again)", wantFiles)
-	}
-	return f
+	return vm.CheckFiles(wantFiles, fmt.Sprintf("echo '* hard nofile %d' | sudo tee /etc/security/limits.d/osaurus.conf (then log in again)", wantFiles))
 }

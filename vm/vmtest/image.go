@@ -33,7 +33,9 @@ type Image struct {
 }
 
 // initrds are those that this process has made, by architecture: all that its
-// tests boot is the same, and to make one takes seconds.
+// tests boot is the same, and to make one takes seconds. It is a variable of the
+// package since tests have nothing else in common but their process: a
+// parameter would need a TestMain, and a variable, in every package of theirs.
 var initrds struct {
 	sync.Mutex
 	made map[vm.Arch][]byte

@@ -8,15 +8,13 @@ import (
 	"os"
 
 	"github.com/Code-Hex/vz/v3"
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 )
 
 // wantFiles is how many descriptors this process should be allowed: the
-// framework holds one for every file that a guest has open in a share. macOS
-// gives programs 256 until they ask for more, which Go does by itself.
+// framework holds one for every file that a guest has open in a share.
 const wantFiles = 8192
 
 // Check says what this Mac has and lacks for machines of an architecture, each
@@ -71,15 +69,5 @@ func tryMachine() error {
 }
 
 func checkFiles() vm.Finding {
-	f := vm.Finding{What: "open files", Status: vm.FindingOK}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		f.Status, f.Detail = vm.FindingLimited, err.Error()
-		return f
-	}
-	f.Detail = fmt.Sprintf("%d may be open", limit.Cur)
-	if limit.Cur < wantFiles {
-		f.Status, f.Mend = vm.FindingLimited, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles)
-	}
-	return f
+	return vm.CheckFiles(wantFiles, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles))
 }

@@ -77,9 +77,13 @@ func OfFile(ctx context.Context, path string) (SHA256, int64, error) {
 	return Of(ctx, f)
 }
 
+// takeAgain is what to do about a file of which nothing more is known.
+const takeAgain = "Take it again from where it came, or have it made anew."
+
 // Mismatch is the error for a file whose bytes are not those that were pinned.
+// Who knows better what to do gives it another advice.
 func Mismatch(op, file string, want, got SHA256) *fault.Error {
-	return fault.New(fault.Rejected, op, file, fmt.Errorf("its SHA-256 is %s, but %s is pinned", got, want))
+	return fault.New(fault.Rejected, op, file, fmt.Errorf("its SHA-256 is %s, but %s is pinned", got, want)).Advise(takeAgain)
 }
 
 // Checked returns a reader of rc that fails with Mismatch in place of io.EOF
@@ -100,7 +104,7 @@ type checked struct {
 func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fault.New(fault.Rejected, "read", c.file, errors.New("it is longer than it was pinned to be"))
+		return 0, fault.New(fault.Rejected, "read", c.file, errors.New("it is longer than it was pinned to be")).Advise(takeAgain)
 	}
 	c.hash.Write(p[:n])
 	if err == io.EOF {

@@ -32,11 +32,11 @@ type Lock struct{ file *os.File }
 // When it has to wait, it calls waiting once with who has the lock.
 func Acquire(ctx context.Context, path string, waiting func(owner string)) (*Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fault.New(fault.Unavailable, "lock", path, err)
+		return nil, fault.New(fault.Unavailable, "lock", path, err).Advise("Make it and its folder writable for you.")
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "lock", path, err)
+		return nil, fault.New(fault.Unavailable, "lock", path, err).Advise("Make it and its folder writable for you.")
 	}
 	l := &Lock{file}
 	if err := l.wait(ctx, waiting); err != nil {
@@ -58,7 +58,7 @@ func (l *Lock) wait(ctx context.Context, waiting func(owner string)) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fault.New(fault.Unavailable, "lock", l.file.Name(), err)
+			return fault.New(fault.Unavailable, "lock", l.file.Name(), err).Advise("Its disk cannot lock files: use a folder on one that can.")
 		}
 		if waiting != nil {
 			waiting(l.owner())

@@ -44,9 +44,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err := pack.Export(t.Context(), build(t, pack.Store{Dir: t.TempDir()}, "imported"), archive, nil); err != nil {
 		t.Fatal(err)
 	}
+	const kills = 50
 	s := pack.Store{Dir: t.TempDir()}
-	whole := 0
-	for range 50 {
+	whole, amid := 0, map[time.Time]bool{} // when each work that was left unfinished was last written to
+	for range kills {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "PACK_STORE="+s.Dir, "PACK_ARCHIVE="+archive)
 		if err := cmd.Start(); err != nil {
@@ -56,6 +57,11 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		cmd.Process.Kill()
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
 			t.Fatalf("it ended by itself: %v", err)
+		}
+		for _, name := range []string{".built.making", ".imported.making"} {
+			if folder, err := os.Stat(filepath.Join(s.Dir, name)); err == nil {
+				amid[folder.ModTime()] = true
+			}
 		}
 		packs, err := s.List()
 		if err != nil {
@@ -68,7 +74,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			whole++
 		}
 	}
-	t.Logf("%d whole packs were seen between the kills", whole)
+	t.Logf("%d of %d were killed amid their work; %d whole packs were seen between the kills", len(amid), kills, whole)
+	if len(amid) < kills/2 {
+		t.Errorf("only %d of %d were killed amid their work", len(amid), kills)
+	}
 	build(t, s, "built")
 	if _, err := s.Import(t.Context(), archive, nil); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/qemu/qmp"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vsock"
@@ -86,6 +87,10 @@ type Options struct {
 	Arch    vm.Arch // default: Arch()
 }
 
+// accelerator is the one that works everywhere, so that all hosts measure and
+// test the same.
+const accelerator = qemu.TCG
+
 // Arch is the architecture of guests that are not there for another one's sake.
 func Arch() vm.Arch {
 	if a := os.Getenv("OSAURUS_TEST_ARCH"); a != "" {
@@ -112,7 +117,7 @@ func Start(t testing.TB, o Options) *VM {
 	} else {
 		cmd = exec.Command("qemu-system-x86_64", "-append", "console=ttyS0 panic=-1")
 	}
-	cmd.Args = append(cmd.Args, "-accel", "tcg,thread=multi", "-smp", "2", "-m", o.Memory,
+	cmd.Args = append(cmd.Args, "-accel", string(accelerator)+",thread=multi", "-smp", "2", "-m", o.Memory,
 		"-object", "memory-backend-memfd,id=mem,share=on,size="+o.Memory, "-numa", "node,memdev=mem",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-kernel", kernel, "-initrd", initramfs)
 	devices := append([]Device{{Backend: m.Vsock, QEMU: "vhost-user-vsock-pci"}}, o.Devices...)

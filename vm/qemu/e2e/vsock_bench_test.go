@@ -82,7 +82,7 @@ func BenchmarkVsock(b *testing.B) {
 	}
 	// Each ratio is of times, so below 1 is better than TCP.
 	ratio := func(what string, limit, vsock, tcp float64) {
-		fmt.Printf("vsock/tcp %s: %.2f (%s, tcg)\n", what, vsock/tcp, Arch())
+		fmt.Printf("vsock/tcp %s: %.2f (%s, %s)\n", what, vsock/tcp, Arch(), accelerator)
 		if limit > 0 && vsock/tcp >= limit {
 			b.Errorf("vsock/tcp %s is %.2f, must be below %.2f", what, vsock/tcp, limit)
 		}

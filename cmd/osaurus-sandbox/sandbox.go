@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control/remote"
+	"osaurus-sandbox/fault"
+	spi "osaurus-sandbox/sandbox"
+	"osaurus-sandbox/sandbox/local"
+	"osaurus-sandbox/sandbox/sandboxtest"
+)
+
+// Backends of the execution SPI that can be tried from here.
+const (
+	backendRoom  = "room"
+	backendLocal = "local-UNSAFE"
+)
+
+func newSandbox(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Try the backends that run commands for agents",
+		RunE:  showHelp,
+	}
+	cmd.AddCommand(newSandboxTest(c))
+	return cmd
+}
+
+func newSandboxTest(c console) *cobra.Command {
+	var backend, agent string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "test",
+		Short: "Run the conformance kit on a backend",
+		Long: `Runs every scenario of the conformance kit (docs/spi.md) on a backend, and says of each promise whether it was kept.
+
+  room          an agent's room in the VM, over the daemon's API
+  local-UNSAFE  this very computer, confined by its own kernel and by no VM: for development only
+
+The kit works in new folders, which it removes. It takes a minute or some.`,
+		Example: `  osaurus-sandbox sandbox test --backend room --agent alice
+  osaurus-sandbox sandbox test --backend local-UNSAFE --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			suite, done, err := suiteOf(cmd.Context(), backend, agent)
+			if err != nil {
+				return err
+			}
+			defer done()
+			each := func(r sandboxtest.Result) { _ = r.Print(c.out) } // the last line's failure is told
+			if asJSON {
+				each = nil
+			}
+			report, err := sandboxtest.Check(cmd.Context(), suite, each)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(c.out, report)
+			} else {
+				err = report.PrintTotal(c.out)
+			}
+			if err == nil && !report.OK() {
+				err = fault.New(fault.Execution, "test backend", backend, fmt.Errorf("%d promises were not kept", report.Failed)).
+					Advise("Do not use it for what these promises are needed for.")
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&backend, "backend", backendRoom, "which one: "+strings.Join([]string{backendRoom, backendLocal}, ", "))
+	f.StringVar(&agent, "agent", "", "in whose room")
+	jsonFlag(cmd, &asJSON)
+	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{backendRoom, backendLocal}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// suiteOf makes a backend ready for the kit. done gives back what it took.
+func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suite, done func(), err error) {
+	const op = "test backend"
+	switch backend {
+	case backendRoom:
+		if agent == "" {
+			return suite, nil, fault.New(fault.InvalidArgs, op, backend, errors.New("in whose room?")).Advise("Name an agent: --agent alice.")
+		}
+		client, err := need(ctx)
+		if err != nil {
+			return suite, nil, err
+		}
+		suite, err = remote.Suite(ctx, client, agent)
+		if err != nil {
+			client.Close()
+			return suite, nil, err
+		}
+		return suite, client.Close, nil
+	case backendLocal:
+		unsafe, err := local.NewUNSAFE(ctx, local.Options{ThisIsUnsafe: true})
+		if err != nil {
+			return suite, nil, err
+		}
+		root, err := os.MkdirTemp("", "osaurus-kit-")
+		if err != nil {
+			return suite, nil, fault.New(fault.Unavailable, op, backend, err).Advise("Make room in the temporary folder, or set TMPDIR.")
+		}
+		var seen sync.Map // the record of this run: who commands ran for
+		record := func(r spi.Request) error { seen.Store(r.Tenant, true); return nil }
+		audited := func(_ context.Context, t spi.Tenant) (bool, error) { _, ok := seen.Load(t); return ok, nil }
+		return sandboxtest.Suite{Name: backendLocal, Sandbox: spi.Recorded(unsafe, record), Root: root, Audited: audited},
+			func() { _ = os.RemoveAll(root) }, nil
+	}
+	return suite, nil, fault.New(fault.InvalidArgs, op, backend, errors.New("there is no such backend")).
+		Advise("Choose " + backendRoom + " or " + backendLocal + ".")
+}

@@ -1,0 +1,42 @@
+package remote
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/sandbox/sandboxtest"
+)
+
+// recent is how many records of the audit are looked through for a tenant: those
+// of the scenario that asks, and a few that others make meanwhile.
+const recent = 20
+
+// Suite is what the conformance kit needs of an agent's room: it works in the
+// agent's home, and looks into the daemon's audit.
+func Suite(ctx context.Context, client *control.Client, agent string) (sandboxtest.Suite, error) {
+	shown, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: agent}))
+	if err != nil {
+		return sandboxtest.Suite{}, err
+	}
+	name := shown.Msg.Agent.Name
+	return sandboxtest.Suite{
+		Name: "room of " + name, Sandbox: New(client, name), Root: shown.Msg.Agent.Home,
+		Audited: func(ctx context.Context, tenant sandbox.Tenant) (bool, error) {
+			stream, err := client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: name, Limit: recent}))
+			if err != nil {
+				return false, err
+			}
+			defer stream.Close()
+			found := false
+			for stream.Receive() {
+				found = found || strings.Contains(stream.Msg().Detail, string(tenant))
+			}
+			return found, stream.Err()
+		},
+	}, nil
+}

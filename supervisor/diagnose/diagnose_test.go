@@ -1,0 +1,341 @@
+package diagnose_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/diagnose"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm"
+)
+
+// fake is a sandbox and its agents, all of which are well until a test says
+// otherwise.
+type fake struct {
+	home      config.Home
+	start     error
+	info      func(context.Context) (guest.Info, error)
+	diagnosed error
+	// said is what a command says, by what its line contains: the first that
+	// fits counts.
+	said []saying
+}
+
+type saying struct {
+	in   string
+	do   func(f *fake, args []string) string
+	code int
+	hang bool // until its context ends
+}
+
+func well(t *testing.T) *fake {
+	f := &fake{home: config.Home(t.TempDir()), info: func(context.Context) (guest.Info, error) { return healthy(), nil }}
+	if err := os.MkdirAll(f.home.SharedFolder(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := func(s string) func(*fake, []string) string { return func(*fake, []string) string { return s } }
+	f.said = []saying{
+		{in: "echo hello", do: text("hello from sandbox")},
+		{in: "fetch", do: text("200 OK, 5 bytes")},
+		{in: "getent", do: text("192.0.2.1 example.com")},
+		{in: "df -Pk", do: text("4194304")},
+		{in: "id -un", do: text("agent-diag 10001 " + agent().Home())},
+		{in: "apk add", do: text("OK")},
+		{in: "cat ", do: func(f *fake, args []string) string { return f.shared(args[4]).read() }},
+		{in: "printf %s", do: func(f *fake, args []string) string { f.shared(args[5]).write(args[4]); return "" }},
+	}
+	return f
+}
+
+func healthy() guest.Info {
+	return guest.Info{Time: time.Now(), OSRelease: map[string]string{"ID": "alpine"}, Network: guest.NetworkState{Status: guest.NetworkUp}}
+}
+
+func agent() agents.Agent {
+	return agents.Agent{Name: agents.Diagnostic, User: "agent-diag", UID: 10001, Folder: agents.Diagnostic}
+}
+
+// says has commands whose line contains a text end otherwise.
+func (f *fake) says(in, text string, code int) {
+	f.said = slices.Insert(f.said, 0, saying{in: in, do: func(*fake, []string) string { return text }, code: code})
+}
+
+// shared is a guest's file of the shared folder, as this host has it.
+func (f *fake) shared(inGuest string) file {
+	return file(filepath.Join(f.home.SharedFolder(), filepath.Base(inGuest)))
+}
+
+type file string
+
+func (f file) read() string      { b, _ := os.ReadFile(string(f)); return string(b) }
+func (f file) write(text string) { _ = os.WriteFile(string(f), []byte(text), 0o600) }
+
+func (f *fake) Home() config.Home                             { return f.home }
+func (f *fake) Start(context.Context, supervisor.Cause) error { return f.start }
+func (f *fake) Status() supervisor.Status {
+	return supervisor.Status{State: supervisor.Running, Machine: &provision.Machine{Network: vm.NetworkNAT}}
+}
+func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
+
+func (f *fake) Exec(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+	line := strings.Join(cmd.Args, " ")
+	for _, s := range f.said {
+		if strings.Contains(line, s.in) {
+			return process{ctx, s, s.do(f, cmd.Args), cmd.Stdout}, nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, "run", line, errors.New("nobody knows this command"))
+}
+
+// staff are a fake's agents.
+type staff struct{ *fake }
+
+func (s staff) Diagnostic(context.Context, supervisor.Cause) (agents.Agent, error) {
+	return agent(), s.diagnosed
+}
+
+func (s staff) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+	if ref != string(agents.Diagnostic) {
+		return nil, errors.New("another agent's room: " + ref)
+	}
+	return s.fake.Exec(ctx, cmd)
+}
+
+// process is a command that has said what it says.
+type process struct {
+	ctx context.Context
+	saying
+	text string
+	out  io.Writer
+}
+
+func (p process) PID() int                                   { return 1 }
+func (p process) Resize(guest.TerminalSize) error            { return nil }
+func (p process) Signal(context.Context, guest.Signal) error { return nil }
+func (p process) Done() <-chan struct{}                      { return p.ctx.Done() }
+func (p process) Wait() (guest.Exit, error) {
+	if p.hang {
+		<-p.ctx.Done()
+		return guest.Exit{}, p.ctx.Err()
+	}
+	_, err := io.WriteString(p.out, p.text+"\n")
+	return guest.Exit{Code: p.code}, err
+}
+
+// run is what every check found, by its name.
+func run(t *testing.T, f *fake) map[string]diagnose.Result {
+	t.Helper()
+	target, err := diagnose.ParseTarget("http://example.com/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]diagnose.Result{}
+	for r := range diagnose.Run(t.Context(), f, staff{f}, target) {
+		if _, twice := results[r.Name]; twice {
+			t.Errorf("%s is checked twice", r.Name)
+		}
+		results[r.Name] = r
+	}
+	return results
+}
+
+var afterStart = []string{"agent-user", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
+
+func TestAllIsWell(t *testing.T) {
+	results := run(t, well(t))
+	for _, name := range afterStart {
+		if r, did := results[name]; !did || !r.Passed() || r.Did == "" || r.Found() == "" {
+			t.Errorf("%s: %v, %+v", name, did, r)
+		}
+	}
+	if len(results) != len(afterStart) {
+		t.Errorf("%d checks, not %d", len(results), len(afterStart))
+	}
+}
+
+// Each fault is found by its own check and no other, which says what to do.
+func TestEachCheckFails(t *testing.T) {
+	of := func(change func(*guest.Info)) func(*fake) {
+		return func(f *fake) {
+			f.info = func(context.Context) (guest.Info, error) {
+				info := healthy()
+				change(&info)
+				return info, nil
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		spoil  func(*fake)
+		fail   []string
+		advice string
+	}{
+		{"says something else", func(f *fake) { f.says("echo hello", "goodbye", 0) }, []string{"exec"}, "osaurus-sandbox restart"},
+		{"runs nothing", func(f *fake) { f.says("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
+		{"network has failed", of(func(i *guest.Info) { i.Network = guest.NetworkState{Status: guest.NetworkFailed, Trouble: "no lease"} }), []string{"nat", "dns"}, "firewall or VPN"},
+		{"fetches nothing", func(f *fake) { f.says("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
+		{"resolves nothing", func(f *fake) { f.says("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
+		{"reads another file", func(f *fake) { f.says("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "the workspace is yours"},
+		{"writes nothing", func(f *fake) { f.says("printf %s", "read-only file system", 1) }, []string{"virtiofs-to-host"}, "the workspace is yours"},
+		{"writes elsewhere", func(f *fake) { f.says("printf %s", "", 0) }, []string{"virtiofs-to-host"}, "the workspace is yours"},
+		{"clock is behind", of(func(i *guest.Info) { i.Time = i.Time.Add(-time.Minute) }), []string{"clock"}, "set every half minute"},
+		{"clock is ahead", of(func(i *guest.Info) { i.Time = i.Time.Add(time.Minute) }), []string{"clock"}, "set every half minute"},
+		{"disk is full", func(f *fake) { f.says("df -Pk", "1024", 0) }, []string{"disk-guest"}, "diskGB"},
+		{"has no df", func(f *fake) { f.says("df -Pk", "not found", 127) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
+		{"df says nothing", func(f *fake) { f.says("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
+		{"is another user", func(f *fake) { f.says("id -un", "root 0 /root", 0) }, []string{"agent-user"}, "reset"},
+		{"has no room", func(f *fake) { f.says("id -un", "no room", 1) }, []string{"agent-user"}, "reset"},
+		{"installs nothing", func(f *fake) { f.says("apk add", "no mirror", 1) }, []string{"packages"}, "mirrors"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := well(t)
+			c.spoil(f)
+			results := run(t, f)
+			for _, name := range afterStart {
+				r := results[name]
+				switch failed := slices.Contains(c.fail, name); {
+				case r.Passed() == failed:
+					t.Errorf("%s: %+v", name, r)
+				case failed && !strings.Contains(r.Advice(), c.advice):
+					t.Errorf("%s advises %q", name, r.Advice())
+				}
+			}
+		})
+	}
+}
+
+// An agent that cannot be made is a fault of what is tried as it.
+func TestNoAgent(t *testing.T) {
+	f := well(t)
+	f.diagnosed = fault.New(fault.Unavailable, "make agent", "", errors.New("no more")).Advise("Remove one.")
+	for name, r := range run(t, f) {
+		if failed := name == "agent-user" || name == "packages"; r.Passed() == failed || failed && r.Advice() != "Remove one." {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Without a home there is no room for anything, and it is said where.
+func TestNoHome(t *testing.T) {
+	f := well(t)
+	f.start = fault.New(fault.Unavailable, "start", "", errors.New("no home")).Advise("Make one.")
+	f.home = config.Home(filepath.Join(t.TempDir(), "missing"))
+	results := run(t, f)
+	if r := results["start"]; r.Passed() || r.Advice() != "Make one." {
+		t.Errorf("start: %+v", r)
+	}
+	if r := results["disk-host"]; r.Passed() || !strings.Contains(r.Found(), string(f.home)) {
+		t.Errorf("disk-host: %+v", r)
+	}
+	if len(results) != 2 {
+		t.Errorf("without a guest, %d things are checked: %v", len(results), results)
+	}
+}
+
+// An answer that takes seconds is a fault, though it comes.
+func TestSlowGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := well(t)
+		f.info = func(context.Context) (guest.Info, error) {
+			time.Sleep(2100 * time.Millisecond)
+			return healthy(), nil
+		}
+		r := run(t, f)["vsock"]
+		if fault.KindOf(r.Err) != fault.Timeout || !strings.Contains(r.Advice(), "osaurus-sandbox status") {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A guest that does not say how it is fails what asks it, and no more.
+func TestSilentGuest(t *testing.T) {
+	f := well(t)
+	f.info = func(context.Context) (guest.Info, error) { return guest.Info{}, errors.New("no answer") }
+	results := run(t, f)
+	for _, name := range []string{"vsock", "clock", "nat", "dns"} {
+		if r := results[name]; r.Passed() || r.Advice() == "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	for _, name := range []string{"exec", "disk-guest", "agent-user", "virtiofs-to-host"} {
+		if r := results[name]; !r.Passed() {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// However much hangs, all is said after the deadline of one check: they run at once.
+func TestEverythingHangs(t *testing.T) {
+	const limit = 30 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := well(t)
+		for i := range f.said {
+			f.said[i].hang = true
+		}
+		began := time.Now()
+		results := run(t, f)
+		if took := time.Since(began); took != limit {
+			t.Errorf("it took %v", took)
+		}
+		for _, name := range []string{"agent-user", "disk-guest", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
+			if r := results[name]; r.Passed() || r.Took != limit || r.Advice() == "" {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if len(results) != len(afterStart) {
+			t.Errorf("%d results", len(results))
+		}
+	})
+}
+
+// A network that is still coming is waited for, and no longer than a check may take.
+func TestNetworkThatNeverComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := well(t)
+		f.info = func(context.Context) (guest.Info, error) {
+			info := healthy()
+			info.Network.Status = guest.NetworkPending
+			return info, nil
+		}
+		results := run(t, f)
+		for _, name := range []string{"nat", "dns"} {
+			if r := results[name]; fault.KindOf(r.Err) != fault.Timeout || !strings.Contains(r.Advice(), "firewall or VPN") {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	})
+}
+
+// Whoever has seen enough waits for nothing.
+func TestEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := well(t)
+		for i := range f.said {
+			f.said[i].hang = true
+		}
+		target, err := diagnose.ParseTarget(diagnose.DefaultTarget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range diagnose.Run(t.Context(), f, staff{f}, target) {
+			break
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
