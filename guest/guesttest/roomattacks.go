@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 func attackCases() []roomCase {
 	return []roomCase{
 		{"Calls", attackCalls}, {"RootOfRoom", attackAsRoomRoot}, {"ForeignArchitecture", attackForeign},
-		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Starting", attackStart}, {"Layers", attackLayers}, {"BindNames", attackBindNames},
+		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart}, {"Layers", attackLayers}, {"BindNames", attackBindNames},
 		{"Descriptors", attackDescriptors}, {"Signals", attackSignals}, {"Temporary", attackTemporary},
 		{"SharedMemory", attackSharedMemory}, {"AbstractSocket", attackAbstract}, {"Loopback", attackLoopback},
 		{"SetUID", attackSetUID}, {"SharedFolder", attackShared}, {"Chroot", attackChroot}, {"Accounts", attackAccounts},
@@ -150,6 +151,23 @@ func attackProc(ctx context.Context, t *testing.T, alice, bob *agent) {
 	hidden(ctx, t, bob,
 		fmt.Sprintf("ls /proc/%d", victim.PID()), fmt.Sprintf("cat /proc/%d/environ", victim.PID()), fmt.Sprintf("cat /proc/%d/fd/9", victim.PID()),
 		"cat /proc/1/root/workspace/agents/alice/secret", "cat /proc/1/environ", "cat /proc/1/fd/0", "cat /proc/1/maps", "head -c 1 /proc/1/mem")
+}
+
+// attackKernel: of /proc, who is root of a room writes nothing and reads what
+// programs need.
+func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
+	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+		out, exit := run(ctx, t, bob.Home+"/intruder kernel")
+		found := strings.Split(out, "\n")
+		slices.Sort(found)
+		want := []string{"end"}
+		for _, name := range []string{"cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version"} {
+			want = append(want, "read /proc/"+name)
+		}
+		if exit.Status() != 0 || !slices.Equal(found, want) {
+			t.Errorf("%+v %q", exit, found)
+		}
+	}
 }
 
 // attackStart: for a moment, a command that starts is the guest's first process, seen

@@ -158,7 +158,23 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // networkCases are what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"IPv6", onlyLoopbackHasIPv6}}
+}
+
+// onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.
+func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
+	const times = 5 // of a race
+	for range times {
+		if err := alice.house.Client.RemoveRoom(ctx, alice.User, false); err != nil {
+			t.Fatal(err)
+		}
+		alice.ensure(ctx, t)
+		out, exit := alice.run(ctx, t, "cat /proc/sys/net/ipv6/conf/eth0/disable_ipv6; cat /proc/net/if_inet6")
+		lines := strings.Split(out, "\n")
+		if exit.Status() != 0 || len(lines) != 2 || lines[0] != "1" || !strings.HasSuffix(lines[1], " lo") {
+			t.Errorf("%+v %s", exit, out)
+		}
+	}
 }
 
 func dialFrom(ctx context.Context, t *testing.T, a *agent, address string) string {

@@ -15,7 +15,7 @@ import (
 func shellCases() []roomCase {
 	return []roomCase{
 		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach},
-		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobsApart", jobsApart}, {"EndWithTheRoom", endWithTheRoom},
+		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobsApart", jobsApart}, {"DeskLinks", deskLinks}, {"EndWithTheRoom", endWithTheRoom},
 	}
 }
 
@@ -192,4 +192,34 @@ func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Errorf("%+v %v", list, err)
 	}
 	wantShell(t, alice.shell(ctx, t, "echo [$X]"), 0, "[]\n")
+}
+
+// deskLinks: links that the root of a room lays where a shell's calls are lead the
+// guest's root nowhere when it clears them.
+func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
+	names := []string{"text", "in", "out", "err"} // as the files of a call
+	for _, name := range names {
+		keep(ctx, t, alice, alice.Home+"/"+name)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		// It ends with its session, whose end is the caller's error or not.
+		_, _ = bob.house.Client.RunShell(ctx, guest.ShellCommand{Shell: bob.session("test"), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
+	}()
+	eventually(ctx, t, func() bool { _, exit := bob.run(ctx, t, "[ -e /tmp/runs ]"); return exit.Status() == 0 })
+	out, exit := bob.asRoot(ctx, t, "cd /run/osaurus-shells/*/ && for d in */; do rm -r $d && ln -s "+alice.Home+" ${d%/} && echo link; done")
+	if exit.Status() != 0 || out != "link\nlink" { // none, and the call's own
+		t.Errorf("%+v %s", exit, out)
+	}
+	if n, err := bob.house.Client.CloseSession(ctx, config.LinuxUser(bob.User), ""); err != nil || n != 1 {
+		t.Errorf("%d %v", n, err)
+	}
+	<-over
+	for _, name := range names {
+		if out, _ := alice.run(ctx, t, "cat "+name); out != secret {
+			t.Errorf("alice's file %s holds %q", name, out)
+		}
+	}
+	bob.asRoot(ctx, t, "rm -r /run/osaurus-shells/*")
 }

@@ -52,55 +52,6 @@ func (b *builder) devices() error {
 	return b.seal("/dev")
 }
 
-// processes makes /proc: other users' processes are not in it, and what speaks
-// of or to the whole kernel is hidden or read-only.
-func (b *builder) processes() error {
-	tree, err := fresh("proc", still, "hidepid=invisible")
-	if err := b.mountAt("proc", tree, err); err != nil {
-		return err
-	}
-	for _, path := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
-		if err := b.cover("proc/"+path, func(at int) (int, error) { return bindOf(at, sealed) }); err != nil {
-			return err
-		}
-	}
-	null, err := look(b.root, "dev/null", unix.O_PATH)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(null)
-	for _, path := range []string{"kcore", "keys", "key-users", "kmsg", "timer_list", "sched_debug", "latency_stats", "kallsyms", "config.gz", "vmallocinfo", "slabinfo"} {
-		if err := b.cover("proc/"+path, func(int) (int, error) {
-			return bindOf(null, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
-		}); err != nil {
-			return err
-		}
-	}
-	for _, path := range []string{"acpi", "scsi"} {
-		if err := b.cover("proc/"+path, func(int) (int, error) { return fresh("tmpfs", sealed, "mode=0555", "size=4k") }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cover mounts something over a path of the root, if the path is there.
-func (b *builder) cover(path string, tree func(at int) (int, error)) error {
-	at, err := look(b.root, path, unix.O_PATH)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(at)
-	t, err := tree(at)
-	if err != nil {
-		return fmt.Errorf("cover %s: %w", path, err)
-	}
-	return put(t, at)
-}
-
 // memory makes /run, and the folder that shares are put in.
 func (b *builder) memory() error {
 	tree, err := fresh("tmpfs", quiet, "mode=0755", runSize(b.Memory))

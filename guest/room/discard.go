@@ -8,26 +8,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"osaurus-sandbox/sandbox/uproot"
 )
 
 // trash is where folders wait to be deleted, which may take long.
 const trash = ".trash"
 
 // discard takes a folder away at once and deletes it in the background. Deleting
-// follows no links.
+// follows no links, and takes no more for what a room's root has made deep.
 func (k *Keeper) discard(path string) error {
 	bin := filepath.Join(k.opts.Data, trash)
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		return err
 	}
-	old := filepath.Join(bin, rand.Text())
-	if err := os.Rename(path, old); errors.Is(err, fs.ErrNotExist) {
+	name := rand.Text()
+	if err := os.Rename(path, filepath.Join(bin, name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	go func() { _ = os.RemoveAll(old) }() // what is left, the next boot sweeps
-	return nil
+	return empty(bin, name)
 }
 
 // sweep deletes what the last boot had not yet.
@@ -37,10 +38,28 @@ func (k *Keeper) sweep() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(old))
+	for i, e := range old {
+		names[i] = e.Name()
+	}
+	return empty(bin, names...)
+}
+
+// empty deletes some of what is in the bin, in the background. What is left, the
+// next boot sweeps.
+func empty(bin string, names ...string) error {
+	root, err := os.OpenRoot(bin)
+	if err != nil {
+		return err
+	}
 	go func() {
-		for _, e := range old {
-			_ = os.RemoveAll(filepath.Join(bin, e.Name()))
+		defer root.Close()
+		for _, name := range names {
+			_ = uproot.Remove(root, name)
 		}
 	}()
-	return err
+	return nil
 }

@@ -5,6 +5,7 @@ package room
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
@@ -47,6 +48,9 @@ func connect(slot, pid, pidfd int) error {
 		})
 	}
 	inside := func() error {
+		if err := withoutIPv6(insideName); err != nil {
+			return err
+		}
 		return configure(insideName, func(n netlink, index uint32) error {
 			way := gateway()
 			return n.do(addAddress(index, address(slot), gateway()), setUp(index), addRoute(index, [4]byte{}, 0, &way))
@@ -59,6 +63,17 @@ func connect(slot, pid, pidfd int) error {
 		return fmt.Errorf("set up the room's end: %w", err)
 	}
 	return nil
+}
+
+// withoutIPv6 takes IPv6 from a device of the thread's network, before it is up: it
+// has no way out, and without an address nothing waits for one. A room's loopback
+// keeps it.
+func withoutIPv6(device string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("1"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the kernel has none
+	}
+	return err
 }
 
 // disconnect takes the cable of a slot away, if there is one.

@@ -15,8 +15,8 @@ import (
 
 // desk is the folder of one shell: what the guest and the shell tell each other
 // lies on it. It belongs to root in a file system of the room's own, and the
-// agent can only read it. Still nothing is opened by a path: the root of the room
-// could have put a link there.
+// agent can only read it. Still nothing is opened or removed by a path of more than one
+// name: the root of the room could have put a link there.
 type desk struct {
 	in     *os.File // the folder that the desk is in
 	name   string
@@ -108,8 +108,12 @@ func (d *desk) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
 // clear removes what belongs to a call. Streams that are open stay, and so does a
 // call that is no more the next: the shell runs none twice.
 func (d *desk) clear(nonce string) {
-	for _, name := range callFiles {
-		_ = unix.Unlinkat(d.fd(d.dir), nonce+"/"+name, 0)
+	// By now the root of the room may have put a link in the folder's place.
+	if dir, err := openFolder(d.fd(d.dir), nonce); err == nil {
+		for _, name := range callFiles {
+			_ = unix.Unlinkat(d.fd(dir), name, 0)
+		}
+		_ = dir.Close()
 	}
 	_ = unix.Unlinkat(d.fd(d.dir), nonce, unix.AT_REMOVEDIR)
 }
@@ -134,6 +138,11 @@ func folderAt(dir int, name string) (*os.File, error) {
 	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
 		return nil, err
 	}
+	return openFolder(dir, name)
+}
+
+// openFolder opens a folder by its single name, and no link.
+func openFolder(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ func Base() Filter {
 			{"open_by_handle_at", 304, 265, unix.EPERM},
 			{"pidfd_getfd", 438, 438, unix.EPERM},
 			{"kcmp", 312, 272, unix.EPERM},
+			{"file_setattr", 469, 469, unix.EPERM}, // what FS_IOC_FSSETXATTR does, since Linux 6.17
 		},
 		Conditions: []Condition{
 			{Call: Call{"unshare", 272, 97, unix.EPERM}, Bits: Namespaces | unix.CLONE_NEWTIME},

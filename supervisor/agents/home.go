@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/sandbox/uproot"
 	"osaurus-sandbox/vm"
 )
 
@@ -185,31 +186,8 @@ func (a *Agents) sweepFolders() {
 // remove removes a folder and all that is in it, also what an agent has made
 // unreadable.
 func remove(root *os.Root, dir string) error {
-	if root.RemoveAll(dir) == nil {
-		return nil
-	}
-	openUp(root, dir)
-	if err := root.RemoveAll(dir); err != nil {
+	if err := uproot.Remove(root, dir); err != nil {
 		return folderFault("remove", dir, err)
 	}
 	return nil
-}
-
-// openUp makes a folder and those in it its owner's again.
-func openUp(root *os.Root, dir string) {
-	if info, err := root.Lstat(dir); err != nil || !info.IsDir() {
-		return
-	}
-	if root.Chmod(dir, privateDir) != nil {
-		return
-	}
-	list, err := fs.ReadDir(root.FS(), dir)
-	if err != nil {
-		return
-	}
-	for _, entry := range list {
-		if entry.IsDir() {
-			openUp(root, path.Join(dir, entry.Name()))
-		}
-	}
 }

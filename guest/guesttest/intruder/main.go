@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -28,7 +29,7 @@ func main() {
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
-		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "watch": watch, "spawn": spawn,
+		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn,
 	}
 	trick, ok := tricks[name]
 	if !ok {
@@ -136,6 +137,7 @@ func calls([]string) {
 	attributes := [28]byte{}
 	say("FS_IOC_FSSETXATTR", sys(unix.SYS_IOCTL, uintptr(home), 0x401c5820, uintptr(unsafe.Pointer(&attributes))))
 	say("FS_IOC_SETFLAGS", sys(unix.SYS_IOCTL, uintptr(home), 0x40086602, uintptr(unsafe.Pointer(&attributes))))
+	say("file_setattr", sys(unix.SYS_FILE_SETATTR, uintptr(home), text("."), uintptr(unsafe.Pointer(&attributes)), 24, 0))
 	say("TIOCSTI", sys(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("x")))
 
 	say("mknod-disk", unix.Mknod("/tmp/disk", unix.S_IFBLK|0o666, int(unix.Mkdev(254, 0))))
@@ -238,6 +240,35 @@ func peek(args []string) {
 		}
 	}
 	fmt.Println("found", found)
+}
+
+// kernel says what can be read of the files at the top of /proc, and what can be opened
+// for writing of all in it but of processes.
+func kernel([]string) {
+	_ = filepath.WalkDir("/proc", func(path string, e fs.DirEntry, err error) error {
+		top := filepath.Dir(path) == "/proc"
+		if _, no := strconv.Atoi(filepath.Base(path)); no == nil && top {
+			return fs.SkipDir
+		}
+		if err != nil || e.IsDir() || e.Type() == fs.ModeSymlink {
+			return nil
+		}
+		if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+			_ = unix.Close(fd)
+			fmt.Println("opened", path)
+		}
+		if !top {
+			return nil
+		}
+		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+			if n, _ := unix.Read(fd, make([]byte, 1)); n > 0 {
+				fmt.Println("read", path)
+			}
+			_ = unix.Close(fd)
+		}
+		return nil
+	})
+	fmt.Println("end")
 }
 
 // watch looks for a moment in which a process that is starting is still the guest's
