@@ -71,12 +71,30 @@ func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
 }
 
 // beside has alice work, and the guest answer, while bob runs what makes his own
-// commands slow to start, and starts these.
+// commands slow to start, and starts these. Others may use the host too, for a
+// moment: one of a few tries must be quick.
 func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, slow ...[]string) {
+	t.Helper()
+	const tries = 3
+	for try := 1; ; try++ {
+		waited, limit := besideSlow(ctx, t, alice, bob, trick, begun, slow)
+		if waited <= limit {
+			return
+		}
+		if try == tries {
+			t.Errorf("alice or the guest's answers took %v, more than %v", waited, limit)
+			return
+		}
+	}
+}
+
+// besideSlow says how long alice waits for her commands or the guest's answers, and how
+// long she may.
+func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, slow [][]string) (waited, limit time.Duration) {
 	t.Helper()
 	c := bob.house.Client
 	quiet := latencies(ctx, t, alice, func(n int) bool { return n < 10 })
-	limit := max(unmovedWithin, slower*quiet[len(quiet)/2])
+	limit = max(unmovedWithin, slower*quiet[len(quiet)/2])
 	shown := newWaiter(begun)
 	trick.Room, trick.Stdout, trick.Stderr = bob.User, shown, shown
 	p, err := c.Exec(ctx, trick)
@@ -110,7 +128,5 @@ func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Co
 	worst := took[len(took)-1]
 	t.Logf("alice alone: median %v; beside bob: median %v, worst %v of %d; the guest's answers: worst %v; bob: %q",
 		quiet[len(quiet)/2], took[len(took)/2], worst, len(took), pinged, shown)
-	if max(worst, pinged) > limit {
-		t.Errorf("alice waited %v and the guest's answers took %v, more than %v", worst, pinged, limit)
-	}
+	return max(worst, pinged), limit
 }
