@@ -43,7 +43,7 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 	slow := []string{bob.Home + "/s1", long, long, long}
 	leased := []string{"/tmp/leased"}
 	beside(ctx, t, alice, bob, guest.Command{Args: []string{"./intruder", "stop", fmt.Sprint(seconds), "/tmp/leased"}}, "stopping",
-		slow, slow, slow, slow, slow, slow, leased, leased)
+		guest.Limits{}, slow, slow, slow, slow, slow, slow, leased, leased)
 	if bob.ensure(ctx, t) {
 		t.Error("bob's room died of it")
 	}
@@ -55,29 +55,20 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 // attackStarve: what bob's commands wait for before they have become their programs
 // is their own share of the processor, and only they wait.
 func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
-	c := bob.house.Client
 	const hundredth = 10
-	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{CPUMaxMillis: hundredth}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
-			t.Error(err)
-		}
-	}()
 	idle := []string{"true"}
-	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 8 * time.Second, Grace: 100 * time.Millisecond},
-		"spinning", idle, idle, idle, idle, idle, idle)
+	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 10 * time.Second, Grace: 100 * time.Millisecond},
+		"spinning", guest.Limits{CPUMaxMillis: hundredth}, idle, idle, idle, idle, idle, idle)
 }
 
 // beside has alice work, and the guest answer, while bob runs what makes his own
-// commands slow to start, and starts these. Others may use the host too, for a
+// commands slow to start, and starts these; then are his limits meanwhile. Others may use the host too, for a
 // moment: one of a few tries must be quick.
-func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, slow ...[]string) {
+func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, then guest.Limits, slow ...[]string) {
 	t.Helper()
 	const tries = 3
 	for try := 1; ; try++ {
-		waited, limit := besideSlow(ctx, t, alice, bob, trick, begun, slow)
+		waited, limit := besideSlow(ctx, t, alice, bob, trick, begun, then, slow)
 		if waited <= limit {
 			return
 		}
@@ -90,7 +81,7 @@ func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Co
 
 // besideSlow says how long alice waits for her commands or the guest's answers, and how
 // long she may.
-func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, slow [][]string) (waited, limit time.Duration) {
+func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, then guest.Limits, slow [][]string) (waited, limit time.Duration) {
 	t.Helper()
 	c := bob.house.Client
 	quiet := latencies(ctx, t, alice, func(n int) bool { return n < 10 })
@@ -102,6 +93,9 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick gues
 		t.Fatal(err)
 	}
 	shown.wait(ctx, t)
+	if err := c.SetRoomLimits(ctx, bob.User, then); err != nil {
+		t.Fatal(err)
+	}
 	starting, stop := context.WithCancel(ctx)
 	var started sync.WaitGroup
 	for _, args := range slow {
@@ -123,6 +117,9 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick gues
 			return true
 		}
 	})
+	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
+		t.Error(err)
+	}
 	stop()
 	started.Wait()
 	worst := took[len(took)-1]
