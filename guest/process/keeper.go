@@ -183,10 +183,10 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 
 // launch forks. It holds no lock: a place at its limits can make it slow.
 func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: s.Files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY, Cloneflags: s.Namespaces}}
+	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, group: none}
 	groups := k.opts.Cgroup
 	if s.Place != nil {
-		groups, attr.Sys.Credential = s.Place.Cgroup(), s.Place.Credential()
+		groups, i.user = s.Place.Cgroup(), s.Place.Credential()
 	}
 	if groups != "" {
 		fd, err := c.makeGroup(groups)
@@ -194,22 +194,19 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 			return 0, startFault("make group for command", s.Args[0], err)
 		}
 		defer unix.Close(fd)
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+		i.group = fd
 	}
 	fork := func() error {
-		var path string
-		if err := as(attr.Sys.Credential, func() (err error) {
+		if err := as(i.user, func() (err error) {
 			if err := checkDir(s.Dir); err != nil {
 				return err
 			}
-			path, err = Lookup(s.Args[0], s.Dir, s.Env)
+			i.path, err = Lookup(s.Args[0], s.Dir, s.Env)
 			return err
 		}); err != nil {
 			return err
 		}
-		// Not os.StartProcess: the handle that it takes on a child is of no
-		// use beside a keeper that reaps everything.
-		if pid, err = syscall.ForkExec(path, s.Args, attr); err != nil {
+		if pid, err = i.start(); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil

@@ -29,7 +29,7 @@ func main() {
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
-		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn,
+		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn, "stop": stop,
 	}
 	trick, ok := tricks[name]
 	if !ok {
@@ -295,6 +295,28 @@ func watch(args []string) {
 		}
 	}
 	fmt.Println("seen", len(seen) > 0, "found", found)
+}
+
+// stop stops all that it may for as many seconds, lets that lie for as many, and undoes
+// it. What opens a file that is named waits, too.
+func stop(args []string) {
+	signal.Ignore(unix.SIGIO) // somebody waits
+	for _, path := range args[1:] {
+		fd, err := unix.Open(path, unix.O_RDONLY, 0)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+		}
+		say("lease", err)
+	}
+	fmt.Println("stopping")
+	for end := time.Now().Add(seconds(args)); time.Now().Before(end); {
+		_ = unix.Kill(-1, unix.SIGSTOP)
+	}
+	time.Sleep(seconds(args))
+	for range 10 {
+		_ = unix.Kill(-1, unix.SIGCONT)
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // spawn says how many nanoseconds it takes to run a program, of each of some times.

@@ -1,0 +1,102 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+)
+
+// TestHangingExec: a child whose execve takes long, by a lease that is held on its
+// program, holds up neither this process's collector nor other children.
+func TestHangingExec(t *testing.T) {
+	k, err := NewKeeper(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	start := func(program string) (*Child, error) {
+		return k.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}})
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	leased, err := os.Open(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leased.Close()
+	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("no leases here: %v", err)
+	}
+	type result struct {
+		child *Child
+		err   error
+	}
+	hung := make(chan result, 1)
+	go func() {
+		c, err := start(script)
+		hung <- result{c, err}
+	}()
+	began := time.Now()
+	for time.Since(began) < time.Second {
+		runtime.GC()
+		c, err := start("/bin/true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-c.Done()
+	}
+	// The kernel takes a lease away after 45 seconds.
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("one child held up all for %v", took)
+	}
+	select {
+	case r := <-hung:
+		t.Fatalf("it did not hang: %v", r.err)
+	default:
+	}
+	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+		t.Fatal(err)
+	}
+	r := <-hung
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if <-r.child.Done(); r.child.Status() != 0 {
+		t.Errorf("status %v", r.child.Status())
+	}
+}
+
+// TestFailedExec: what the kernel says to an execve is what the caller is told.
+func TestFailedExec(t *testing.T) {
+	k, err := NewKeeper(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[unix.Errno][]string{unix.ENOEXEC: {empty}, unix.E2BIG: {"/bin/true", strings.Repeat("x", 1<<20)}, unix.EINVAL: {"/bin/true", "a\x00b"}} {
+		if _, err := k.Start(Spec{Args: args, Dir: "/"}); !errors.Is(err, want) || fault.KindOf(err) != fault.Execution {
+			t.Errorf("%q: %v, want %v", args[0], err, want)
+		}
+	}
+}
