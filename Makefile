@@ -27,9 +27,10 @@ KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(
 APART       = osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck $(LOCAL)
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(APART),$(shell $(GO) list ./...))
 
-# It starts itself twice for each command of its tests, which with the race
-# detector in it takes ten times as long; what is concurrent in it is sandbox's.
-LOCAL = osaurus-sandbox/sandbox/local
+# Their tests start themselves once or twice for each of a thousand commands, which
+# with the race detector in it takes ten times as long; what is concurrent in
+# them is package sandbox's, which is raced.
+LOCAL = osaurus-sandbox/sandbox/local osaurus-sandbox/sandbox/sandboxtest
 
 # What lint has vetted is not vetted again.
 GO_TEST := $(GO) test -vet=off
