@@ -54,6 +54,10 @@ func run(argv []string, grace time.Duration) (code int, left []string, err error
 		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	// Some tests run programs as another user, who must get to what is theirs.
+	if err := os.Chmod(tmp, 0o711); err != nil {
+		return 0, nil, err
+	}
 
 	// Ctrl-C reaches the command by itself; what is passed on is what the
 	// terminal does not send to the whole group.
