@@ -16,12 +16,8 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/sandbox"
 )
-
-// linger is how long what a command left behind may still write to its
-// streams after the first process has ended (a `tee` at the end of its output,
-// for example). Then it is killed.
-const linger = 500 * time.Millisecond
 
 type execStream = connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]
 
@@ -107,7 +103,7 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	case <-ctx.Done():
 		c.terminate(g)
 	}
-	late := time.AfterFunc(linger, c.child.Kill)
+	late := time.AfterFunc(sandbox.Linger, c.child.Kill)
 	defer late.Stop()
 	for _, o := range c.outputs {
 		o.finish()

@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/sandbox"
 )
 
 // output is one stream of a command to the host.
@@ -49,10 +50,10 @@ func stderrMessage(b []byte) *guestpb.ExecResponse {
 }
 
 // finish has the pump end at the end of the stream or, if somebody keeps the
-// stream open without writing, after linger.
+// stream open without writing, after sandbox.Linger.
 func (o *output) finish() {
 	o.ending.Store(true)
-	_ = o.file.SetReadDeadline(time.Now().Add(linger))
+	_ = o.file.SetReadDeadline(time.Now().Add(sandbox.Linger))
 }
 
 // pump carries the stream. It reads on only when the host has taken what was
@@ -72,7 +73,7 @@ func (o *output) pump(c *command) {
 			break
 		}
 		if o.ending.Load() {
-			_ = o.file.SetReadDeadline(time.Now().Add(linger))
+			_ = o.file.SetReadDeadline(time.Now().Add(sandbox.Linger))
 		}
 	}
 	for b := range o.tail.chunks(wire.Chunk) {
