@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -127,8 +129,8 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 	var before, after config.Settings
 	err = config.Edit(home, func(f *config.File) error {
 		before = f.Settings()
-		for key, value := range texts {
-			if err := f.Set(key, value); err != nil {
+		for _, key := range slices.Sorted(maps.Keys(texts)) { // new keys are written in the order they are set
+			if err := f.Set(key, texts[key]); err != nil {
 				return err
 			}
 		}
