@@ -1,0 +1,64 @@
+package bridge
+
+import (
+	"errors"
+	"regexp"
+
+	"osaurus-sandbox/fault"
+)
+
+// Port is the AF_VSOCK port of the host that the guest's relay dials.
+const Port = 1025
+
+type (
+	// ConfigKey is what a plugin keeps a value under: "last_sync".
+	ConfigKey string
+	// Topic is the type of an event that programs tell: "rss.new_item".
+	Topic string
+	// Level is how much a line of a log matters.
+	Level string
+)
+
+// The levels of lines.
+const (
+	Debug  Level = "debug"
+	Info   Level = "info"
+	Warn   Level = "warn"
+	Error  Level = "error"
+	Stdout Level = "stdout"
+)
+
+var (
+	configKeyText = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	topicText     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._:-]{0,127}$`)
+)
+
+// ParseConfigKey reads what a plugin keeps a value under.
+func ParseConfigKey(text string) (ConfigKey, error) {
+	if !configKeyText.MatchString(text) {
+		return "", refuse("read config key", text, "It is 1 to 128 letters, digits, dots, dashes and underscores.")
+	}
+	return ConfigKey(text), nil
+}
+
+// ParseTopic reads the type of an event.
+func ParseTopic(text string) (Topic, error) {
+	if !topicText.MatchString(text) {
+		return "", refuse("read event type", text, "It is 1 to 128 letters, digits, dots, colons, dashes and underscores.")
+	}
+	return Topic(text), nil
+}
+
+// ParseLevel reads how much a line matters.
+func ParseLevel(text string) (Level, error) {
+	switch l := Level(text); l {
+	case Debug, Info, Warn, Error, Stdout:
+		return l, nil
+	}
+	return "", refuse("read level", text, "It is debug, info, warn, error or stdout.")
+}
+
+func refuse(op, text, allowed string) error {
+	const shown = 80 // enough to recognise it
+	return fault.New(fault.InvalidArgs, op, text[:min(len(text), shown)], errors.New("not allowed")).Advise(allowed)
+}
