@@ -3,8 +3,8 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"time"
 
+	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/secrets"
 )
@@ -61,10 +61,7 @@ type Chat struct {
 }
 
 // ChatMessage is one turn of a chat.
-type ChatMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
+type ChatMessage = wire.ChatMessage
 
 // Tasks takes work for whoever serves the agent.
 type Tasks interface {
@@ -84,11 +81,7 @@ type Memory interface {
 }
 
 // Fact is something an agent keeps in mind.
-type Fact struct {
-	Content   string    `json:"content"`
-	Salience  float64   `json:"salience"`
-	CreatedAt time.Time `json:"created_at"`
-}
+type Fact = wire.Fact
 
 // Events spreads what programs have to tell.
 type Events interface {
