@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"regexp"
+	"strings"
 
 	"osaurus-sandbox/fault"
 )
@@ -59,6 +60,11 @@ func ParseLevel(text string) (Level, error) {
 }
 
 func refuse(op, text, allowed string) error {
-	const shown = 80 // enough to recognise it
-	return fault.New(fault.InvalidArgs, op, text[:min(len(text), shown)], errors.New("not allowed")).Advise(allowed)
+	return fault.New(fault.InvalidArgs, op, brief(text), errors.New("not allowed")).Advise(allowed)
+}
+
+// brief is as much of a text as is enough to recognise it.
+func brief(text string) string {
+	const shown = 80
+	return strings.ToValidUTF8(text[:min(len(text), shown)], "")
 }
