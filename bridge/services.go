@@ -21,7 +21,9 @@ type Caller struct {
 
 // Services are what the routes stand for. Their methods may be called from any
 // goroutine; the context ends when the caller has left. Their errors are
-// *fault.Error. One that is nil is not there: its routes answer 503.
+// *fault.Error, with a Limited in them where the same may be asked again later;
+// what they say is told to the program. One that is nil is not there: its
+// routes answer 503.
 type Services struct {
 	Secrets   Secrets
 	Config    Config
