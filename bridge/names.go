@@ -8,9 +8,6 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// Port is the AF_VSOCK port of the host that the guest's relay dials.
-const Port = 1025
-
 type (
 	// ConfigKey is what a plugin keeps a value under: "last_sync".
 	ConfigKey string
