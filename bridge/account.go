@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// maxRequests is how many requests of an agent are worked on at a time.
-	maxRequests = 64
+	// maxRequests is how many requests of an agent are worked on at a time: what 64
+	// programs at once need, with those whose programs have just left.
+	maxRequests = 96
 	// smallBody is what any request may have in memory; of larger bodies an
 	// agent has at most largeBodies there at a time, the others wait.
 	smallBody   = 64 << 10
