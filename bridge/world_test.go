@@ -189,6 +189,9 @@ func read(c net.Conn, answers int) (all []response) {
 			return all
 		}
 		body, _ := io.ReadAll(r.Body)
+		if r.Close { // which is where ReadResponse puts it
+			r.Header.Set("Connection", "close")
+		}
 		all = append(all, response{r.StatusCode, r.Header, string(body)})
 	}
 	return all
