@@ -26,7 +26,7 @@ func dispatch(c *call) error {
 		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long"))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")
-		_ = c.record(DispatchTask, brief(in.AgentID), err)
+		c.record(DispatchTask, brief(in.AgentID), err)
 		return err
 	}
 	service := c.server.Services.Tasks
@@ -37,7 +37,7 @@ func dispatch(c *call) error {
 		return limited(err)
 	}
 	id, err := service.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
-	_ = c.record(DispatchTask, string(id), err) // it is kept; the task itself says who gave it
+	c.record(DispatchTask, string(id), err)
 	if err != nil {
 		return err
 	}

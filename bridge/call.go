@@ -73,6 +73,11 @@ func (c *call) members(what any, required ...string) error {
 	return nil
 }
 
+// record notes the call in the audit.
+func (c *call) record(action Action, subject string, err error) {
+	c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
+}
+
 // answer ends the call.
 func (c *call) answer(body any) error {
 	c.send(http.StatusOK, body)

@@ -29,7 +29,7 @@ func createPlugin(c *call) error {
 		return limited(err)
 	}
 	made, err := service.Create(c.r.Context(), c.who, c.body)
-	_ = c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err) // it is made; its own record says by whom
+	c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err)
 	if err != nil {
 		return err
 	}

@@ -201,10 +201,9 @@ func read(c net.Conn, answers int) (all []response) {
 type book struct {
 	mu      sync.Mutex
 	entries []string
-	err     error
 }
 
-func (b *book) Record(_ context.Context, who bridge.Caller, action bridge.Action, subject string, err error) error {
+func (b *book) Record(_ context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	outcome := "ok"
@@ -212,7 +211,6 @@ func (b *book) Record(_ context.Context, who bridge.Caller, action bridge.Action
 		outcome = string(fault.KindOf(err))
 	}
 	b.entries = append(b.entries, fmt.Sprintf("%s %s/%s %s %s", action, who.Name, who.Plugin, subject, outcome))
-	return b.err
 }
 
 func (b *book) all() string {
