@@ -224,7 +224,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("plain error: %v", got)
 	}
 	if !strings.Contains(w.log.String(), "/home/person/.osaurus") {
-		t.Errorf("the log has nothing of it: %s", &w.log)
+		t.Errorf("the log has nothing of it: %s", w.log)
 	}
 	w.services.fails(fault.New(fault.Execution, strings.Repeat("long", 1<<20), "", nil))
 	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 500 || len(got.body) > 8<<10 {

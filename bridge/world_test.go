@@ -36,7 +36,7 @@ type world struct {
 	tokens   *bridge.Tokens
 	services *services
 	audit    *book
-	log      bytes.Buffer
+	log      *bytes.Buffer
 	alice    bridge.Token
 	bob      bridge.Token
 	dial     func(uid uint32) net.Conn
@@ -78,13 +78,20 @@ func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 	return w
 }
 
+// in is the world as another test uses it.
+func (w *world) in(t testing.TB) *world {
+	other := *w
+	other.t = t
+	return &other
+}
+
 // plan is a world in which nobody listens yet.
 func plan(t testing.TB, change ...func(*bridge.Options)) *world {
-	w := &world{t: t, tokens: bridge.NewTokens(), services: newServices(), audit: &book{}}
+	w := &world{t: t, tokens: bridge.NewTokens(), services: newServices(), audit: &book{}, log: new(bytes.Buffer)}
 	w.alice, w.bob = w.tokens.Mint(alice), w.tokens.Mint(bob)
 	o := bridge.Options{
 		Tokens: w.tokens, Services: w.services.all(), Limits: generous, Audit: w.audit,
-		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 	for _, c := range change {
 		c(&o)
@@ -92,6 +99,9 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 	w.server = bridge.NewServer(o)
 	goroutines := runtime.NumGoroutine()
 	w.services.settled = func() {
+		if _, fuzzing := t.(*testing.F); fuzzing {
+			return // whose goroutines come and go
+		}
 		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -277,6 +287,13 @@ func (s *services) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked)
+}
+
+// forget begins anew.
+func (s *services) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.kept = nil, map[string]string{}
 }
 
 type secretService struct{ *services }
