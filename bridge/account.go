@@ -1,10 +1,9 @@
 package bridge
 
 import (
+	"fmt"
 	"sync"
 	"time"
-
-	"osaurus-sandbox/fault"
 )
 
 const (
@@ -19,19 +18,9 @@ const (
 
 // account is what an agent uses.
 type account struct {
-	secrets, config, inference, http, dispatch, memory, log *window
-
+	windows  [buckets]window
 	requests chan struct{}
 	large    chan struct{}
-}
-
-func newAccount(l Limits) *account {
-	return &account{
-		secrets: newWindow("requests for secrets", l.Secrets), config: newWindow("requests for settings", l.Config),
-		inference: newWindow("chats", l.Inference), http: newWindow("events and plugins", l.HTTP), dispatch: newWindow("tasks", l.Dispatch),
-		memory: newWindow("requests to the memory", l.Memory), log: newWindow("lines", l.Log),
-		requests: make(chan struct{}, maxRequests), large: make(chan struct{}, largeBodies),
-	}
 }
 
 // enter begins a request; leave ends it.
@@ -40,32 +29,24 @@ func (a *account) enter() error {
 	case a.requests <- struct{}{}:
 		return nil
 	default:
-		return limited(&Limited{Why: "requests at a time", After: time.Second})
+		return limited(fmt.Sprintf("%d requests at a time", maxRequests), time.Second)
 	}
 }
 
 func (a *account) leave() { <-a.requests }
 
-// limited is the error of whoever has reached a limit.
-func limited(cause error) error {
-	return fault.New(fault.Rejected, "ask the bridge", "", cause).Advise("Wait, and ask less often.")
-}
-
 // accounts has an account for each user of the guest that ever had a token. A
 // user is never given to another agent, and there are few.
 type accounts struct {
-	limits Limits
-	mu     sync.Mutex
-	byUID  map[uint32]*account
+	mu    sync.Mutex
+	byUID map[uint32]*account
 }
-
-func newAccounts(l Limits) accounts { return accounts{limits: l, byUID: map[uint32]*account{}} }
 
 func (a *accounts) of(uid uint32) *account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byUID[uid] == nil {
-		a.byUID[uid] = newAccount(a.limits)
+		a.byUID[uid] = &account{requests: make(chan struct{}, maxRequests), large: make(chan struct{}, largeBodies)}
 	}
 	return a.byUID[uid]
 }

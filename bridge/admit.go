@@ -117,7 +117,7 @@ func (c *call) read() (release func(), err error) {
 		case <-c.r.Context().Done():
 			return release, context.Cause(c.r.Context())
 		case <-time.After(bodyLimit):
-			return release, limited(&Limited{Why: "large bodies at a time", After: time.Second})
+			return release, limited(fmt.Sprintf("%d large bodies at a time", largeBodies), time.Second)
 		}
 		var rest []byte
 		rest, err = io.ReadAll(body)

@@ -33,8 +33,8 @@ func dispatch(c *call) error {
 	if service == nil {
 		return absent("tasks")
 	}
-	if err := c.account.dispatch.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofDispatch); err != nil {
+		return err
 	}
 	id, err := service.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
 	c.record(DispatchTask, string(id), err)
@@ -81,8 +81,5 @@ func (c *call) memory() error {
 	if c.server.Services.Memory == nil {
 		return absent("memory")
 	}
-	if err := c.account.memory.take(); err != nil {
-		return limited(err)
-	}
-	return nil
+	return c.accept(ofMemory)
 }

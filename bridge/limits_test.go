@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
 // In any minute as many requests are accepted as the limit says, of each
 // agent for itself. What is refused, for whatever reason, does not count.
 func TestLimits(t *testing.T) {
-	limits := bridge.Limits{Secrets: 2, Config: 3, Inference: 2, HTTP: 2, Dispatch: 1, Memory: 2, Log: 4}
+	limits := config.BridgeLimits{Secrets: 2, Config: 3, Inference: 2, HTTP: 2, Dispatch: 1, Memory: 2, Log: 4}
 	for _, c := range []struct {
 		limit   int
 		routes  []oneRoute // which share it
@@ -30,7 +31,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(c.routes[0].path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := piped(t, func(o *bridge.Options) { o.Limits = limits })
+				w := piped(t, func(o *bridge.Options) { o.Limits = always(limits) })
 				turn := 0
 				ask := func(h bridge.Holder, want int) response {
 					r := c.routes[turn%len(c.routes)]
@@ -73,7 +74,7 @@ func TestLimits(t *testing.T) {
 // What a service fails at has been accepted: asking for secrets that are not
 // there is not for nothing.
 func TestFailuresCount(t *testing.T) {
-	w := newWorld(t, func(o *bridge.Options) { o.Limits.Secrets = 3 })
+	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Secrets: 3}) })
 	w.services.fails(fault.New(fault.NotFound, "read", "", nil))
 	for i, want := range []int{404, 404, 404, 429} {
 		if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != want {
@@ -82,10 +83,24 @@ func TestFailuresCount(t *testing.T) {
 	}
 }
 
-// An agent whose limit is zero may not ask at all.
-func TestNoneAtAll(t *testing.T) {
-	w := newWorld(t, func(o *bridge.Options) { o.Limits.Inference = 0 })
-	if got := w.ask(everyRoute[3].of(w, alice)); got.status != 429 || got.header.Get("Retry-After") != "60" {
-		t.Errorf("%v", got)
-	}
+// A limit that is changed counts at once, for what was accepted before too.
+func TestLimitsThatChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := 3
+		w := piped(t, func(o *bridge.Options) {
+			o.Limits = func() config.BridgeLimits { return config.BridgeLimits{Inference: limit} }
+		})
+		for i, c := range []struct {
+			limit, status int
+			after         string
+		}{
+			{3, 200, ""}, {3, 200, ""}, {2, 429, "40"}, {3, 200, ""}, {3, 429, "20"}, {1, 429, "40"}, {0, 429, "60"}, {4, 200, ""}, {1, 429, "50"},
+		} {
+			limit = c.limit
+			if got := w.ask(everyRoute[3].of(w, alice)); got.status != c.status || got.header.Get("Retry-After") != c.after {
+				t.Errorf("%d: at most %d: %v after %s, want %d after %s", i, c.limit, got, got.header.Get("Retry-After"), c.status, c.after)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
 }

@@ -104,7 +104,7 @@ func (d document) operation(t *testing.T, r oneRoute) operation {
 // its headers and its body. There are no others.
 func TestOpenAPI(t *testing.T) {
 	d := readDocument(t)
-	full, stingy := newWorld(t), newWorld(t, func(o *bridge.Options) { o.Limits = bridge.Limits{} })
+	full, stingy := newWorld(t), newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{}) })
 	full.services.kept[fmt.Sprint(alice.Agent, "rss", "key")] = "v"
 	fails := func(kind fault.Kind) func(oneRoute) response {
 		return func(c oneRoute) response {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 const (
@@ -32,9 +34,10 @@ type Options struct {
 	Tokens *Tokens
 	// Services may be set later, before Serve.
 	Services Services
-	Limits   Limits
-	Audit    Audit
-	Log      *slog.Logger
+	// Limits are those that count by now.
+	Limits func() config.BridgeLimits
+	Audit  Audit
+	Log    *slog.Logger
 }
 
 // Audit records what programs did that a person may ask about later. Who reads
@@ -65,7 +68,7 @@ type Server struct {
 
 // NewServer returns a server that listens to nobody yet.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: newAccounts(o.Limits)}
+	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: accounts{byUID: map[uint32]*account{}}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{

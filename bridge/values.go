@@ -20,8 +20,8 @@ func getSecret(c *call) error {
 	if service == nil {
 		return absent("secrets")
 	}
-	if err := c.account.secrets.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofSecrets); err != nil {
+		return err
 	}
 	value, err := service.Get(c.r.Context(), c.who, name)
 	if err != nil {
@@ -68,8 +68,5 @@ func (c *call) configKey() (ConfigKey, error) {
 	case c.server.Services.Config == nil:
 		return "", absent("config")
 	}
-	if err := c.account.config.take(); err != nil {
-		return "", limited(err)
-	}
-	return key, nil
+	return key, c.accept(ofConfig)
 }

@@ -43,7 +43,7 @@ type world struct {
 }
 
 // generous are limits that nobody reaches.
-var generous = bridge.Limits{Secrets: 1e5, Config: 1e5, Inference: 1e5, HTTP: 1e5, Dispatch: 1e5, Memory: 1e5, Log: 1e5}
+var generous = config.BridgeLimits{Secrets: 1e5, Config: 1e5, Inference: 1e5, HTTP: 1e5, Dispatch: 1e5, Memory: 1e5, Log: 1e5}
 
 func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := plan(t, change...)
@@ -90,7 +90,7 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := &world{t: t, tokens: bridge.NewTokens(), services: newServices(), audit: &book{}, log: new(bytes.Buffer)}
 	w.alice, w.bob = w.tokens.Mint(alice), w.tokens.Mint(bob)
 	o := bridge.Options{
-		Tokens: w.tokens, Services: w.services.all(), Limits: generous, Audit: w.audit,
+		Tokens: w.tokens, Services: w.services.all(), Limits: always(generous), Audit: w.audit,
 		Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 	for _, c := range change {
@@ -131,6 +131,10 @@ type peer struct {
 }
 
 func (p peer) UID() uint32 { return p.uid }
+
+func always(l config.BridgeLimits) func() config.BridgeLimits {
+	return func() config.BridgeLimits { return l }
+}
 
 // request is what a program asks.
 type request struct {
