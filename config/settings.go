@@ -24,6 +24,8 @@ type Settings struct {
 	Toolbox []PackageName
 	// Secrets is where agents' secrets are kept.
 	Secrets SecretStore
+	// Inference is which model answers agents.
+	Inference Inference
 }
 
 // The bounds of the settings.
@@ -59,7 +61,8 @@ func Defaults() Settings {
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
 		},
-		Secrets: systemSecretStore(),
+		Secrets:   systemSecretStore(),
+		Inference: inferenceDefaults(),
 	}
 }
 
@@ -68,7 +71,7 @@ func EffectOf(key string) Effect { return fields().effect(key) }
 
 // fields are the keys of sandbox.json in the order they are shown.
 func fields() table[Settings] {
-	return table[Settings]{
+	return append(table[Settings]{
 		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
 		intField("cpus", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
 		intField("memoryGB", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
@@ -80,7 +83,7 @@ func fields() table[Settings] {
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}
+	}, inferenceFields()...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.
