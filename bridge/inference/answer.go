@@ -15,8 +15,9 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// maxDocument bounds what is read of the endpoint at a time: an answer whose
-// every character is escaped, and what is around it.
+// maxDocument bounds an answer that comes at once: its text, were every
+// character escaped, and what is around it. One in parts has as many bytes
+// around each of its words; there the text and the time are bounded.
 const maxDocument = 6*maxAnswer + 1<<20
 
 // request is a chat in the endpoint's words.
@@ -99,23 +100,20 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 		return a.refusal(reply)
 	}
 	a.asked = true
-	limited := &io.LimitedReader{R: reply.Body, N: maxDocument}
 	if a.stream {
-		err = a.readStream(limited)
-	} else {
-		err = a.readWhole(limited)
+		return a.readStream(reply.Body)
 	}
-	if err != nil && limited.N <= 0 {
-		return a.broken("it does not end")
-	}
-	return err
+	return a.readWhole(reply.Body)
 }
 
 // readWhole reads an answer that comes at once.
 func (a *answer) readWhole(body io.Reader) error {
-	text, err := io.ReadAll(body)
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(body, maxDocument))
+	switch {
+	case err != nil:
 		return a.broken("it broke off")
+	case len(text) == maxDocument:
+		return a.broken("it is too long")
 	}
 	var r response
 	if json.Unmarshal(text, &r) != nil || len(r.Choices) == 0 {
@@ -159,8 +157,11 @@ func (a *answer) readStream(body io.Reader) error {
 			}
 		}
 	}
-	if lines.Err() == nil && a.finished {
+	switch {
+	case lines.Err() == nil && a.finished:
 		return nil // some endpoints just hang up then
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return a.broken("it is too long")
 	}
 	return a.broken("it broke off")
 }
