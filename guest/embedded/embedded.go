@@ -14,11 +14,20 @@ import (
 //go:embed bin
 var programs embed.FS
 
-// Guest returns osaurus-guest for the given architecture ("amd64", "arm64").
-func Guest(arch string) ([]byte, error) { return program("osaurus-guest", arch) }
-
-// Shim returns osaurus-host, which agents ask the host with.
-func Shim(arch string) ([]byte, error) { return program("osaurus-host", arch) }
+// Programs returns the programs of a guest of the given architecture ("amd64",
+// "arm64"), by their names in its first root: init is osaurus-guest, and
+// osaurus-host is what agents ask the host with.
+func Programs[Arch ~string](arch Arch) (map[string][]byte, error) {
+	init, err := program("osaurus-guest", string(arch))
+	if err != nil {
+		return nil, err
+	}
+	shim, err := program("osaurus-host", string(arch))
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"init": init, "osaurus-host": shim}, nil
+}
 
 func program(name, arch string) ([]byte, error) {
 	b, err := programs.ReadFile("bin/" + name + "-" + arch)
