@@ -21,15 +21,6 @@ type conversation struct {
 	used time.Time
 }
 
-// dial connects. It waits for nothing: a Unix socket answers at once.
-func dial(socket string) (*conversation, error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	return &conversation{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}, nil
-}
-
 // write returns a request's bytes, all of them, so that they go out at once.
 func (c *Client) write(method, path string, body any) ([]byte, error) {
 	var text []byte
