@@ -16,17 +16,14 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-// bridgeSocket is where programs of the guest itself find the bridge. Rooms have
-// sockets of their own at this path.
-const bridgeSocket = "/run/osaurus-bridge.sock"
-
 // The program that asks the bridge, and where everybody finds it.
 const (
 	shim        = own + "/host"
 	shimForRoot = "/usr/local/bin/osaurus-host"
 )
 
-// openBridge lets programs ask the host, if it serves a bridge.
+// openBridge lets programs of the guest itself ask the host, if it serves a bridge, and
+// rooms have ways of their own.
 func (m *machine) openBridge(key []byte) {
 	if len(key) != preface.KeySize {
 		return // none: the service has checked it
@@ -35,7 +32,7 @@ func (m *machine) openBridge(key []byte) {
 		return vsock.DialContext(ctx, vsock.Host, preface.Port, nil)
 	})
 	m.relay.Store(r)
-	if _, err := r.Guest(bridgeSocket); err != nil {
+	if _, err := r.Guest(preface.Socket); err != nil {
 		m.warn("serve the bridge", err)
 	}
 }

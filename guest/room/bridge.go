@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/preface"
 	"osaurus-sandbox/guest/relay"
 )
 
-// Where a room's programs find the bridge, and what they show to it. Older programs
-// look for the socket in /tmp.
+// Where else programs of a room look: older ones for the socket, and everybody for the
+// program that asks.
 const (
-	bridgeSocket = "/run/osaurus-bridge.sock"
-	bridgeLink   = "/tmp/osaurus-bridge.sock"
-	bridgeTokens = "/run/osaurus"
-	bridgeShim   = "/usr/local/bin/osaurus-host"
+	olderSocket = "/tmp/osaurus-bridge.sock"
+	shim        = "/usr/local/bin/osaurus-host"
 )
 
 // outlet is a room's way to the bridge. Its files are the guest's own, and the room is
@@ -100,18 +99,18 @@ func (r *Room) writeToken(path string, token []byte) error {
 // bridge shows the room its way to the bridge, and the program that knows how to ask.
 func (b *builder) bridge() error {
 	if b.Outlet {
-		if err := b.showFile(outletSocket(b.Files), bridgeSocket, sealed); err != nil {
+		if err := b.showFile(outletSocket(b.Files), preface.Socket, sealed); err != nil {
 			return err
 		}
-		if err := b.bindFolder(outletTokens(b.Files), bridgeTokens, sealed); err != nil {
+		if err := b.bindFolder(outletTokens(b.Files), preface.TokenDir, sealed); err != nil {
 			return err
 		}
-		if err := b.link(bridgeSocket, bridgeLink); err != nil {
-			b.warn("%s is not there: %v", bridgeLink, err)
+		if err := b.link(preface.Socket, olderSocket); err != nil {
+			b.warn("%s is not there: %v", olderSocket, err)
 		}
 	}
-	if err := b.showFile(b.Shim, bridgeShim, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
-		b.warn("%s is the layer's own: %v", bridgeShim, err)
+	if err := b.showFile(b.Shim, shim, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
+		b.warn("%s is the layer's own: %v", shim, err)
 	}
 	return nil
 }
