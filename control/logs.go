@@ -42,6 +42,9 @@ func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequ
 	if r.Msg.Since != nil {
 		since = r.Msg.Since.AsTime()
 	}
+	if r.Msg.Agent != "" {
+		return s.agentLogs(ctx, r.Msg, since, stream)
+	}
 	var tails []*tail
 	switch source := r.Msg.Source; source {
 	case "", sourceDaemon, sourceConsole:

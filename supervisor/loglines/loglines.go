@@ -79,7 +79,8 @@ func (l *Lines) Append(_ context.Context, who bridge.Caller, level bridge.Level,
 			text = "… and more lines"
 		}
 		r.last++
-		text = events.Cut(strings.TrimSuffix(text, "\r"), MaxLine)
+		// A copy: a short line must not hold on to a message of megabytes.
+		text = strings.Clone(events.Cut(strings.TrimSuffix(text, "\r"), MaxLine))
 		r.lines = append(r.lines, Line{r.last, now, level, source, text})
 		r.bytes += len(text)
 		if n > maxMessage {

@@ -26,7 +26,7 @@ const (
 // from the order of its facts what others have in mind. What is pinned or matters more
 // comes first among equals.
 const ranked = `WITH hits AS (
-	SELECT rowid AS id, count(*) OVER (PARTITION BY asked.key) AS among
+	SELECT fact_words.rowid AS id, count(*) OVER (PARTITION BY asked.key) AS among
 	FROM json_each(?1) AS asked JOIN fact_words ON fact_words MATCH asked.value
 )
 SELECT ` + columns + ` FROM (SELECT id AS hit, sum(ln(1 + ?2 / among)) AS score FROM hits GROUP BY id)
