@@ -24,12 +24,15 @@ const (
 
 // Config is the part of the database that holds what plugins remember. It goes
 // with the agent. Config implements bridge.Config.
-type Config struct{ db *store.DB }
+type Config struct {
+	db   *store.DB
+	keys int // at most, of an agent
+}
 
 var _ bridge.Config = (*Config)(nil)
 
 // New returns what is kept in a database.
-func New(db *store.DB) *Config { return &Config{db} }
+func New(db *store.DB) *Config { return &Config{db, MaxKeys} }
 
 // Get returns the value that was last set. None is fault.NotFound.
 func (c *Config) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (value string, err error) {
@@ -62,8 +65,8 @@ func (c *Config) Set(ctx context.Context, who bridge.Caller, key bridge.ConfigKe
 		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM plugin_config WHERE agent = ?", who.Agent).Scan(&keys); err != nil {
 			return err
 		}
-		if keys > MaxKeys {
-			return fault.New(fault.Rejected, op, string(key), fmt.Errorf("the agent's plugins keep %d values already", MaxKeys)).Advise("Use a key that is there.")
+		if keys > c.keys {
+			return fault.New(fault.Rejected, op, string(key), fmt.Errorf("the agent's plugins keep %d values already", c.keys)).Advise("Use a key that is there.")
 		}
 		return nil
 	})
