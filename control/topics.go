@@ -35,6 +35,10 @@ func (s topicService) Read(ctx context.Context, r *connect.Request[controlpb.Rea
 	read := s.Topics.List
 	if r.Msg.Follow {
 		read = s.Topics.Subscribe
+		// The header alone: who waits for the first event has been heard.
+		if err := stream.Send(nil); err != nil {
+			return err
+		}
 	}
 	for e, err := range read(ctx, filter) {
 		if err != nil {

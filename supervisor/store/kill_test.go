@@ -93,7 +93,7 @@ func serve(ctx context.Context, db *store.DB, who bridge.Caller, say func(string
 		say("topic", n)
 		must(set.Set(ctx, who, "number", text))
 		say("config", n)
-		_, err := queue.Dispatch(ctx, who, text, text)
+		_, err := queue.Add(ctx, who.Agent, text, text, "test")
 		must(err)
 		say("task", n)
 		// The longest lease: nobody else has it while the test runs.
