@@ -121,9 +121,7 @@ func (f *finder) feed(out, piece []byte) []byte {
 	}
 	for i := from; i < len(text); i++ {
 		if f.at == root {
-			if i += f.trie.skip(text[i:]); i == len(text) {
-				break
-			}
+			i += f.trie.skip(text[i:])
 		}
 		f.at = f.trie.step(f.at, text[i])
 		if n := &f.trie.nodes[f.at]; n.longest != 0 {
