@@ -5,3 +5,5 @@ package controlpb
 //go:generate sh ../../scripts/protoc agents.proto
 //go:generate sh ../../scripts/protoc agentshells.proto
 //go:generate sh ../../scripts/protoc agentjobs.proto
+//go:generate sh ../../scripts/protoc agentsecrets.proto
+//go:generate sh ../../scripts/protoc prompts.proto
