@@ -87,16 +87,27 @@ func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.R
 	return connect.NewResponse(&controlpb.RenameAgentResponse{Agent: a}), err
 }
 
-// Delete removes an agent.
+// Delete removes an agent. What was asked for it is withdrawn.
 func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
-	subject := ""
+	var also []string
 	if r.Msg.Workspace {
-		subject = "with its workspace"
+		also = append(also, "with its workspace")
+	}
+	if r.Msg.Secrets {
+		also = append(also, "with its secrets")
+	}
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.change(ctx, r.Msg.Agent, "agent.delete", subject, func() (err error) {
-		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
-		return err
+	err = s.change(ctx, r.Msg.Agent, "agent.delete", strings.Join(also, " and "), func() (err error) {
+		if answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause()); err != nil {
+			return err
+		}
+		s.Prompts.Forget(agent.ID)
+		defer s.Vault.Forget(agent.ID)
+		return s.leaveSecrets(ctx, agent.ID, r.Msg.Secrets, answer)
 	})
 	if err != nil {
 		return nil, err

@@ -50,6 +50,8 @@ type Options struct {
 	Sandbox *supervisor.Supervisor
 	// Folders is told whom each home folder belongs to: the Sandbox has it too.
 	Folders *vm.Subtrees
+	// Secrets may be nil: then no output is freed of any.
+	Secrets Secrets
 	Record  Recorder
 	Log     *slog.Logger
 }

@@ -266,6 +266,15 @@ func (b *Broker) look() (list []Prompt, changed <-chan struct{}) {
 	return list, b.changed
 }
 
+// Get is a prompt as it is now.
+func (b *Broker) Get(id ID) (Prompt, error) {
+	w, p, err := b.find(id)
+	if w != nil {
+		p = b.now(w)
+	}
+	return p, err
+}
+
 // find finds a prompt that waits, or else how it ended.
 func (b *Broker) find(id ID) (*waiting, Prompt, error) {
 	b.mu.Lock()

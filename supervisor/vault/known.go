@@ -29,23 +29,24 @@ const (
 type known struct {
 	live    redact.Live
 	values  map[secrets.Key]secrets.Value
-	changes int       // of values, by whoever set or read one
-	asked   time.Time // when the store was asked last
-	looking chan struct{}
-	trouble string // that the log has
+	changes int           // of values, by whoever set or read one
+	asked   time.Time     // when the store was asked last
+	looking chan struct{} // closed when it has answered; nil if it is not asked
+	first   bool          // for the first time
+	trouble string        // that the log has
 }
 
 // Redact is what takes an agent's secrets out of its output, also those that it
 // gets later. It waits for the store for a moment, the first time.
 func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 	v.open()
-	k, looking, first := v.look(agent)
-	if first && looking != nil {
-		patience := time.NewTimer(lookPatience)
-		defer patience.Stop()
+	k, looking, patience := v.look(agent)
+	if patience > 0 {
+		over := time.NewTimer(patience)
+		defer over.Stop()
 		select {
 		case <-looking:
-		case <-patience.C:
+		case <-over.C:
 			v.Log.Warn("an agent's output is not freed of its secrets yet: their store does not answer", "agent", agent)
 		case <-ctx.Done():
 		}
@@ -53,23 +54,33 @@ func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 	return &k.live
 }
 
-// look has the store be asked, if that is due.
-func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, first bool) {
+// Redacted is what takes an agent's secrets out of a text, as far as they are known.
+func (v *Vault) Redacted(agent config.AgentID) *redact.Scrubber {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.of(agent).live.Scrubber()
+}
+
+// look has the store be asked, if that is due, and says how long to wait for it.
+// Only the first time, whoever comes meanwhile, and together for no longer than
+// lookPatience.
+func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, patience time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k = v.of(agent)
-	first = k.asked.IsZero()
 	if k.looking == nil && time.Since(k.asked) > fresh && v.life.Err() == nil {
 		done := make(chan struct{})
+		k.first = k.asked.IsZero()
 		k.looking, k.asked = done, time.Now()
 		v.work.Go(func() {
 			defer close(done)
 			v.ask(agent, k)
 		})
-		return k, done, first
 	}
-	// Who comes while the first look is under way waits for it too.
-	return k, k.looking, k.looking != nil && k.values == nil
+	if k.looking != nil && k.first {
+		patience = time.Until(k.asked.Add(lookPatience))
+	}
+	return k, k.looking, patience
 }
 
 // of is what is known of an agent. The mutex is held.
