@@ -70,7 +70,7 @@ func (s secretService) Ask(ctx context.Context, r *connect.Request[controlpb.Ask
 	if err != nil {
 		return nil, err
 	}
-	q := prompts.Question{Secret: k, Name: of, Text: r.Msg.Text, Wait: r.Msg.Timeout.AsDuration()}
+	q := prompts.Question{Secret: k, Name: of, Text: s.secretsOf(ctx, of).Scrubber().Text(r.Msg.Text), Wait: r.Msg.Timeout.AsDuration()}
 	err = s.audited(ctx, note{action: "secret.ask", subject: k.String(), agent: of}, func() error { return s.Prompts.Ask(ctx, q, callerOf(ctx).cause()) })
 	return connect.NewResponse(&controlpb.AskSecretResponse{Key: keyProto(k)}), err
 }
