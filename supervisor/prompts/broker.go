@@ -56,7 +56,7 @@ type Broker struct {
 // waiting is a prompt that waits. Broker.mu guards what may change of it.
 type waiting struct {
 	Prompt
-	turn chan struct{} // has one token, for who ends it
+	turn chan struct{} // has one token, for who ends it, once it is on the disk
 	done chan struct{} // closed when it has ended
 }
 
@@ -99,7 +99,6 @@ func (b *Broker) Ask(ctx context.Context, q Question, by supervisor.Cause) error
 		},
 		turn: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	w.turn <- struct{}{}
 	if err := b.add(ctx, w); err != nil {
 		return err
 	}
@@ -119,34 +118,40 @@ func (b *Broker) Ask(ctx context.Context, q Question, by supervisor.Cause) error
 	return w.Err()
 }
 
-// add has a prompt wait.
+// add has a prompt wait. Nobody ends it before it is on the disk.
 func (b *Broker) add(ctx context.Context, w *waiting) error {
+	defer func() { w.turn <- struct{}{} }()
+	p := w.Prompt
 	b.mu.Lock()
 	of := 0
 	for _, other := range b.waiting {
-		if other.Secret.Agent == w.Secret.Agent {
+		if other.Secret.Agent == p.Secret.Agent {
 			of++
 		}
 	}
 	if of >= maxWaiting {
 		b.mu.Unlock()
-		return fault.New(fault.Rejected, "ask for", w.Secret.String(), fmt.Errorf("%d prompts of the agent wait already", of)).
+		return fault.New(fault.Rejected, "ask for", p.Secret.String(), fmt.Errorf("%d prompts of the agent wait already", of)).
 			Advise("Wait until they are answered: osaurus-sandbox prompt list")
 	}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
-	if err := b.rows.add(ctx, w.Prompt); err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.waiting = slices.DeleteFunc(b.waiting, func(other *waiting) bool { return other == w })
-		return err
-	}
+	err := b.rows.add(ctx, p)
 	b.mu.Lock()
-	p := w.Prompt
+	if err != nil {
+		w.State, w.Cause = Cancelled, "it could not be kept"
+		b.waiting = without(b.waiting, w)
+	}
 	b.touch()
 	b.mu.Unlock()
-	b.note(p)
-	return nil
+	if err == nil {
+		b.note(p)
+	}
+	return err
+}
+
+func without(list []*waiting, w *waiting) []*waiting {
+	return slices.DeleteFunc(list, func(other *waiting) bool { return other == w })
 }
 
 // Answer gives what was asked for, and reports whether it was this that ended
@@ -201,7 +206,7 @@ func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.mu.Lock()
 	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
 	p := w.Prompt
-	b.waiting = slices.DeleteFunc(b.waiting, func(other *waiting) bool { return other == w })
+	b.waiting = without(b.waiting, w)
 	b.ended = append(b.ended, p)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
 	b.touch()
