@@ -24,6 +24,8 @@ type Settings struct {
 	Toolbox []PackageName
 	// Secrets is where agents' secrets are kept.
 	Secrets SecretStore
+	// Bridge is how often programs in the guest may ask the host.
+	Bridge BridgeLimits
 }
 
 // The bounds of the settings.
@@ -60,6 +62,7 @@ func Defaults() Settings {
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
 		},
 		Secrets: systemSecretStore(),
+		Bridge:  bridgeDefaults(),
 	}
 }
 
@@ -68,7 +71,7 @@ func EffectOf(key string) Effect { return fields().effect(key) }
 
 // fields are the keys of sandbox.json in the order they are shown.
 func fields() table[Settings] {
-	return table[Settings]{
+	return append(table[Settings]{
 		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
 		intField("cpus", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
 		intField("memoryGB", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
@@ -80,7 +83,7 @@ func fields() table[Settings] {
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}
+	}, bridgeFields()...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.

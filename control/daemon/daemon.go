@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/supervisor"
@@ -103,7 +104,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer asked.Close()
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Secrets: safe, Record: diary, Log: log})
+	residents, err := agents.Open(ctx, agents.Options{
+		Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Secrets: safe, Record: diary, Log: log,
+	})
 	if err != nil {
 		return err
 	}

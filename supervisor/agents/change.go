@@ -194,6 +194,7 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 	delete(a.byName, before)
 	m.Name = name
 	a.byName[name] = m
+	a.Tokens.Rename(m.User, name)
 	return m, before, nil
 }
 
@@ -314,6 +315,7 @@ func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
 	defer a.mu.Unlock()
 	delete(a.byName, agent.Name)
 	m.gone = true
+	a.revoke(m)
 	a.remains[agent.User] = true
 	a.Folders.Remove(agent.subtree())
 	return agent, nil
