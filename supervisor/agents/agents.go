@@ -53,8 +53,10 @@ type Options struct {
 	Folders *vm.Subtrees
 	// Tokens are told which token is whose, as long as it counts.
 	Tokens *bridge.Tokens
-	Record Recorder
-	Log    *slog.Logger
+	// Secrets may be nil: then no output is freed of any.
+	Secrets Secrets
+	Record  Recorder
+	Log     *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called from any
@@ -151,6 +153,12 @@ func (a *Agents) Get(ref string) (Agent, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return m.Agent, nil
+}
+
+// Has reports whether there is an agent of an id.
+func (a *Agents) Has(id config.AgentID) bool {
+	_, err := a.find(string(id))
+	return err == nil
 }
 
 func (a *Agents) find(ref string) (*member, error) {
