@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/internal/lab"
 )
@@ -35,6 +37,21 @@ func trySessions(t *testing.T) {
 		if code, _, stderr := sandbox(t, append(append([]string{"exec", "alice"}, wrong...), "--", "true")...); code != exitSandbox || !strings.Contains(stderr, "advice: ") {
 			t.Errorf("%v: %d, %s", wrong, code, stderr)
 		}
+	}
+	cancelled := start(t, "exec", "alice", "--session", "s", "--", "A=here; echo so far; sleep 1000")
+	for end := time.Now().Add(seenWithin); !strings.Contains(ok(t, "session", "list"), "alice  s        command"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the command does not run")
+		}
+	}
+	cancelled.signal(t, syscall.SIGINT)
+	cancelled.await(t, "so far\n")
+	_ = cancelled.Wait()
+	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
+		t.Errorf("Ctrl-C: %d, %s", code, cancelled.err.String())
+	}
+	if out := ok(t, "exec", "alice", "--session", "s", "--", "echo $A"); out != "here\n" {
+		t.Errorf("after Ctrl-C: %q", out)
 	}
 	if out := ok(t, "session", "list"); !strings.Contains(out, "alice  s        idle") {
 		t.Errorf("%s", out)
