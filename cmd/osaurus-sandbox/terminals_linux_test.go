@@ -74,6 +74,13 @@ func tryJobs(t *testing.T) {
 	if out := ok(t, "job", "tail", "alice", id, "--all", "-f"); out != "b\n2\n3\n" {
 		t.Errorf("tail --all -f: %q", out)
 	}
+	var shown struct{ LogFile string }
+	if err := json.Unmarshal([]byte(ok(t, "job", "show", "alice", id, "--json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "exec", "alice", "--", "cat", shown.LogFile); out != "b\n2\n3\n" {
+		t.Errorf("the agent reads in %s: %q", shown.LogFile, out)
+	}
 	long := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
 	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, long[:shortID]+"  running") || !strings.Contains(out, "sleep 1000") {
 		t.Errorf("list: %s", out)
