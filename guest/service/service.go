@@ -55,7 +55,7 @@ type Service struct {
 	err    error         // what it returned
 
 	running map[uint64]*process.Child // commands by id
-	slots   chan struct{}             // one for each command that may run
+	slots   slots
 }
 
 // New returns a service for a system. Commands are started by the keeper. Without a
@@ -64,7 +64,7 @@ type Service struct {
 func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, version string) *Service {
 	s := &Service{
 		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
-		running: map[uint64]*process.Child{}, slots: make(chan struct{}, wire.MaxCommands),
+		running: map[uint64]*process.Child{},
 	}
 	s.shells = shell.NewKeeper(shell.Options{Processes: keeper, Find: s.shellRoom})
 	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom})
