@@ -26,10 +26,10 @@ type Settings struct {
 	Toolbox []PackageName
 	// Secrets is where agents' secrets are kept.
 	Secrets SecretStore
-	// Inference is which model answers agents.
-	Inference Inference
 	// Bridge is how often programs in the guest may ask the host.
 	Bridge BridgeLimits
+	// Inference is which model answers agents.
+	Inference Inference
 }
 
 // The bounds of the settings.
@@ -66,8 +66,8 @@ func Defaults() Settings {
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
 		},
 		Secrets:   systemSecretStore(),
-		Inference: inferenceDefaults(),
 		Bridge:    bridgeDefaults(),
+		Inference: inferenceDefaults(),
 	}
 }
 
@@ -88,7 +88,7 @@ func fields() table[Settings] {
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}, slices.Concat(inferenceFields(), bridgeFields())...)
+	}, slices.Concat(bridgeFields(), inferenceFields())...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Limits are so high that no test reaches them.
-func Limits() config.BridgeLimits {
+// limits are so high that no test reaches them.
+func limits() config.BridgeLimits {
 	return config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
 }
 
@@ -29,7 +29,7 @@ type Bridge struct {
 // changes is chosen by it.
 func New(t testing.TB, change ...func(*bridge.Options)) *Bridge {
 	b := &Bridge{Services: newServices(t), Tokens: bridge.NewTokens()}
-	o := bridge.Options{Tokens: b.Tokens, Services: b.Services.all(), Limits: Limits, Audit: unwritten{}, Log: slog.New(slog.DiscardHandler)}
+	o := bridge.Options{Tokens: b.Tokens, Services: b.Services.all(), Limits: limits, Audit: unwritten{}, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}

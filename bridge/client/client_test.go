@@ -17,9 +17,9 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/client"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -95,11 +95,9 @@ func TestEveryRequest(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c, b := newClient(t, func(o *bridge.Options) {
 		o.Services.Memory = nil
-		o.Limits = func() config.BridgeLimits {
-			l := bridgetest.Limits()
-			l.Log = 1
-			return l
-		}
+		few := o.Limits()
+		few.Log = 1
+		o.Limits = func() config.BridgeLimits { return few }
 	})
 	ctx := t.Context()
 	socket := b.Listen(t, alice.UID)
