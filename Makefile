@@ -57,10 +57,10 @@ build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
 	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
-	for arch in $(GUEST_ARCHES); do \
+	for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
-	    -o guest/embedded/bin/osaurus-guest-$$arch ./cmd/osaurus-guest; \
-	done
+	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
+	done; done
 
 run: setup build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \
@@ -152,4 +152,4 @@ generate: ## what is generated and committed
 
 clean: ## remove what was built; downloads and kernels in .build too
 	rm -rf bin .build
-	find guest/embedded/bin -name 'osaurus-guest-*' -delete
+	find guest/embedded/bin -name 'osaurus-*' -delete

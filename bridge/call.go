@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -69,6 +70,20 @@ func (c *call) members(what any, required ...string) error {
 	}
 	if err := json.Unmarshal(c.body, what); err != nil {
 		return fault.New(fault.InvalidArgs, op, "", err)
+	}
+	return nil
+}
+
+// record notes the call in the audit.
+func (c *call) record(action Action, subject string, err error) {
+	c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
+}
+
+// accept counts the call, or refuses it.
+func (c *call) accept(b bucket) error {
+	limit, of := b.limit(c.server.Limits())
+	if after, ok := c.account.windows[b].take(limit); !ok {
+		return limited(fmt.Sprintf("%d %s a minute", limit, of), after)
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ type Services struct {
 type Secrets interface {
 	// Get looks in the plugin's secrets first and then in the agent's own. It
 	// fails with NotFound, and with Rejected if the plugin did not declare the name.
+	// It records who asked, and tells nothing where it cannot.
 	Get(ctx context.Context, who Caller, name config.SecretName) (secrets.Value, error)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/supervisor"
@@ -97,7 +98,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Record: diary, Log: log})
+	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Record: diary, Log: log})
 	if err != nil {
 		return err
 	}

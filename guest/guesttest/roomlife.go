@@ -55,7 +55,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, ""); made || err != nil {
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, alice.token); made || err != nil {
 				t.Errorf("a room that is there: made again %v, %v", made, err)
 			}
 		})
@@ -242,6 +242,7 @@ func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
 	if out, exit := bob.run(ctx, t, "echo again"); out != "again" || exit.Status() != 0 {
 		t.Errorf("after it: %+v %s", exit, out)
 	}
+	bob.isAnswered(ctx, t)
 }
 
 // manyRooms: fifty agents, each of whom answers.

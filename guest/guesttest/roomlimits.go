@@ -339,12 +339,15 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := marks(ctx, t, bob); got != "home" {
 		t.Errorf("after its removal: %s", got)
 	}
+	bob.isAnswered(ctx, t)
 }
 
 // restartGuest: a layer is on the disk.
 func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	mark(ctx, t, alice)
+	before := alice.token
 	alice.house.Client = alice.house.Restart(t)
+	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
 	if _, err := alice.house.Client.Exec(ctx, guest.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("before the room is made again: %v", err)
 	}
@@ -357,5 +360,10 @@ func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	bob.ensure(ctx, t)
 	if out, _ := alice.run(ctx, t, fmt.Sprintf("echo %s", secret)); out != secret {
 		t.Error(out)
+	}
+	alice.isAnswered(ctx, t)
+	bob.isAnswered(ctx, t)
+	if got := alice.asks(ctx, t, asIs, before); !strings.HasPrefix(got, notKnown) {
+		t.Errorf("the token of the boot before: %s", got)
 	}
 }

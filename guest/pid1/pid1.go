@@ -95,7 +95,7 @@ func (m *machine) rooms(keeper *process.Keeper) *room.Keeper {
 	}
 	return room.NewKeeper(room.Options{
 		Keeper: keeper, Program: own + "/guest", Base: own + "/base", Data: own + "/data/rooms", Run: own + "/rooms",
-		Resolvers: resolvers, Cgroup: rooms, Late: m.lateLoaded,
+		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, Late: m.lateLoaded,
 	})
 }
 

@@ -36,9 +36,8 @@ func (r *Room) folders(k *Keeper) error {
 			}
 		}
 	}
-	files := filepath.Join(k.opts.Run, name)
 	hosts := fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost\n", r.spec.Hostname)
-	err = errors.Join(err, os.MkdirAll(files, 0o700), os.WriteFile(files+"/hosts", []byte(hosts), 0o644))
+	err = errors.Join(err, os.MkdirAll(r.files, 0o700), os.WriteFile(hostsFile(r.files), []byte(hosts), 0o644))
 	if err == nil {
 		r.disk, err = os.Open(r.layer)
 	}
@@ -53,6 +52,9 @@ func (r *Room) folders(k *Keeper) error {
 	}
 	return nil
 }
+
+// hostsFile is what a room has as its /etc/hosts.
+func hostsFile(files string) string { return filepath.Join(files, "hosts") }
 
 // part is a folder of a layer.
 type part struct {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -34,6 +35,7 @@ type world struct {
 	backend *hosttest.Backend
 	sandbox *supervisor.Supervisor
 	folders *vm.Subtrees
+	tokens  *bridge.Tokens
 	db      *store.DB
 }
 
@@ -67,12 +69,12 @@ func (w *world) open() {
 	if w.db, err = store.Open(context.Background(), w.home.Database()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.folders = new(vm.Subtrees)
+	w.folders, w.tokens = new(vm.Subtrees), bridge.NewTokens()
 	if w.sandbox, err = supervisor.New(context.Background(), supervisor.Options{Home: w.home, Backend: w.backend, Folders: w.folders}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.Agents, err = agents.Open(context.Background(), agents.Options{
-		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Record: &journal{}, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Tokens: w.tokens, Record: &journal{}, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func guestPrograms() []vm.Finding {
 	var found []vm.Finding
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		f := vm.Finding{What: "guest program, " + string(arch), Status: vm.FindingOK, Detail: "built in"}
-		if _, err := embedded.Guest(string(arch)); err != nil {
+		if _, err := embedded.Programs(arch); err != nil {
 			f.Status, f.Detail, f.Mend = vm.FindingMissing, "not built in", "make build"
 			if arch != vm.HostArch() {
 				f.Status = vm.FindingLimited

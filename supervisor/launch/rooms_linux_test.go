@@ -3,12 +3,15 @@ package launch_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
@@ -43,7 +46,7 @@ func TestRooms(t *testing.T) {
 			h := newHome(t, lab.Image(t, c.pack(t)), c.ownership)
 			h.boot(t)
 			guesttest.RunRooms(t, &guesttest.House{
-				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Intruder: intruder(t), Server: hello(t), Spared: c.spared,
+				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Spared: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					if err := h.guest.Shutdown(context.Background()); err != nil {
 						t.Fatal(err)
@@ -63,12 +66,17 @@ type home struct {
 	data, workspace string
 	ownership       vm.Ownership
 	subtrees        vm.Subtrees
+	tokens          *bridge.Tokens
+	bridge          *bridge.Server
 	guest           *launch.Guest
 }
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
-	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
+	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership, tokens: bridge.NewTokens()}
+	h.bridge = bridge.NewServer(bridge.Options{
+		Tokens: h.tokens, Services: bridge.Services{Config: whoami{}}, Limits: bridge.DefaultLimits(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
 	if err := disk.Create(h.data, 2<<30); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +87,9 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 		if h.guest != nil {
 			h.guest.Close()
 		}
+		if err := h.bridge.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 	return h
 }
@@ -88,6 +99,19 @@ func (h *home) own(folder string, uid uint32) {
 		panic(err) // the suite's own names
 	}
 }
+
+func (h *home) mint(user string, uid uint32) string {
+	return string(h.tokens.Mint(bridge.Holder{Name: "tester", User: config.LinuxUser(user), UID: uid}))
+}
+
+// whoami tells callers whom they are taken for.
+type whoami struct{}
+
+func (whoami) Get(_ context.Context, who bridge.Caller, _ bridge.ConfigKey) (string, error) {
+	return string(who.User), nil
+}
+
+func (whoami) Set(context.Context, bridge.Caller, bridge.ConfigKey, string) error { return nil }
 
 func (h *home) boot(t testing.TB) {
 	t.Helper()
@@ -103,7 +127,7 @@ func (h *home) boot(t testing.TB) {
 		Shares: []launch.Share{{
 			Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace",
 		}},
-		ConsoleLog: log, StateDir: t.TempDir(),
+		ConsoleLog: log, StateDir: t.TempDir(), Bridge: h.bridge,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func main() {
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
 		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn, "stop": stop,
+		"ask": ask, "hold": hold, "modes": modes,
 	}
 	trick, ok := tricks[name]
 	if !ok {
