@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
@@ -19,6 +22,7 @@ import (
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/pluginconfig"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
@@ -80,9 +84,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	diary := newDiary(journal, log)
 	defer diary.close()
 
-	folders := new(vm.Subtrees)
-	sandbox, err := supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders,
+	record := audit.New(db)
+	folders, tokens := new(vm.Subtrees), bridge.NewTokens()
+	var sandbox *supervisor.Supervisor
+	asked := bridge.NewServer(bridge.Options{
+		Tokens: tokens, Limits: func() config.BridgeLimits { return sandbox.Settings().Bridge }, Audit: programs{record, log}, Log: log,
+	})
+	defer after(asked.Close)
+	sandbox, err = supervisor.New(ctx, supervisor.Options{
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: asked,
 	})
 	if err != nil {
 		return err
@@ -98,7 +108,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Record: diary, Log: log})
+	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: tokens, Record: diary, Log: log})
 	if err != nil {
 		return err
 	}
@@ -111,10 +121,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 
 	facts, queue, told, lines := memory.New(db), tasks.New(db, diary.Note), topics.New(db), loglines.New(residents.Has)
+	models := inference.New(inference.Options{
+		Settings: func() config.Inference { return sandbox.Settings().Inference },
+		Key: func(ctx context.Context) (secrets.Value, error) {
+			return stores.Open(sandbox.Settings().Secrets, o.Home, nil).Get(ctx, secrets.Inference())
+		},
+	})
+	defer models.Close()
+	asked.Services = bridge.Services{Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines}
 
 	server, err := control.NewServer(control.Backing{
 		Sandbox: sandbox, Agents: residents, Terminals: terminals,
-		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
+		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err
