@@ -195,11 +195,26 @@ func TestAgents(t *testing.T) {
 		if code, _ := as(t, "bob", "test -e "+mark); code == 0 {
 			t.Error("bob sees what alice installed")
 		}
+		if code, out := as(t, "alice", "osaurus-host config set visits 7 && cp /run/osaurus/agent-alice.token old"); code != 0 {
+			t.Errorf("%d, %s", code, out)
+		}
+		// Her programs need not be told of the token that alice has now, and have no use of the one before.
+		asks := func(when string) {
+			t.Helper()
+			if code, out := as(t, "alice", "osaurus-host config get visits"); code != 0 || out != "7" {
+				t.Errorf("%s the host answers alice %d, %s", when, code, out)
+			}
+			if code, out := as(t, "alice", "! OSAURUS_TOKEN_FILE=old osaurus-host config get visits && cp /run/osaurus/agent-alice.token old"); code != 0 {
+				t.Errorf("%s her old token counts: %d, %s", when, code, out)
+			}
+		}
 		ok(t, "restart")
+		asks("after a restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)
 		}
 		ok(t, "agent", "reset", "alice", "--yes")
+		asks("after a reset")
 		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a reset: %d, %s", code, out)
 		}
