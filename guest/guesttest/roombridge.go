@@ -190,7 +190,7 @@ func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(err)
 	}
 	said.wait(ctx, t)
-	for range 20 {
+	for range 10 {
 		began := time.Now()
 		if got := alice.asks(ctx, t, asIs, alice.token); !strings.HasPrefix(got, "200 ") {
 			t.Fatalf("alice is told %s", got)
