@@ -64,19 +64,10 @@ func (s agentService) Show(_ context.Context, r *connect.Request[controlpb.ShowA
 	return connect.NewResponse(&controlpb.ShowAgentResponse{Agent: a}), err
 }
 
-// change has something be done to an agent, on the record.
-func (s agentService) change(ctx context.Context, ref, action, subject string, do func() error) error {
-	agent, err := s.Agents.Get(ref)
-	if err != nil {
-		return err
-	}
-	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, do)
-}
-
 // Rename changes an agent's name.
 func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
 	var agent agents.Agent
-	err := s.change(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func(agents.Agent) (err error) {
 		agent, err = s.Agents.Rename(ctx, r.Msg.Agent, r.Msg.Name, callerOf(ctx).cause())
 		return err
 	})
@@ -94,8 +85,11 @@ func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.D
 		subject = "with its workspace"
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.change(ctx, r.Msg.Agent, "agent.delete", subject, func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", subject, func(agent agents.Agent) (err error) {
 		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
+		if !s.Agents.Has(agent.ID) {
+			s.Lines.Forget(agent.ID)
+		}
 		return err
 	})
 	if err != nil {
@@ -107,7 +101,7 @@ func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.D
 // Set changes an agent's settings, all or none.
 func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
 	var changed []string
-	err := s.change(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func(agents.Agent) (err error) {
 		changed, err = s.Agents.Set(ctx, r.Msg.Agent, r.Msg.Settings, callerOf(ctx).cause())
 		return err
 	})
@@ -124,7 +118,7 @@ func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetA
 
 // Reset gives an agent a fresh layer.
 func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
-	err := s.change(ctx, r.Msg.Agent, "agent.reset", "", func() error {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.reset", "", func(agents.Agent) error {
 		return s.Agents.Reset(ctx, r.Msg.Agent, callerOf(ctx).cause())
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 )
@@ -42,6 +43,15 @@ func (s service) audited(ctx context.Context, n note, do func() error) error {
 	}
 	_ = s.record(ctx, n, audit.OutcomeOf(err), detail) // it is in the log, and done is done
 	return err
+}
+
+// onRecord has something be done that concerns an agent.
+func (s service) onRecord(ctx context.Context, ref, action, subject string, do func(agents.Agent) error) error {
+	agent, err := s.Agents.Get(ref)
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, func() error { return do(agent) })
 }
 
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string) error {

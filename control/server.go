@@ -20,7 +20,11 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/memory"
+	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/topics"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -32,6 +36,10 @@ type Backing struct {
 	Sandbox   *supervisor.Supervisor
 	Agents    *agents.Agents
 	Terminals *terminal.Terminals
+	Memory    *memory.Memory
+	Tasks     *tasks.Tasks
+	Topics    *topics.Topics
+	Lines     *loglines.Lines
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -68,6 +76,9 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewMemoryHandler(memoryService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewTasksHandler(taskService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

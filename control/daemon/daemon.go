@@ -16,9 +16,13 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/vm"
 )
 
@@ -106,8 +110,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return end(ctx)
 	}
 
+	facts, queue, told, lines := memory.New(db), tasks.New(db, diary.Note), topics.New(db), loglines.New(residents.Has)
+
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals,
+		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err

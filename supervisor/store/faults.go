@@ -47,6 +47,9 @@ func (db *DB) Fault(op string, err error) error {
 	if !ok {
 		return fail(fault.Execution, ours)
 	}
+	if e.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY { // all of them are to agents
+		return fault.New(fault.NotFound, op, "", errors.New("the agent was deleted"))
+	}
 	switch e.Code() & 0xff { // the rest says where it happened
 	case sqlite3.SQLITE_FULL:
 		return fail(fault.Unavailable, room)

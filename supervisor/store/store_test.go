@@ -74,7 +74,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	wantFault(t, db.exec(t.Context(), "INSERT INTO t VALUES (1, 7)"), fault.Rejected, "")
+	wantFault(t, db.exec(t.Context(), "INSERT INTO t VALUES (1, 7)"), fault.NotFound, "")
 	if err := db.exec(t.Context(), "INSERT INTO t VALUES (1, NULL)"); err != nil {
 		t.Fatal(err)
 	}
