@@ -17,9 +17,9 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/client"
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
