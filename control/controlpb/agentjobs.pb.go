@@ -782,10 +782,13 @@ func (x *TailJobRequest) GetFollow() bool {
 }
 
 type TailJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data; larger than expected where the output is not kept
-	Job           *Job                   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`        // when it has ended and all is read: the last answer of a call that follows
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Data   []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Offset uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data; larger than expected where the output is not kept
+	// Where data ends: go on from here. With secrets taken out of it, data is longer or
+	// shorter than what it stands for.
+	Next          uint64 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
+	Job           *Job   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"` // when it has ended and all is read: the last answer of a call that follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +833,13 @@ func (x *TailJobResponse) GetData() []byte {
 func (x *TailJobResponse) GetOffset() uint64 {
 	if x != nil {
 		return x.Offset
+	}
+	return 0
+}
+
+func (x *TailJobResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
 	}
 	return 0
 }
@@ -898,10 +908,11 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x19\n" +
 	"\bfrom_end\x18\x04 \x01(\x04R\afromEnd\x12\x16\n" +
-	"\x06follow\x18\x05 \x01(\bR\x06follow\"h\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06follow\"|\n" +
 	"\x0fTailJobResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12)\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\x04R\x04next\x12)\n" +
 	"\x03job\x18\x03 \x01(\v2\x17.osaurus.control.v1.JobR\x03job2\xf3\x03\n" +
 	"\x04Jobs\x12R\n" +
 	"\x05Start\x12#.osaurus.control.v1.StartJobRequest\x1a$.osaurus.control.v1.StartJobResponse\x12Q\n" +

@@ -19,10 +19,12 @@ import (
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
 )
 
@@ -98,7 +100,17 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Record: diary, Log: log})
+	record := audit.New(db)
+	safe := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return sandbox.Settings().Secrets }, Audit: record, Log: log})
+	defer safe.Close()
+	asked, err := prompts.Open(ctx, prompts.Options{DB: db, Keep: safe.Set, Record: diary, Log: log})
+	if err != nil {
+		return err
+	}
+	defer asked.Close()
+	residents, err := agents.Open(ctx, agents.Options{
+		Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Secrets: safe, Record: diary, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -106,6 +118,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
 	defer terminals.Close()
 	finish := func(ctx context.Context) error {
+		asked.Close()
 		terminals.Close() // it asks the guest for what is to be kept
 		return end(ctx)
 	}
@@ -113,8 +126,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	facts, queue, told, lines := memory.New(db), tasks.New(db, diary.Note), topics.New(db), loglines.New(residents.Has)
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals,
-		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: asked,
+		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err

@@ -43,7 +43,9 @@ func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand,
 	// The limit counts for the wait and for the command.
 	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, guest.ShellTimeout)+runSlack, errSilent)
 	defer cancel()
+	secrets := t.Agents.Redact(ctx, agent)
 	result, err := l.Shells().RunShell(limit, cmd)
+	redactResult(secrets.Scrubber(), &result) // also those that it got while it ran
 	if err != nil && context.Cause(limit) == errSilent {
 		err = fault.New(fault.Timeout, op, string(cmd.Session), errSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
@@ -154,6 +156,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 	for _, s := range living {
 		agent, known := users[s.User]
 		if id, err := config.ParseSessionID(s.ID); err == nil && known {
+			s.Command = clipped(t.Agents.Redacted(agent), s.Command)
 			found[place{agent.UID, id}] = s
 		}
 	}
@@ -185,7 +188,8 @@ func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) 
 }
 
 // Transcript is the end of what was typed and shown in a session, also of one
-// that has ended. A guest that does not answer is done without.
+// that has ended, without the agent's secrets. A guest that does not answer is
+// done without.
 func (t *Terminals) Transcript(ctx context.Context, ref string, id config.SessionID) (string, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -197,7 +201,7 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 		defer l.Return()
 		text, _, err := l.Shells().Transcript(ctx, agent.User, id)
 		if err == nil {
-			return text, nil
+			return redactTranscript(t.Agents.Redact(ctx, agent).Scrubber(), text), nil
 		}
 		if fault.KindOf(err) != fault.NotFound {
 			trouble = err
