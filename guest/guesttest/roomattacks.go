@@ -18,8 +18,8 @@ import (
 func attackCases() []roomCase {
 	return []roomCase{
 		{"Calls", attackCalls}, {"RootOfRoom", attackAsRoomRoot}, {"ForeignArchitecture", attackForeign},
-		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart}, {"Stopping", attackStop},
-		{"Starving", attackStarve}, {"Layers", attackLayers}, {"BindNames", attackBindNames},
+		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart},
+		{"Layers", attackLayers}, {"BindNames", attackBindNames},
 		{"Descriptors", attackDescriptors}, {"Signals", attackSignals}, {"Temporary", attackTemporary},
 		{"SharedMemory", attackSharedMemory}, {"AbstractSocket", attackAbstract}, {"Loopback", attackLoopback},
 		{"SetUID", attackSetUID}, {"SharedFolder", attackShared}, {"Chroot", attackChroot}, {"Accounts", attackAccounts},
