@@ -20,7 +20,7 @@ type jobService struct{ service }
 func jobProto(j terminal.Job) *controlpb.Job {
 	p := &controlpb.Job{
 		Id: string(j.ID), Agent: string(j.Agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
-		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped,
+		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: printable(j.LogFile),
 	}
 	if !j.Running {
 		p.Ended, p.Status, p.Signal = moment(j.Ended), int32(j.Status()), int32(j.Signal)

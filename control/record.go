@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 )
@@ -46,6 +47,15 @@ func (s service) audited(ctx context.Context, n note, do func() error) error {
 	}
 	_ = s.record(ctx, n, audit.OutcomeOf(err), detail, secrets) // it is in the log, and done is done
 	return err
+}
+
+// onRecord has something be done that concerns an agent.
+func (s service) onRecord(ctx context.Context, ref, action, subject string, do func(agents.Agent) error) error {
+	agent, err := s.Agents.Get(ref)
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, func() error { return do(agent) })
 }
 
 // secretsOf is what takes out an agent's secrets, if it is for one.

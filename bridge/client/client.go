@@ -2,9 +2,11 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/url"
 	"os"
 	"sync"
@@ -31,6 +33,8 @@ type Options struct {
 	Socket string // the bridge's; wire.Socket if empty
 	Token  string
 	Plugin string // the name space for secrets and config; may be empty
+	// Dial, if not nil, connects in place of the socket.
+	Dial func() (net.Conn, error)
 }
 
 // Client asks the bridge. It may be used by many goroutines at once.
@@ -45,6 +49,12 @@ type Client struct {
 func New(o Options) *Client {
 	if o.Socket == "" {
 		o.Socket = wire.Socket
+	}
+	if o.Dial == nil {
+		// It waits for nothing: a Unix socket answers at once.
+		o.Dial = func() (net.Conn, error) {
+			return net.DialUnix("unix", nil, &net.UnixAddr{Name: o.Socket, Net: "unix"})
+		}
 	}
 	return &Client{options: o}
 }
@@ -145,9 +155,11 @@ func (c *Client) begin(ctx context.Context, method, path string, body any) (*exc
 	}
 	k := c.kept()
 	if k == nil {
-		if k, err = dial(c.options.Socket); err != nil {
+		conn, err := c.options.Dial()
+		if err != nil {
 			return nil, unreachable(c.options.Socket, err)
 		}
+		k = &conversation{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}
 	}
 	x := &exchange{client: c, conversation: k, ctx: ctx}
 	x.stop = context.AfterFunc(ctx, func() { k.conn.SetDeadline(time.Unix(1, 0)) })

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"osaurus-sandbox/bridge/wire"
@@ -18,15 +19,6 @@ type conversation struct {
 	conn net.Conn
 	r    *bufio.Reader
 	used time.Time
-}
-
-// dial connects. It waits for nothing: a Unix socket answers at once.
-func dial(socket string) (*conversation, error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	return &conversation{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}, nil
 }
 
 // write returns a request's bytes, all of them, so that they go out at once.
@@ -63,7 +55,14 @@ func (c *Client) write(method, path string, body any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// headerValue reports whether a text can be sent in a header as it is.
+// headerName reports whether a text is the name of a header as the bridge has them.
+func headerName(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// headerValue reports whether a text can stand in a header as it is.
 func headerValue(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {

@@ -55,10 +55,10 @@ func readHead(r *bufio.Reader) (head, error) {
 // take reads one header.
 func (h *head) take(line string) error {
 	name, value, ok := strings.Cut(line, ":")
-	if !ok || name == "" || strings.ContainsAny(name, " \t") {
+	value = strings.Trim(value, " \t")
+	if !ok || !headerName(name) || !headerValue(value) {
 		return errAnswer
 	}
-	value = strings.Trim(value, " \t")
 	switch strings.ToLower(name) {
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 62)
@@ -112,7 +112,11 @@ func readLine(r *bufio.Reader) (string, error) {
 		}
 		return "", err
 	}
-	return strings.TrimSuffix(string(line[:len(line)-1]), "\r"), nil
+	text, ok := strings.CutSuffix(string(line), "\r\n")
+	if !ok {
+		return "", errAnswer
+	}
+	return text, nil
 }
 
 // noEOF is for an end where there should be more.

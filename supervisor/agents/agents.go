@@ -155,6 +155,12 @@ func (a *Agents) Get(ref string) (Agent, error) {
 	return m.Agent, nil
 }
 
+// Has reports whether there is an agent of an id.
+func (a *Agents) Has(id config.AgentID) bool {
+	_, err := a.find(string(id))
+	return err == nil
+}
+
 func (a *Agents) find(ref string) (*member, error) {
 	id, notID := config.ParseAgentID(ref)
 	name, err := config.NameAgent(ref)

@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -90,6 +91,9 @@ func idFor(name config.AgentName, text string) (config.AgentID, error) {
 		}
 	}
 	own, err := config.ParseAgentID(string(name))
+	if id == secrets.Host || own == secrets.Host {
+		return "", fault.New(fault.InvalidArgs, "create agent", string(name), fmt.Errorf("the id %s is this host's own", secrets.Host)).Advise("Let it have another.")
+	}
 	switch {
 	case err != nil:
 		return id, nil

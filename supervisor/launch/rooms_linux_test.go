@@ -75,7 +75,7 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
 	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership, tokens: bridge.NewTokens()}
 	h.bridge = bridge.NewServer(bridge.Options{
-		Tokens: h.tokens, Services: bridge.Services{Config: whoami{}}, Limits: bridge.DefaultLimits(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Tokens: h.tokens, Services: bridge.Services{Config: whoami{}}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err := disk.Create(h.data, 2<<30); err != nil {
 		t.Fatal(err)

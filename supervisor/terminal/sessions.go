@@ -67,9 +67,10 @@ func (t *Terminals) enter(ctx context.Context, ref string, shell *guest.Shell) (
 	return l, agent, nil
 }
 
-// Cancel ends the command that runs in a session, and returns when it has
-// ended. It fails with fault.NotFound when none runs.
-func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID) error {
+// Cancel ends the command that runs in a session, or a certain call, also while it
+// waits; it returns when that has ended. It fails with fault.NotFound when there
+// is none.
+func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID, which config.CallID) error {
 	const op = "cancel command"
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -80,7 +81,7 @@ func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID)
 		return fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no command"))
 	}
 	defer l.Return()
-	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id))
+	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id, which))
 }
 
 // Attachment is a person before the shell of a session.
