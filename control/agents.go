@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -78,19 +79,25 @@ func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.R
 	return connect.NewResponse(&controlpb.RenameAgentResponse{Agent: a}), err
 }
 
-// Delete removes an agent.
+// Delete removes an agent. What was asked for it is withdrawn.
 func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
-	subject := ""
+	var also []string
 	if r.Msg.Workspace {
-		subject = "with its workspace"
+		also = append(also, "with its workspace")
+	}
+	if r.Msg.Secrets {
+		also = append(also, "with its secrets")
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", subject, func(agent agents.Agent) (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
 		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
-		if !s.Agents.Has(agent.ID) {
-			s.Lines.Forget(agent.ID)
+		if s.Agents.Has(agent.ID) {
+			return err
 		}
-		return err
+		s.Lines.Forget(agent.ID)
+		s.Prompts.Forget(agent.ID)
+		defer s.Vault.Forget(agent.ID)
+		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Msg.Secrets, answer))
 	})
 	if err != nil {
 		return nil, err

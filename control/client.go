@@ -40,6 +40,8 @@ type Client struct {
 	Memory    controlpbconnect.MemoryClient
 	Tasks     controlpbconnect.TasksClient
 	Topics    controlpbconnect.TopicsClient
+	Secrets   controlpbconnect.SecretsClient
+	Prompts   controlpbconnect.PromptsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -111,6 +113,8 @@ func newClient(home config.Home, name string) *Client {
 		Memory:        controlpbconnect.NewMemoryClient(client, baseURL, options),
 		Tasks:         controlpbconnect.NewTasksClient(client, baseURL, options),
 		Topics:        controlpbconnect.NewTopicsClient(client, baseURL, options),
+		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
+		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

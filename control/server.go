@@ -22,9 +22,11 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/memory"
+	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -40,6 +42,8 @@ type Backing struct {
 	Tasks     *tasks.Tasks
 	Topics    *topics.Topics
 	Lines     *loglines.Lines
+	Vault     *vault.Vault
+	Prompts   *prompts.Broker
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -79,6 +83,8 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewMemoryHandler(memoryService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewTasksHandler(taskService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

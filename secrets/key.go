@@ -93,8 +93,14 @@ func Of(agent config.AgentID, keys []Key) []Key {
 			of = append(of, k)
 		}
 	}
-	slices.SortFunc(of, func(a, b Key) int { return cmp.Or(cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(of, Key.Compare)
 	return of
+}
+
+// Compare says which of two keys comes first: the agent's own before its
+// plugins'.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Agent, other.Agent), cmp.Compare(k.Plugin, other.Plugin), cmp.Compare(k.Name, other.Name))
 }
 
 // String names the secret for a person.

@@ -8,3 +8,5 @@ package controlpb
 //go:generate sh ../../scripts/protoc memory.proto
 //go:generate sh ../../scripts/protoc tasks.proto
 //go:generate sh ../../scripts/protoc topics.proto
+//go:generate sh ../../scripts/protoc agentsecrets.proto
+//go:generate sh ../../scripts/protoc prompts.proto

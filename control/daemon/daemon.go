@@ -23,10 +23,12 @@ import (
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
 )
 
@@ -87,12 +89,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	record := audit.New(db)
 	folders, tokens := new(vm.Subtrees), bridge.NewTokens()
 	var sandbox *supervisor.Supervisor
-	asked := bridge.NewServer(bridge.Options{
+	hostAPI := bridge.NewServer(bridge.Options{
 		Tokens: tokens, Limits: func() config.BridgeLimits { return sandbox.Settings().Bridge }, Audit: programs{record, log}, Log: log,
 	})
-	defer after(asked.Close)
+	defer after(hostAPI.Close)
 	sandbox, err = supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: asked,
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: hostAPI,
 	})
 	if err != nil {
 		return err
@@ -108,7 +110,16 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: tokens, Record: diary, Log: log})
+	safe := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return sandbox.Settings().Secrets }, Audit: record, Log: log})
+	defer safe.Close()
+	broker, err := prompts.Open(ctx, prompts.Options{DB: db, Keep: safe.Set, Record: diary, Log: log})
+	if err != nil {
+		return err
+	}
+	defer broker.Close()
+	residents, err := agents.Open(ctx, agents.Options{
+		Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: tokens, Secrets: safe, Record: diary, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -116,6 +127,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
 	defer terminals.Close()
 	finish := func(ctx context.Context) error {
+		broker.Close()
 		terminals.Close() // it asks the guest for what is to be kept
 		return end(ctx)
 	}
@@ -128,10 +140,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		},
 	})
 	defer models.Close()
-	asked.Services = bridge.Services{Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines}
+	hostAPI.Services = bridge.Services{Secrets: safe, Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines}
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker,
 		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {

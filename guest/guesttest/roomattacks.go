@@ -403,4 +403,7 @@ func attackAccounts(ctx context.Context, t *testing.T, _, bob *agent) {
 		t.Errorf("bob is %s", out)
 	}
 	bob.asRoot(ctx, t, "rm /etc/passwd")
+	if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil { // he is enrolled anew
+		t.Error(err)
+	}
 }

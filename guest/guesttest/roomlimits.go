@@ -158,7 +158,38 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // networkCases are what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"IPv6", onlyLoopbackHasIPv6}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"IPv6", onlyLoopbackHasIPv6}, {"Connections", connections}}
+}
+
+// connections: of the kernel's one table of connections bob can fill only a part, and
+// alice has new ones meanwhile.
+func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
+	const most = 4096
+	c := alice.house.Client
+	uplink := mustInfo(ctx, t, c).Network.Address
+	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // whom packets wait for, and never leave
+	const forget = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+	usual := output(ctx, t, c, "cat "+forget+"; echo 8 >"+forget)
+	defer output(ctx, t, c, "echo "+usual+" >"+forget)
+	count := func() (n int) {
+		if _, err := fmt.Sscan(output(ctx, t, c, "cat /proc/sys/net/netfilter/nf_conntrack_count"), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", 2*most)); exit.Status() != 0 {
+		t.Fatal(out)
+	}
+	if n := count(); n < most || n > most+100 {
+		t.Errorf("the table holds %d connections", n)
+	}
+	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+		t.Errorf("bob, who has too many: %s", out)
+	}
+	if out := dialFrom(ctx, t, alice, alice.house.Server); out != "connected: hello" {
+		t.Errorf("alice beside bob: %s", out)
+	}
+	eventually(ctx, t, func() bool { return dialFrom(ctx, t, bob, bob.house.Server) == "connected: hello" })
 }
 
 // onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.

@@ -69,6 +69,9 @@ func (b *builder) temporary() error {
 	return b.bindFolder(b.Layer+"/tmp", "tmp", quiet)
 }
 
+// jobs shows what the room's jobs write, to be read.
+func (b *builder) jobs() error { return b.bindFolder(b.Layer+"/jobs", jobLogs, sealed) }
+
 // shares shows what all agents share, where the host gave it to the guest: a folder
 // of the guest's own is nothing to write to.
 func (b *builder) shares() error {

@@ -206,6 +206,12 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
 	}
+	if d.room == nil {
+		// Jobs end with the boot, not with the room: their logs can be read afterwards.
+		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
+			return nil, fault.New(fault.Execution, op, spec.User, err)
+		}
+	}
 	if err := r.folders(k); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ type part struct {
 }
 
 func (r *Room) parts() []part {
-	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"heavy", 0o755, 0}}
+	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"jobs", 0o755, 0}, {"heavy", 0o755, 0}}
 	for _, where := range heavy() {
 		list = append(list, part{"heavy/" + where, 0o755, int(r.spec.Uid)})
 	}

@@ -176,6 +176,13 @@ func (r *Room) Desk() (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), desk), desk, nil
 }
 
+// jobLogs is where a room shows what its jobs write.
+const jobLogs = "/run/osaurus-jobs"
+
+// JobLogs is the folder for what jobs of the room write, in the guest and in the
+// room. Nobody in the room can write there, nor lay a link.
+func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
+
 // plan is a file with what the first process is to make.
 func (r *Room) plan(o Options) (*os.File, error) {
 	text, err := json.Marshal(plan{

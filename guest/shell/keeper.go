@@ -146,13 +146,13 @@ func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.
 	return s.run(ctx, r)
 }
 
-// Cancel ends the command that runs in a session.
+// Cancel ends the command that runs in a session, or a certain call.
 func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) error {
 	s, err := k.find(r.User, r.Session)
 	if err != nil {
 		return err
 	}
-	return s.cancelCall(ctx)
+	return s.cancelCall(ctx, config.CallID(r.Call))
 }
 
 // Sessions lists sessions by user and id.

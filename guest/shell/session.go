@@ -33,10 +33,11 @@ type session struct {
 	screen  screen
 	viewers map[*Viewer]struct{}
 	size    process.Size
-	call    *call   // under way
-	left    []*call // that have ended, and whose streams are still open
-	typed   bool    // a person has typed since the last call
-	waiting int     // calls
+	calls   map[*call]struct{} // all that are here, whether they run or wait
+	call    *call              // under way
+	left    []*call            // that have ended, and whose streams are still open
+	typed   bool               // a person has typed since the last call
+	waiting int                // calls
 	made    time.Time
 	used    time.Time
 }
@@ -47,7 +48,8 @@ var usual = process.Size{Rows: 24, Cols: 80}
 func newSession(k *Keeper, name key, transcript string) *session {
 	now := time.Now()
 	s := &session{
-		keeper: k, key: name, turn: make(chan struct{}, 1), viewers: map[*Viewer]struct{}{}, size: usual, made: now, used: now,
+		keeper: k, key: name, turn: make(chan struct{}, 1), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
+		size: usual, made: now, used: now,
 	}
 	s.turn <- struct{}{}
 	if transcript != "" {

@@ -53,8 +53,10 @@ type Options struct {
 	Folders *vm.Subtrees
 	// Tokens are told which token is whose, as long as it counts.
 	Tokens *bridge.Tokens
-	Record Recorder
-	Log    *slog.Logger
+	// Secrets may be nil: then no output is freed of any.
+	Secrets Secrets
+	Record  Recorder
+	Log     *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called from any

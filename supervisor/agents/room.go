@@ -24,15 +24,22 @@ func (a Agent) room() guest.Room {
 }
 
 // Exec starts a command as an agent, in its room, and before it the guest and
-// the room if need be. It is as supervisor.Supervisor.Exec otherwise.
+// the room if need be. It is as supervisor.Supervisor.Exec otherwise, but that
+// the agent's secrets are taken out of what the command writes.
 func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
 	l, m, err := a.enter(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer l.Return()
-	cmd.Room = string(a.agentOf(m).User)
-	return l.Exec(ctx, cmd)
+	agent := a.agentOf(m)
+	cmd.Room = string(agent.User)
+	output := a.redact(ctx, agent, &cmd)
+	p, err := l.Exec(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return redacted{p, output}, nil
 }
 
 // enter lends the guest with an agent's room made in it.

@@ -44,7 +44,7 @@ func needed() moduleSet {
 		bootIfThere: []string{"crc32c_generic"},
 		late: []string{
 			"evdev", "button", "gpio_keys", "virtio_rng",
-			"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_masq",
+			"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq",
 		},
 	}
 }
