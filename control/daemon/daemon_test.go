@@ -391,25 +391,32 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Done()
+	list := func() (seen []string) {
+		t.Helper()
+		stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			e := stream.Msg()
+			if e.Client != "test" || e.Uid != int64(os.Getuid()) {
+				t.Errorf("%v", e)
+			}
+			seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
+		}
+		if err := stream.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
 	if _, err := client.Reset(t.Context(), connect.NewRequest(&controlpb.ResetRequest{})); err != nil {
 		t.Fatal(err)
 	}
-	list, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	var seen []string
-	for list.Receive() {
-		e := list.Msg()
-		if e.Client != "test" || e.Uid != int64(os.Getuid()) {
-			t.Errorf("%v", e)
-		}
-		seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
-	}
 	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}
-	if list.Err() != nil || !slices.Equal(seen, want) {
-		t.Errorf("%q, %v", seen, list.Err())
+	if seen := list(); !slices.Equal(seen, want) {
+		t.Errorf("%q", seen)
 	}
 	proof, err := client.VerifyAudit(t.Context(), connect.NewRequest(&controlpb.VerifyAuditRequest{}))
 	if err != nil || proof.Msg.Records != 4 {
