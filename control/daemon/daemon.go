@@ -89,12 +89,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	record := audit.New(db)
 	folders, tokens := new(vm.Subtrees), bridge.NewTokens()
 	var sandbox *supervisor.Supervisor
-	hostAPI := bridge.NewServer(bridge.Options{
+	answers := bridge.NewServer(bridge.Options{
 		Tokens: tokens, Limits: func() config.BridgeLimits { return sandbox.Settings().Bridge }, Audit: programs{record, log}, Log: log,
 	})
-	defer after(hostAPI.Close)
+	defer after(answers.Close)
 	sandbox, err = supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: hostAPI,
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: answers,
 	})
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		},
 	})
 	defer models.Close()
-	hostAPI.Services = safe.Cleaned(bridge.Services{
+	answers.Services = safe.Cleaned(bridge.Services{
 		Secrets: safe, Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines,
 	})
 
