@@ -112,11 +112,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer after(func() error { return end(ctx) })
 	safe := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return sandbox.Settings().Secrets }, Audit: record, Log: log})
 	defer safe.Close()
-	asked, err := prompts.Open(ctx, prompts.Options{DB: db, Keep: safe.Set, Record: diary, Log: log})
+	broker, err := prompts.Open(ctx, prompts.Options{DB: db, Keep: safe.Set, Record: diary, Log: log})
 	if err != nil {
 		return err
 	}
-	defer asked.Close()
+	defer broker.Close()
 	residents, err := agents.Open(ctx, agents.Options{
 		Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: tokens, Secrets: safe, Record: diary, Log: log,
 	})
@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
 	defer terminals.Close()
 	finish := func(ctx context.Context) error {
-		asked.Close()
+		broker.Close()
 		terminals.Close() // it asks the guest for what is to be kept
 		return end(ctx)
 	}
@@ -145,7 +145,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: asked,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker,
 		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
