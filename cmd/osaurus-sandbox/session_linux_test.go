@@ -118,7 +118,7 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("diagnose", func(t *testing.T) {
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
-		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user"} {
+		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user", "bridge"} {
 			if !strings.Contains(out, "ok      "+check+" ") {
 				t.Errorf("%s is not ok", check)
 			}
