@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -98,6 +100,16 @@ func TestSession(t *testing.T) {
 		if code, out, stderr := ask(`osaurus-host inference chat -m hello`); code != exitUnavailable || !strings.Contains(stderr, "inference.baseURL") {
 			t.Errorf("without a model: %d, %s%s", code, out, stderr)
 		}
+		if code, _, stderr := sandbox(t, "config", "set", "secrets=file"); code != 0 {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "set", "asker", "API_KEY"); code != 0 {
+			t.Fatal(stderr)
+		}
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(secretToken))) // of what nobody is shown
+		if code, out, stderr := ask(`osaurus-host secrets get API_KEY | tr -d '\n' | sha256sum; osaurus-host secrets get API_KEY; osaurus-host secrets get NONE`); code != exitNotFound || out != hash+"  -\n[REDACTED:API_KEY]\n" {
+			t.Errorf("secrets: %d, %s%s", code, out, stderr)
+		}
 		if code, _, stderr := sandbox(t, "config", "set", "bridge.memoryPerMinute=0"); code != 0 {
 			t.Fatal(stderr)
 		}
@@ -108,7 +120,7 @@ func TestSession(t *testing.T) {
 			want string
 			args []string
 		}{
-			{"task.dispatch", []string{"audit", "list", "--agent", "asker"}}, {"read the news", []string{"task", "list", "asker"}},
+			{"task.dispatch", []string{"audit", "list", "--agent", "asker"}}, {"secret.read", []string{"audit", "list", "--agent", "asker"}}, {"read the news", []string{"task", "list", "asker"}},
 			{"tea, no milk", []string{"memory", "list", "asker"}}, {"all read", []string{"logs", "--agent", "asker"}}, {"rss.new", []string{"events", "--agent", "asker"}},
 		} {
 			if code, out, stderr := sandbox(t, tc.args...); code != 0 || !strings.Contains(out, tc.want) {
