@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/hatch"
 )
 
 // Where the bridge is in a room, and in the guest itself.
 const (
-	Socket   = preface.Socket
-	TokenDir = preface.TokenDir // a token is in USER.token in it
+	Socket   = hatch.Socket
+	TokenDir = hatch.TokenDir // a token is in USER.token in it
 )
 
 // The headers that say who asks and for whom.
