@@ -18,8 +18,8 @@ import (
 func attackCases() []roomCase {
 	return []roomCase{
 		{"Calls", attackCalls}, {"RootOfRoom", attackAsRoomRoot}, {"ForeignArchitecture", attackForeign},
-		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart}, {"Stopping", attackStop},
-		{"Starving", attackStarve}, {"Layers", attackLayers}, {"BindNames", attackBindNames},
+		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart},
+		{"Layers", attackLayers}, {"BindNames", attackBindNames},
 		{"Descriptors", attackDescriptors}, {"Signals", attackSignals}, {"Temporary", attackTemporary},
 		{"SharedMemory", attackSharedMemory}, {"AbstractSocket", attackAbstract}, {"Loopback", attackLoopback},
 		{"SetUID", attackSetUID}, {"SharedFolder", attackShared}, {"Chroot", attackChroot}, {"Accounts", attackAccounts},
@@ -396,14 +396,13 @@ func attackChroot(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // attackAccounts: a line of the layer's passwd makes nobody root.
 func attackAccounts(ctx context.Context, t *testing.T, _, bob *agent) {
-	if out, exit := bob.asRoot(ctx, t, "echo agent-bob::0:0::/:/bin/sh > /etc/passwd"); exit.Status() != 0 {
+	if out, exit := bob.asRoot(ctx, t, "cp /etc/passwd /tmp/passwd && echo agent-bob::0:0::/:/bin/sh > /etc/passwd"); exit.Status() != 0 {
 		t.Fatal(out)
 	}
 	if out, _ := bob.run(ctx, t, "id -u; ./intruder setuid"); !strings.HasPrefix(out, fmt.Sprint(bob.UID)) {
 		t.Errorf("bob is %s", out)
 	}
-	bob.asRoot(ctx, t, "rm /etc/passwd")
-	if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil { // he is enrolled anew
-		t.Error(err)
+	if out, exit := bob.asRoot(ctx, t, "mv /tmp/passwd /etc/passwd"); exit.Status() != 0 {
+		t.Error(out) // the cases after this one need it
 	}
 }

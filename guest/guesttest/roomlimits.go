@@ -22,13 +22,13 @@ func hogCases() []roomCase {
 	oom := func(e guest.Exit) bool { return e.OOM }
 	full := func(e guest.Exit) bool { return e.Quota && e.Status() != 0 }
 	return []roomCase{
-		{"Forks", hog("exec /tmp/intruder hog-forks 15", func(e guest.Exit) bool { return e.PIDs })},
+		{"Forks", hog("exec /tmp/intruder hog-forks 8", func(e guest.Exit) bool { return e.PIDs })},
 		{"Memory", hog("exec /tmp/intruder hog-memory", oom)},
 		{"SharedMemory", hog("for i in 1 2 3 4 5 6 7 8; do head -c 30000000 /dev/zero > /dev/shm/$i; done; /tmp/intruder hog-memory", oom)},
 		{"Disk", hog("exec /tmp/intruder hog-disk /tmp/big", full)},
 		{"Files", hog("mkdir -p /tmp/many && exec /tmp/intruder hog-files /tmp/many", full)},
-		{"Descriptors", hog("exec /tmp/intruder hog-descriptors 1000", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
-		{"Processor", hog("exec /tmp/intruder hog-cpu 10", func(e guest.Exit) bool { return e.Status() == 0 })},
+		{"Descriptors", hog("exec /tmp/intruder hog-descriptors 12", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
+		{"Processor", hog("exec /tmp/intruder hog-cpu 5", func(e guest.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
 	}
 }

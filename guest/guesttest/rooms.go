@@ -170,6 +170,7 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Network", networkCases())
 	cases("Bridge", bridgeCases())
 	if !h.Spared {
+		cases("Stop", stopCases())
 		cases("Hog", hogCases())
 		cases("Crowd", crowdCases())
 	}
