@@ -32,6 +32,7 @@ const (
 	askSeconds = 2
 	askRounds  = 8    // single requests and programs per turn
 	rawPort    = 1999 // as bench/ask has it
+	shimPath   = "/usr/local/bin/osaurus-host"
 )
 
 // BenchmarkBridge compares a request of an agent, through the relay and past
@@ -57,18 +58,20 @@ func BenchmarkBridge(b *testing.B) {
 			b.ReportMetric(median(took["vsock"]).Seconds()/room.Seconds(), "bridge/raw-by-own-client")
 		})
 	}
-	var shim, idle, request []time.Duration
+	var shim, start, idle, request []time.Duration
 	for turn := range askTurns + 1 {
-		s := w.nanos(w.room, "spawn", askRounds, "/usr/local/bin/osaurus-host", "config", "get", "key")
+		s := w.nanos(w.room, "spawn", askRounds, shimPath, "config", "get", "key")
+		v := w.nanos(w.room, "spawn", askRounds, shimPath, "--version")
 		i := w.nanos(w.room, "spawn", askRounds, "/bin/true")
 		r := w.nanos(w.root, "ask", "vsock", askRounds)
 		if turn > 0 {
-			shim, idle, request = append(shim, s...), append(idle, i...), append(request, r...)
+			shim, start, idle, request = append(shim, s...), append(start, v...), append(idle, i...), append(request, r...)
 		}
 	}
 	b.Run("osaurus-host", func(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(float64(median(shim).Microseconds())/1000, "shim-ms")
+		b.ReportMetric(float64(median(start).Microseconds())/1000, "shim-start-ms") // all but the request: Go's own start, mostly
 		b.ReportMetric(float64(median(idle).Microseconds())/1000, "true-ms")
 		b.ReportMetric(float64(median(request).Microseconds())/1000, "raw-request-ms")
 		b.ReportMetric(median(shim).Seconds()/(median(idle)+median(request)).Seconds(), "shim/(true+request)")
