@@ -116,11 +116,6 @@ type Line struct {
 	Message string `json:"message"`
 }
 
-// Arguments are those of a tool that a script calls.
-type Arguments struct {
-	Arguments json.RawMessage `json:"arguments"`
-}
-
 // Failure is the body of every answer that is not a success.
 type Failure struct {
 	Error  string     `json:"error"`
