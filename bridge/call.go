@@ -130,16 +130,16 @@ func status(k fault.Kind) int {
 // refuse ends the call with an error under a status.
 func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
 
-// failure is an error in the words for a program. What no *fault.Error says is
-// not for it: the log has it.
+// failure is an error in the words for a program. What no *fault.Error says, or
+// one says that is HostOnly, is not for it: the log has it.
 func (c *call) failure(err error) wire.Failure {
-	kind, text := fault.KindOf(err), "it went wrong on the host"
-	if _, ok := errors.AsType[*fault.Error](err); ok || errors.Is(err, context.DeadlineExceeded) {
-		text = err.Error()
-	} else {
-		c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	kind := fault.KindOf(err)
+	_, ours := errors.AsType[HostOnly](err)
+	if _, ok := errors.AsType[*fault.Error](err); !ours && (ok || errors.Is(err, context.DeadlineExceeded)) {
+		return wire.Failure{Error: clip(err.Error()), Kind: kind, Advice: clip(fault.AdviceOf(err))}
 	}
-	return wire.Failure{Error: clip(text), Kind: kind, Advice: clip(fault.AdviceOf(err))}
+	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	return wire.Failure{Error: "it went wrong on the host", Kind: kind}
 }
 
 func clip(text string) string {

@@ -226,11 +226,23 @@ func TestFailures(t *testing.T) {
 	if !strings.Contains(w.log.String(), "/home/person/.osaurus") {
 		t.Errorf("the log has nothing of it: %s", w.log)
 	}
+	w.services.fails(fault.New(fault.Unavailable, "store", "/home/person/db", hostly{errors.New("no room")}).Advise("Make room in /home/person."))
+	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 503 || got.body != `{"error":"it went wrong on the host","kind":"unavailable"}` {
+		t.Errorf("what is wrong with the host: %v", got)
+	}
+	if !strings.Contains(w.log.String(), "no room") {
+		t.Errorf("the log has nothing of it: %s", w.log)
+	}
 	w.services.fails(fault.New(fault.Execution, strings.Repeat("long", 1<<20), "", nil))
 	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 500 || len(got.body) > 8<<10 {
 		t.Errorf("a long error: %d, %d bytes", got.status, len(got.body))
 	}
 }
+
+// hostly is a cause that no program is told of.
+type hostly struct{ error }
+
+func (hostly) HostOnly() {}
 
 // Where a service is not there, its routes say so; the others work.
 func TestAbsentServices(t *testing.T) {

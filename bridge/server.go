@@ -34,7 +34,7 @@ type Options struct {
 	Tokens *Tokens
 	// Services may be set later, before Serve.
 	Services Services
-	// Limits are those that count by now.
+	// Limits are those that count by now; nil is those of whoever chose nothing.
 	Limits func() config.BridgeLimits
 	Audit  Audit
 	Log    *slog.Logger
@@ -68,6 +68,9 @@ type Server struct {
 
 // NewServer returns a server that listens to nobody yet.
 func NewServer(o Options) *Server {
+	if o.Limits == nil {
+		o.Limits = func() config.BridgeLimits { return config.Defaults().Bridge }
+	}
 	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: accounts{byUID: map[uint32]*account{}}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

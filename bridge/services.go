@@ -36,6 +36,13 @@ type Services struct {
 	Log       Log
 }
 
+// HostOnly is a cause of errors that no program is told of: what is wrong with this
+// computer, and where. A program is told the error's kind; the log has the rest.
+type HostOnly interface {
+	error
+	HostOnly()
+}
+
 // Secrets tells secrets.
 type Secrets interface {
 	// Get looks in the plugin's secrets first and then in the agent's own. It

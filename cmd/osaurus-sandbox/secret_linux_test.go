@@ -68,6 +68,10 @@ func TestSecret(t *testing.T) {
 		{"", []string{"secret", "delete", someAgent, "TOKEN"}, exitNotFound, "no such secret"},
 		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  p\n"},
 
+		{secretToken, []string{"secret", "set", "@host", "INFERENCE_API_KEY"}, 0, "kept INFERENCE_API_KEY of this host"},
+		{"", []string{"secret", "list", "@host"}, 0, "INFERENCE_API_KEY"},
+		{"", []string{"secret", "delete", "@host", "INFERENCE_API_KEY"}, 0, "deleted"},
+
 		{"", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
 		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
 		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},

@@ -182,6 +182,7 @@ func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 // the host.
 func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const bound = 10 * time.Second // for what takes some tens of milliseconds
+	before := openFiles(ctx, t, alice.house.Client)
 	said := newWaiter("holding 1000")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -190,7 +191,7 @@ func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(err)
 	}
 	said.wait(ctx, t)
-	for range 20 {
+	for range 10 {
 		began := time.Now()
 		if got := alice.asks(ctx, t, asIs, alice.token); !strings.HasPrefix(got, "200 ") {
 			t.Fatalf("alice is told %s", got)
@@ -199,9 +200,21 @@ func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 			t.Errorf("alice waited %v", took)
 		}
 	}
+	const each, more = 2 * 96, 50 // the guest's bound, and what else comes and goes
+	if n := openFiles(ctx, t, alice.house.Client) - before; n > each+more {
+		t.Errorf("the guest's first process has %d more descriptors", n)
+	}
 	cancel()
 	_, _ = p.Wait()
-	bob.isAnswered(context.WithoutCancel(ctx), t)
+	ctx = context.WithoutCancel(ctx)
+	bob.isAnswered(ctx, t)
+	eventually(ctx, t, func() bool { return openFiles(ctx, t, alice.house.Client) < before+more })
+}
+
+// openFiles are the descriptors of the guest's first process.
+func openFiles(ctx context.Context, t *testing.T, c *guest.Client) int {
+	t.Helper()
+	return len(strings.Fields(output(ctx, t, c, "ls /proc/1/fd")))
 }
 
 // bridgeWithoutKey: a program that is not the relay gets no answer, with whatever token

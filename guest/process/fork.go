@@ -5,6 +5,8 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -38,63 +40,55 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// start forks and waits until the child has become the image. syscall.ForkExec would
-// stand still, with a lock on the whole runtime, until the child's execve is
-// through: but the child is already its user's in its room, and who stops it
-// there, or has it wait for its share of the processor, would stop this process.
-// This child has this process's memory too, as copying its page tables costs more
-// than all the rest; but it is nobody's to wait for but the calling thread's.
-func (i *image) start() (pid int, err error) {
+// begin forks: the child goes on to become the image. syscall.ForkExec would stand
+// still, with a lock on the whole runtime, until the child's execve is through: but
+// the child is already its user's in its room, and who stops it there, or has it
+// wait for its share of the processor, would stop this process. This child has this
+// process's memory too, as copying its page tables costs more than all the rest; but
+// nobody waits for it who does not want to.
+func (i *image) begin() (*child, error) {
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return 0, err
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
 	}
-	defer unix.Close(pipe[0])
-	n := 0
-	child, err := i.compile(uintptr(pipe[1]))
+	c, err := i.compile(uintptr(pipe[1]))
 	if err == nil {
-		n, err = child.fork()
+		err = c.fork()
 	}
 	_ = unix.Close(pipe[1])
 	if err != nil {
-		return 0, err
+		_ = unix.Close(pipe[0])
+		return nil, err
 	}
-	handle := int(child.handle)
-	defer unix.Close(handle)
-	if err = executed(pipe[0]); err == nil {
-		err = child.failure()
-	}
-	if err != nil {
-		// It may be stopped, or never come to its own end. It is gone before its
-		// steps are.
-		_ = unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0)
-		for {
-			// The keeper may have been first.
-			if _, err := syscall.Wait4(n, nil, 0, nil); err != syscall.EINTR {
-				break
-			}
-		}
-	}
-	runtime.KeepAlive(child)
-	return n, err
+	c.until = os.NewFile(uintptr(pipe[0]), "until execve")
+	return c, nil
 }
 
-// executed waits until nobody has the other end of a pipe: not this process, and not
-// a child, which has executed its program or has ended.
-func executed(pipe int) error {
-	end := time.Now().Add(execWithin)
-	for {
-		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe), Events: unix.POLLIN}}, int(max(0, time.Until(end)).Milliseconds()))
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return err
-		case ready == 0:
-			return fmt.Errorf("not after %v: %w", execWithin, unix.ETIMEDOUT)
-		}
+// started waits until a child has become its program, or has ended before.
+func (c *child) started() error {
+	defer unix.Close(int(c.handle))
+	defer c.until.Close()
+	_ = c.until.SetReadDeadline(time.Now().Add(execWithin))
+	_, err := c.until.Read(make([]byte, 1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("not after %v: %w", execWithin, unix.ETIMEDOUT)
+	case c.failed != 0:
+		err = syscall.Errno(-c.failed)
+	case errors.Is(err, io.EOF):
 		return nil
 	}
+	// It may be stopped, or never come to its own end. What it works on is
+	// kept until it is gone.
+	_ = unix.PidfdSendSignal(int(c.handle), unix.SIGKILL, nil, 0)
+	for {
+		// The keeper may have been first.
+		if _, err := syscall.Wait4(c.pid, nil, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	runtime.KeepAlive(c)
+	return err
 }
 
 // step is a system call: its number and arguments.
@@ -105,6 +99,8 @@ type step [7]uintptr
 // take it for the thread that it was forked from: it makes one system call after
 // the other (run), and needs no stack.
 type child struct {
+	pid    int
+	until  *os.File // ends with its execve, or with it
 	clone  cloneArgs
 	handle int32   // pidfd
 	failed uintptr // -errno of the step that did
@@ -169,7 +165,7 @@ func (c *child) do(call uintptr, arguments ...uintptr) {
 }
 
 // fork returns at once, whatever becomes of the child.
-func (c *child) fork() (pid int, err error) {
+func (c *child) fork() error {
 	// The child begins with no signal let in: its handlers are gone, and with
 	// signals blocked none can end it before it has its own session.
 	runtime.LockOSThread()
@@ -179,21 +175,12 @@ func (c *child) fork() (pid int, err error) {
 		all.Val[i] = ^all.Val[i]
 	}
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
-		return 0, err
+		return err
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	c.clone.pidfd = uint64(uintptr(unsafe.Pointer(&c.handle)))
-	n := run(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed)
-	if n < 0 {
-		return 0, syscall.Errno(-n)
-	}
-	return n, nil
-}
-
-// failure is what kept a child that has ended from becoming its program.
-func (c *child) failure() error {
-	if c.failed != 0 {
-		return syscall.Errno(-c.failed)
+	if c.pid = run(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
+		return syscall.Errno(-c.pid)
 	}
 	return nil
 }

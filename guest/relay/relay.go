@@ -19,8 +19,8 @@ const (
 	// maxOpen bounds the connections of one socket. More programs than an agent has
 	// reason to run at once can ask at once; the rest wait in the kernel until one
 	// has its answer. It is what an agent can hold of this process: two descriptors
-	// and, where it does not read its answers, some 100 KiB each. The host closes
-	// what is beyond its own bound, which is higher.
+	// and, where it does not read its answers, some 350 KiB each, most of it in the
+	// kernel. The host closes what is beyond its own bound, which is higher.
 	maxOpen = 96
 	// maxShared bounds those of all sockets together, at half of what the machine's
 	// vsock device has for the guest. A socket with fewer than assured open may
@@ -75,7 +75,7 @@ type Socket struct {
 
 	// Relay.mu guards these.
 	open  int
-	conns map[net.Conn]struct{}
+	conns map[Conn]struct{}
 }
 
 // Room makes the socket of a room: its user's programs and its root's are that user
@@ -100,7 +100,7 @@ func (r *Relay) listen(path string, whose func(uint32) (uint32, bool)) (*Socket,
 		_ = l.Close()
 		return nil, fault.New(fault.Unavailable, op, path, err)
 	}
-	s := &Socket{relay: r, listener: l, whose: whose, conns: map[net.Conn]struct{}{}}
+	s := &Socket{relay: r, listener: l, whose: whose, conns: map[Conn]struct{}{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.serve)
 	return s, nil
@@ -113,7 +113,7 @@ func (s *Socket) Close() error {
 	err := s.listener.Close()
 	s.relay.mu.Lock()
 	for c := range s.conns {
-		_ = c.Close()
+		hangUp(c)
 	}
 	s.relay.freed.Broadcast()
 	s.relay.mu.Unlock()
@@ -167,14 +167,14 @@ func (s *Socket) leave() {
 }
 
 // track has Close end a connection.
-func (s *Socket) track(c net.Conn) bool {
+func (s *Socket) track(c Conn) bool {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
 	s.conns[c] = struct{}{}
 	return s.life.Err() == nil
 }
 
-func (s *Socket) untrack(c net.Conn) {
+func (s *Socket) untrack(c Conn) {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
 	delete(s.conns, c)

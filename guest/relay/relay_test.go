@@ -13,7 +13,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,13 +137,22 @@ func TestEveryRoomHasAShare(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 16<<10 {
 		t.Skipf("it takes 16384 descriptors: %+v %v", limit, err)
 	}
-	r := newRig(t, echo)
+	var served atomic.Int32
+	r := newRig(t, func(uid uint32, c net.Conn) {
+		served.Add(1)
+		echo(uid, c)
+	})
 	me := uint32(os.Getuid())
-	const rooms, each = 22, 96
+	const rooms, each, shared = 22, 96, 2048
 	for i := range rooms {
 		path := r.room(fmt.Sprint("hog", i), me)
 		for range each {
 			dial(t, path)
+		}
+	}
+	for end := time.Now().Add(patience); served.Load() < shared-rooms; time.Sleep(time.Millisecond) { // each waits for one more
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open", served.Load())
 		}
 	}
 	late := r.room("late", me)
@@ -240,6 +251,62 @@ func TestHostIsAway(t *testing.T) {
 	head := make([]byte, preface.Size)
 	if _, err := io.ReadFull(theirs, head); err != nil {
 		t.Errorf("when the host is back: %v", err)
+	}
+}
+
+// A command that is being started has a copy of every descriptor, and may be held up
+// so. Nobody waits for that.
+func TestCopiesHoldNothingOpen(t *testing.T) {
+	r := newRig(t, func(_ uint32, c net.Conn) {
+		fmt.Fprintln(c, "hello")
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.(*preface.Conn).Conn.(*net.UnixConn).CloseWrite()
+	})
+	path := filepath.Join(r.dir, "socket")
+	s, err := r.Room(path, uint32(os.Getuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []struct {
+		name string
+		end  func(c net.Conn) error
+	}{
+		{"the host", func(c net.Conn) error { _, err := fmt.Fprint(c, "x"); return err }},
+		{"the socket", func(net.Conn) error { return s.Close() }},
+	} {
+		c := dial(t, path)
+		if line, err := asked(c); line != "hello\n" {
+			t.Fatal(line, err)
+		}
+		release := copyAll(t) // the host's end too, which is of this process here
+		if err := by.end(c); err != nil {
+			t.Error(err)
+		}
+		if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+			t.Errorf("when %s has ended: %q %v", by.name, rest, err)
+		}
+		release()
+	}
+}
+
+// copyAll copies all descriptors of this process.
+func copyAll(t *testing.T) (release func()) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copies []int
+	for _, e := range list {
+		n, _ := strconv.Atoi(e.Name())
+		if fd, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			copies = append(copies, fd)
+		}
+	}
+	return func() {
+		for _, fd := range copies {
+			_ = unix.Close(fd)
+		}
 	}
 }
 

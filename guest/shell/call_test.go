@@ -135,6 +135,7 @@ func TestCancelNamed(t *testing.T) {
 	cancel := func(name string) error {
 		return r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session, Call: name})
 	}
+	r.run("true")
 	first := start("first", "echo so far; echo problem >&2; X=1; sleep 60")
 	r.transcript(has("problem\n"))
 	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")

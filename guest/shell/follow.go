@@ -60,6 +60,9 @@ func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Du
 		r.Code, r.Exited = int32(l.status), true
 	}
 	s.finish(w, r)
+	if s.attended() {
+		l.repaint(ctx)
+	}
 	return r, ctx.Err()
 }
 

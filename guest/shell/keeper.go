@@ -181,9 +181,8 @@ func (k *Keeper) Transcript(r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTr
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &guestpb.ShellTranscriptResponse{Text: s.screen.text(), Version: s.screen.version}, nil
+	text, version := s.transcript()
+	return &guestpb.ShellTranscriptResponse{Text: text, Version: version}, nil
 }
 
 // find returns a session that is there.

@@ -91,6 +91,24 @@ func (s *session) idleAt(now time.Time) bool {
 // idle reports whether nobody uses the session. The lock is held.
 func (s *session) idle() bool { return s.call == nil && s.waiting == 0 && len(s.viewers) == 0 }
 
+// attended reports whether somebody is before the shell.
+func (s *session) attended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.viewers) > 0
+}
+
+// transcript is the end of what was shown, without a prompt that is not true any more.
+func (s *session) transcript() (text string, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text = s.screen.text()
+	if s.life != nil && s.life.stale && s.call == nil && !s.typed {
+		text = text[:strings.LastIndexByte(text, '\n')+1]
+	}
+	return text, s.screen.version
+}
+
 // close ends the session.
 func (s *session) close(cause string) {
 	s.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -182,6 +183,11 @@ func TestCreate(t *testing.T) {
 	check()
 	_, err := w.Get("carol")
 	w.want(err, fault.NotFound)
+	// An agent with this id could read what is this host's own.
+	_, err = w.Create(t.Context(), agents.New{Name: string(secrets.Host)}, by)
+	w.want(err, fault.InvalidArgs)
+	_, err = w.Create(t.Context(), agents.New{Name: "carol", ID: string(secrets.Host)}, by)
+	w.want(err, fault.InvalidArgs)
 }
 
 func TestDiagnostic(t *testing.T) {

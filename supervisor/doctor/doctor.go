@@ -41,7 +41,7 @@ type Host struct {
 func Examine(ctx context.Context, h Host) Report {
 	return newReport(slices.Concat(
 		h.Driver(ctx, vm.HostArch()),
-		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), debianPacks()},
+		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), inference(h.Home), debianPacks()},
 		guestPrograms(),
 	)...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
@@ -55,6 +56,9 @@ func TestRooms(t *testing.T) {
 					return h.guest.Client
 				},
 			})
+			if !c.spared { // the one with curl and jq in it
+				t.Run("OthersShim", func(t *testing.T) { othersShim(t, h) })
+			}
 		})
 	}
 }
@@ -65,16 +69,16 @@ type home struct {
 	data, workspace string
 	ownership       vm.Ownership
 	subtrees        vm.Subtrees
-	tokens          *bridge.Tokens
-	bridge          *bridge.Server
+	programs        *bridgetest.Bridge
 	guest           *launch.Guest
 }
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
-	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership, tokens: bridge.NewTokens()}
-	h.bridge = bridge.NewServer(bridge.Options{
-		Tokens: h.tokens, Services: bridge.Services{Config: whoami{}}, Limits: func() config.BridgeLimits { return config.Defaults().Bridge }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
+	h.programs = bridgetest.New(t, func(o *bridge.Options) {
+		o.Services.Config = whoami{o.Services.Config}
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	})
 	if err := disk.Create(h.data, 2<<30); err != nil {
 		t.Fatal(err)
@@ -86,7 +90,7 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 		if h.guest != nil {
 			h.guest.Close()
 		}
-		if err := h.bridge.Close(); err != nil {
+		if err := h.programs.Server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -100,17 +104,21 @@ func (h *home) own(folder string, uid uint32) {
 }
 
 func (h *home) mint(user string, uid uint32) string {
-	return string(h.tokens.Mint(bridge.Holder{Name: "tester", User: config.LinuxUser(user), UID: uid}))
+	return string(h.programs.Tokens.Mint(bridge.Holder{Agent: tester, Name: "tester", User: config.LinuxUser(user), UID: uid}))
 }
 
-// whoami tells callers whom they are taken for.
-type whoami struct{}
+// tester is every agent of the tests to the bridge; its users are different.
+const tester config.AgentID = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
 
-func (whoami) Get(_ context.Context, who bridge.Caller, _ bridge.ConfigKey) (string, error) {
-	return string(who.User), nil
+// whoami tells callers whom they are taken for, under the key "who".
+type whoami struct{ bridge.Config }
+
+func (w whoami) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (string, error) {
+	if key == "who" {
+		return string(who.User), nil
+	}
+	return w.Config.Get(ctx, who, key)
 }
-
-func (whoami) Set(context.Context, bridge.Caller, bridge.ConfigKey, string) error { return nil }
 
 func (h *home) boot(t testing.TB) {
 	t.Helper()
@@ -126,7 +134,7 @@ func (h *home) boot(t testing.TB) {
 		Shares: []launch.Share{{
 			Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace",
 		}},
-		ConsoleLog: log, StateDir: t.TempDir(), Bridge: h.bridge,
+		ConsoleLog: log, StateDir: t.TempDir(), Bridge: h.programs.Server,
 	})
 	if err != nil {
 		t.Fatal(err)

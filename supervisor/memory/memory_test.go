@@ -203,13 +203,12 @@ func FuzzQuery(f *testing.F) {
 	m.store(f, alice, "needle")
 	for _, text := range []string{
 		`needle" OR "`, `needle*`, `NEAR(needle, 2)`, `owner : "x"`, `content : needle`, `^needle`, `-needle AND NOT (`, `{owner} : x`, "needle\x00x",
-		"ⅻ ² ۝ ̈́", "\xf0\x9f", strings.Repeat("needle ", 2_000), `'; DROP TABLE facts; --`, "कि", "İ",
+		"ⅻ ² \u06dd \u0308\u0301", "\xf0\x9f", strings.Repeat("needle ", 2_000), `'; DROP TABLE facts; --`, "कि", "İ",
 	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		found, err := m.Query(t.Context(), alice, text)
-		if err != nil {
+		if _, err := m.Query(t.Context(), alice, text); err != nil {
 			t.Fatalf("%.200q: %v", text, err)
 		}
 		// What was stored is found by itself.
@@ -221,7 +220,8 @@ func FuzzQuery(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", content, err)
 		}
-		if found, err = m.Query(t.Context(), alice, content); err != nil || !slices.ContainsFunc(found, func(f bridge.Fact) bool { return f.Content == content }) {
+		found, err := m.Query(t.Context(), alice, content)
+		if err != nil || !slices.ContainsFunc(found, func(f bridge.Fact) bool { return f.Content == content }) {
 			t.Errorf("%q is not found by itself, but %+v, %v", content, found, err)
 		}
 		if err := m.Delete(t.Context(), alice.Agent, fact.ID); err != nil {

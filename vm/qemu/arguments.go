@@ -136,7 +136,9 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 	// Quiet comes first, since it counts from where it is read.
 	args := []string{"quiet", early, "console=hvc0", "panic=-1", "net.ifnames=0", "cryptomgr.notests"}
 	if arch == vm.AMD64 && accel == TCG {
-		args = append(args, "norandmaps")
+		// Translated processors all read one counter, but do not say so, and the
+		// kernel would ask a device for each time of day.
+		args = append(args, "tsc=reliable", "norandmaps")
 	}
 	return args
 }
