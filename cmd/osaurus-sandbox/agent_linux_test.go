@@ -149,11 +149,11 @@ func TestAgents(t *testing.T) {
 		}
 	})
 	t.Run("limits count at once", func(t *testing.T) {
-		const hog = `python3 -c 'x = bytearray(200 << 20)'`
+		const hog = `python3 -c 'x = bytearray(120 << 20)'`
 		if code, out := as(t, "alice", hog); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
-		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=100", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
+		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=64", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
 			t.Errorf("%s", out)
 		}
 		var end struct{ OOM bool }
@@ -237,7 +237,7 @@ func TestAgents(t *testing.T) {
 				t.Errorf("%s her old token counts: %d, %s", when, code, out)
 			}
 		}
-		ok(t, "restart")
+		t.Run("terminals, over a restart", tryTerminalsInAGuest)
 		asks("after a restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)

@@ -21,9 +21,17 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// sessionHome is a home with an Alpine guest, as far as this host has one, and
-// whose daemon does not outlive the test.
+// sessionHome is newHome with the images that tests share.
 func sessionHome(t *testing.T, name string) config.Home {
+	t.Helper()
+	home := newHome(t, name)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// newHome is a home with an Alpine guest, as far as this host has one, and
+// whose daemon does not outlive the test.
+func newHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), name))
 	t.Setenv(config.HomeVariable, string(home))
@@ -47,7 +55,7 @@ func sessionHome(t *testing.T, name string) config.Home {
 
 // TestSession is a whole session with a real guest.
 func TestSession(t *testing.T) {
-	lab.ShareImages(t, sessionHome(t, "a home, mit Käse"))
+	sessionHome(t, "a home, mit Käse")
 
 	if code, _, stderr := sandbox(t, "status"); code != exitUnavailable || !strings.Contains(stderr, "advice: ") {
 		t.Errorf("status without a daemon: %d, %s", code, stderr)
@@ -231,7 +239,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sessionHome(t, "home")
+	newHome(t, "home")
 	code, shown := onTerminal(t, nil, "up").end()
 	if code != 0 || !strings.Contains(shown, "\x1b[32mrunning\x1b[0m") || !strings.Contains(shown, "\r\x1b[Kboot \x1b[32mdone\x1b[0m") {
 		t.Fatalf("%d, %q", code, shown)
