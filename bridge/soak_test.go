@@ -95,7 +95,7 @@ func TestSoak(t *testing.T) {
 			})
 		}
 		busy.Wait()
-		if after > time.Minute { // then what is kept of the last minute is not nothing
+		if long > time.Minute { // then what is kept of the last minute is not nothing
 			time.Sleep(time.Minute)
 			for _, c := range everyRoute {
 				ask(t.Context(), c.of(w, alice))
