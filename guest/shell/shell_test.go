@@ -3,6 +3,7 @@
 package shell_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,30 +119,34 @@ var torture = []struct {
 }
 
 func TestTorture(t *testing.T) {
-	for _, tc := range torture {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, true)
-			pid := strings.TrimSpace(string(r.run("echo $$").Stdout.Head))
-			a := r.request(&guestpb.ShellRunRequest{Command: []byte(tc.command), TimeoutNanos: int64(3 * time.Second)})
-			got := string(a.Stdout.Head) + string(a.Stderr.Head)
-			if tc.code >= 0 && int(a.Code) != tc.code || tc.out != "*" && !strings.HasSuffix(tc.out, "~") && got != tc.out {
-				t.Errorf("code %d, %q, want %d, %q (%s)", a.Code, got, tc.code, tc.out, flags(a))
-			}
-			started := time.Now()
-			b := r.request(&guestpb.ShellRunRequest{Command: []byte("/bin/echo \"still $$ here\"; \\printf '%s.' 1 2 >&2")})
-			next := strings.Fields(string(b.Stdout.Head))
-			if len(next) != 3 || next[0] != "still" || next[2] != "here" || b.Code != 0 && b.Restarted {
-				t.Fatalf("afterwards: %q %q %d (%s)", b.Stdout.Head, b.Stderr.Head, b.Code, flags(b))
-			}
-			if (next[1] != pid) != tc.ends || b.Restarted != tc.ends || b.Restarted != (b.RestartCause != "") {
-				t.Errorf("shell %s, then %s: %s", pid, next[1], flags(b))
-			}
-			if took := time.Since(started); took > 10*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			if c := r.run("/bin/true"); c.Restarted || c.Code != 0 {
-				t.Errorf("and then: %d %s", c.Code, flags(c))
-			}
-		})
-	}
+	all := newRig(t, true)
+	t.Run("All", func(t *testing.T) {
+		for i, tc := range torture {
+			t.Run(tc.name, func(t *testing.T) {
+				t.Parallel() // most of it is waiting for shells that no longer answer
+				r := all.in(t, fmt.Sprint("torture-", i))
+				pid := strings.TrimSpace(string(r.run("echo $$").Stdout.Head))
+				a := r.request(&guestpb.ShellRunRequest{Command: []byte(tc.command), TimeoutNanos: int64(3 * time.Second)})
+				got := string(a.Stdout.Head) + string(a.Stderr.Head)
+				if tc.code >= 0 && int(a.Code) != tc.code || tc.out != "*" && !strings.HasSuffix(tc.out, "~") && got != tc.out {
+					t.Errorf("code %d, %q, want %d, %q (%s)", a.Code, got, tc.code, tc.out, flags(a))
+				}
+				started := time.Now()
+				b := r.request(&guestpb.ShellRunRequest{Command: []byte("/bin/echo \"still $$ here\"; \\printf '%s.' 1 2 >&2")})
+				next := strings.Fields(string(b.Stdout.Head))
+				if len(next) != 3 || next[0] != "still" || next[2] != "here" || b.Code != 0 && b.Restarted {
+					t.Fatalf("afterwards: %q %q %d (%s)", b.Stdout.Head, b.Stderr.Head, b.Code, flags(b))
+				}
+				if (next[1] != pid) != tc.ends || b.Restarted != tc.ends || b.Restarted != (b.RestartCause != "") {
+					t.Errorf("shell %s, then %s: %s", pid, next[1], flags(b))
+				}
+				if took := time.Since(started); took > 10*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if c := r.run("/bin/true"); c.Restarted || c.Code != 0 {
+					t.Errorf("and then: %d %s", c.Code, flags(c))
+				}
+			})
+		}
+	})
 }
