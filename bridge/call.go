@@ -139,10 +139,13 @@ func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
 func (c *call) failure(err error) wire.Failure {
 	kind := fault.KindOf(err)
 	_, ours := errors.AsType[HostOnly](err)
-	if _, ok := errors.AsType[*fault.Error](err); !ours && (ok || errors.Is(err, context.DeadlineExceeded)) {
+	if _, ok := errors.AsType[*fault.Error](err); ok && !ours {
 		return wire.Failure{Error: clip(err.Error()), Kind: kind, Advice: clip(fault.AdviceOf(err))}
 	}
 	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	if kind == fault.Timeout {
+		return wire.Failure{Error: "it took too long on the host", Kind: kind}
+	}
 	return wire.Failure{Error: "it went wrong on the host", Kind: kind}
 }
 
