@@ -27,6 +27,7 @@ type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	who     Caller
+	pass    context.Context // ends when the caller's token counts no more
 	account *account
 	name    string // at the end of the path
 	body    []byte
@@ -98,6 +99,10 @@ func (c *call) answer(body any) error {
 func (c *call) fail(err error) {
 	if c.answered {
 		return // it was told in the stream
+	}
+	if c.pass.Err() != nil {
+		c.stranger()
+		return
 	}
 	if c.left() { // or only says nothing more, and still listens
 		err = fault.New(fault.InvalidArgs, "wait for the answer", "", errors.New("the connection was closed before it came")).
