@@ -3,12 +3,10 @@ package bridge
 import (
 	"errors"
 	"regexp"
+	"strings"
 
 	"osaurus-sandbox/fault"
 )
-
-// Port is the AF_VSOCK port of the host that the guest's relay dials.
-const Port = 1025
 
 type (
 	// ConfigKey is what a plugin keeps a value under: "last_sync".
@@ -59,6 +57,11 @@ func ParseLevel(text string) (Level, error) {
 }
 
 func refuse(op, text, allowed string) error {
-	const shown = 80 // enough to recognise it
-	return fault.New(fault.InvalidArgs, op, text[:min(len(text), shown)], errors.New("not allowed")).Advise(allowed)
+	return fault.New(fault.InvalidArgs, op, brief(text), errors.New("not allowed")).Advise(allowed)
+}
+
+// brief is as much of a text as is enough to recognise it.
+func brief(text string) string {
+	const shown = 80
+	return strings.ToValidUTF8(text[:min(len(text), shown)], "")
 }

@@ -3,8 +3,8 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"time"
 
+	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/secrets"
 )
@@ -21,7 +21,9 @@ type Caller struct {
 
 // Services are what the routes stand for. Their methods may be called from any
 // goroutine; the context ends when the caller has left. Their errors are
-// *fault.Error. One that is nil is not there: its routes answer 503.
+// *fault.Error, with a Limited in them where the same may be asked again later;
+// what they say is told to the program. One that is nil is not there: its
+// routes answer 503.
 type Services struct {
 	Secrets   Secrets
 	Config    Config
@@ -61,10 +63,7 @@ type Chat struct {
 }
 
 // ChatMessage is one turn of a chat.
-type ChatMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
+type ChatMessage = wire.ChatMessage
 
 // Tasks takes work for whoever serves the agent.
 type Tasks interface {
@@ -84,11 +83,7 @@ type Memory interface {
 }
 
 // Fact is something an agent keeps in mind.
-type Fact struct {
-	Content   string    `json:"content"`
-	Salience  float64   `json:"salience"`
-	CreatedAt time.Time `json:"created_at"`
-}
+type Fact = wire.Fact
 
 // Events spreads what programs have to tell.
 type Events interface {

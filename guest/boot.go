@@ -2,6 +2,7 @@ package guest
 
 import (
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/preface"
 )
 
 // Boot is what the guest does once the host has spoken. The clock and some
@@ -12,6 +13,9 @@ type Boot struct {
 	Network  NetworkPlan
 	// Mounts are made in this order, before any command runs.
 	Mounts []Mount
+	// Bridge is the key of who serves preface.Port on the host. Without it, programs
+	// in the guest find no bridge.
+	Bridge *preface.Key
 }
 
 // NetworkKind is how the guest gets its network.
@@ -52,6 +56,9 @@ func (b Boot) proto() *guestpb.Boot {
 	p := &guestpb.Boot{Hostname: b.Hostname, Network: &guestpb.Network{
 		Kind: kind, Address: b.Network.Address, Gateway: b.Network.Gateway, Dns: b.Network.DNS,
 	}}
+	if b.Bridge != nil {
+		p.BridgeKey = b.Bridge[:]
+	}
 	for _, m := range b.Mounts {
 		p.Mounts = append(p.Mounts, &guestpb.Mount{Tag: m.Tag, Path: []byte(m.Path), ReadOnly: m.ReadOnly})
 	}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"osaurus-sandbox/fault/faultrpc"
@@ -75,17 +76,18 @@ type RoomProcess struct {
 
 // EnsureRoom makes a room what it shall be, if it is not yet. It may be called
 // often and at once: a room is made once, and what runs in it stays. It says
-// whether the room was made for this, and what it lacks.
+// whether the room was made for this, and what it lacks. The token is what the
+// agent's programs show to the bridge: one that differs takes the place of the last.
 //
 // It fails with Rejected if the room or its layer is there with another user id or
 // home.
-func (c *Client) EnsureRoom(ctx context.Context, r Room) (made bool, lacks []string, err error) {
+func (c *Client) EnsureRoom(ctx context.Context, r Room, token string) (made bool, lacks []string, err error) {
 	const op = "make room"
 	spec := r.proto()
-	if err := wire.CheckRoom(spec); err != nil {
+	if err := errors.Join(wire.CheckRoom(spec), wire.CheckToken([]byte(token))); err != nil {
 		return false, nil, err
 	}
-	a, err := callWithin(ctx, roomTimeout, op, r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec})
+	a, err := callWithin(ctx, roomTimeout, op, r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
 	if err != nil {
 		return false, nil, err
 	}

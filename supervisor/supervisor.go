@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
@@ -31,6 +32,8 @@ type Options struct {
 	// Folders are those of the workspace that belong to somebody, also as they
 	// change while the guest runs; nil is none.
 	Folders *vm.Subtrees
+	// Bridge answers what programs in the guest ask for; nil is nobody.
+	Bridge launch.Bridge
 	// Record takes note of the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // of what has no event; nil discards
@@ -99,7 +102,7 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 		if o.Arch == "" {
 			o.Arch = vm.HostArch()
 		}
-		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders)}
+		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
 	}
 	s := &Supervisor{
 		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),

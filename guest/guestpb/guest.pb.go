@@ -267,10 +267,14 @@ func (x *HelloResponse) GetGuestVersion() string {
 }
 
 type Boot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hostname      string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network       *Network               `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
-	Mounts        []*Mount               `protobuf:"bytes,3,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Network  *Network               `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
+	Mounts   []*Mount               `protobuf:"bytes,3,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// What the guest's relay shows the host when a program asks it for something:
+	// 32 bytes, or none where the host answers no programs. No process but the
+	// guest's first may see it.
+	BridgeKey     []byte `protobuf:"bytes,4,opt,name=bridge_key,json=bridgeKey,proto3" json:"bridge_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +326,13 @@ func (x *Boot) GetNetwork() *Network {
 func (x *Boot) GetMounts() []*Mount {
 	if x != nil {
 		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Boot) GetBridgeKey() []byte {
+	if x != nil {
+		return x.BridgeKey
 	}
 	return nil
 }
@@ -1823,11 +1834,13 @@ const file_guest_proto_rawDesc = "" +
 	"\x04boot\x18\x06 \x01(\v2\x16.osaurus.guest.v1.BootR\x04boot\"N\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12#\n" +
-	"\rguest_version\x18\x02 \x01(\tR\fguestVersion\"\x88\x01\n" +
+	"\rguest_version\x18\x02 \x01(\tR\fguestVersion\"\xa7\x01\n" +
 	"\x04Boot\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x123\n" +
 	"\anetwork\x18\x02 \x01(\v2\x19.osaurus.guest.v1.NetworkR\anetwork\x12/\n" +
-	"\x06mounts\x18\x03 \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\"\xba\x01\n" +
+	"\x06mounts\x18\x03 \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x1d\n" +
+	"\n" +
+	"bridge_key\x18\x04 \x01(\fR\tbridgeKey\"\xba\x01\n" +
 	"\aNetwork\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.osaurus.guest.v1.Network.KindR\x04kind\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

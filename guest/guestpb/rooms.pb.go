@@ -250,8 +250,12 @@ func (x *Limits) GetIoBytesPerSecond() uint64 {
 }
 
 type EnsureRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Room          *Room                  `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Room  *Room                  `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	// What the agent's programs show to the host's bridge. It is in a file of the
+	// room that only they can read. A room that is there gets another; none, and
+	// the room has no such file.
+	Token         []byte `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -289,6 +293,13 @@ func (*EnsureRequest) Descriptor() ([]byte, []int) {
 func (x *EnsureRequest) GetRoom() *Room {
 	if x != nil {
 		return x.Room
+	}
+	return nil
+}
+
+func (x *EnsureRequest) GetToken() []byte {
+	if x != nil {
+		return x.Token
 	}
 	return nil
 }
@@ -1044,9 +1055,10 @@ const file_rooms_proto_rawDesc = "" +
 	"disk_bytes\x18\x05 \x01(\x04R\tdiskBytes\x12\x1d\n" +
 	"\n" +
 	"disk_files\x18\x06 \x01(\x04R\tdiskFiles\x12-\n" +
-	"\x13io_bytes_per_second\x18\a \x01(\x04R\x10ioBytesPerSecond\";\n" +
+	"\x13io_bytes_per_second\x18\a \x01(\x04R\x10ioBytesPerSecond\"Q\n" +
 	"\rEnsureRequest\x12*\n" +
-	"\x04room\x18\x01 \x01(\v2\x16.osaurus.guest.v1.RoomR\x04room\"@\n" +
+	"\x04room\x18\x01 \x01(\v2\x16.osaurus.guest.v1.RoomR\x04room\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\fR\x05token\"@\n" +
 	"\x0eEnsureResponse\x12\x12\n" +
 	"\x04made\x18\x01 \x01(\bR\x04made\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"X\n" +

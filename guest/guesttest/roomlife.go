@@ -55,7 +55,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room); made || err != nil {
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, ""); made || err != nil {
 				t.Errorf("a room that is there: made again %v, %v", made, err)
 			}
 		})
@@ -66,7 +66,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var made atomic.Int32
 	for range 10 {
 		wg.Go(func() {
-			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room)
+			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room, "")
 			if err != nil || len(lacks) > 0 {
 				t.Errorf("%v %q", err, lacks)
 			}
@@ -95,13 +95,13 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	} {
 		r := alice.Room
 		change(&r)
-		if _, _, err := c.EnsureRoom(ctx, r); fault.KindOf(err) != fault.InvalidArgs {
+		if _, _, err := c.EnsureRoom(ctx, r, ""); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 	other := alice.Room
 	other.UID = 2999
-	if _, _, err := c.EnsureRoom(ctx, other); fault.KindOf(err) != fault.Rejected {
+	if _, _, err := c.EnsureRoom(ctx, other, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user id: %v", err)
 	}
 	alice.asRoot(ctx, t, "mkdir -m 700 /closed")

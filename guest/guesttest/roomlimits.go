@@ -322,7 +322,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 	another := bob.Room
 	another.UID = 2777
-	if _, _, err := c.EnsureRoom(ctx, another); fault.KindOf(err) != fault.Rejected {
+	if _, _, err := c.EnsureRoom(ctx, another, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user got bob's layer: %v", err)
 	}
 	bob.ensure(ctx, t)

@@ -76,7 +76,7 @@ func (a *agent) onHost() string {
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
-	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room)
+	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room, "")
 	if err != nil || len(lacks) > 0 {
 		t.Fatalf("room of %s: %v %q", a.User, err, lacks)
 	}

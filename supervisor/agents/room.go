@@ -109,7 +109,7 @@ func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) erro
 		return err
 	}
 	room := agent.room()
-	_, lacks, err := l.Rooms().EnsureRoom(ctx, room)
+	_, lacks, err := l.Rooms().EnsureRoom(ctx, room, "")
 	if err != nil {
 		a.setMade(m, made{})
 		return l.Explain(ctx, op, string(agent.User), err)

@@ -60,7 +60,7 @@ func noRoom(user string) error {
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(_ context.Context, r guest.Room) (bool, []string, error) {
+func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, _ string) (bool, []string, error) {
 	return true, nil, g.ask("ensure", r.User, func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))

@@ -4,6 +4,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"osaurus-sandbox/fault"
@@ -42,6 +43,16 @@ type Spec struct {
 	Network  vm.NetworkKind
 	// ConsoleLog and StateDir are as in vm.Config.
 	ConsoleLog, StateDir string
+	// Bridge answers what programs in the guest ask for; nil is nobody.
+	Bridge Bridge
+}
+
+// Bridge answers what programs in guests ask of this host.
+type Bridge interface {
+	// Serve answers the connections of one guest until the listener is closed. A
+	// connection's UID method says which Linux user of the guest it is of:
+	// see preface.Conn. There may be several guests, one after the other or at once.
+	Serve(net.Listener) error
 }
 
 // Share is a folder of the host and where it is in the guest.
@@ -58,6 +69,7 @@ type Guest struct {
 
 	stopClock context.CancelFunc
 	clock     chan struct{} // closed when the clock is no longer kept
+	bridge    *served       // or nil
 }
 
 // Timings say where a boot's time went.
@@ -101,8 +113,15 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	}
 	lap(&g.Timings.Base)
 
-	if g.Client, err = greet(ctx, g.Machine, spec.boot()); err != nil {
+	boot := spec.boot()
+	if g.bridge, err = serve(g.Machine, spec.Bridge); err != nil {
 		return nil, err
+	}
+	if g.bridge != nil {
+		boot.Bridge = &g.bridge.key
+	}
+	if g.Client, err = greet(ctx, g.Machine, boot); err != nil {
+		return nil, errors.Join(err, g.bridge.close())
 	}
 	lap(&g.Timings.Answer)
 
@@ -161,7 +180,7 @@ func (g *Guest) Shutdown(ctx context.Context) error {
 // Close ends the machine at once and releases everything.
 func (g *Guest) Close() error {
 	g.stopClock()
-	err := errors.Join(g.Client.Close(), g.Machine.Close())
+	err := errors.Join(g.Client.Close(), g.Machine.Close(), g.bridge.close())
 	<-g.clock
 	return err
 }

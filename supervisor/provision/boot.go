@@ -86,7 +86,7 @@ func (s *Site) spec(set config.Settings) (launch.Spec, error) {
 			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: sharedMount},
 			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: outputMount},
 		},
-		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state,
+		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
 	}, nil
 }
 

@@ -41,7 +41,7 @@ func prepare(site *provision.Site, s config.Settings, fresh bool) (journey.Journ
 
 func TestPrepare(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil), settings(t)
+	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	if site.Provisioned() || site.Ready(s) {
 		t.Fatal("a new home is provisioned")
 	}
@@ -126,7 +126,7 @@ func TestPrepare(t *testing.T) {
 // TestFullDisk fills the disk that the home is on at every step.
 func TestFullDisk(t *testing.T) {
 	home, mounted := tmpfs(t)
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil), settings(t)
+	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 
 	free := fill(t, mounted)
 	if _, err := prepare(site, s, false); err == nil || !errors.Is(err, syscall.ENOSPC) {
@@ -166,7 +166,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestReadOnlyHome(t *testing.T) {
 	home, mounted := tmpfs(t)
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil), settings(t)
+	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	if _, err := home.Make(home.Locks()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
@@ -28,6 +29,7 @@ type Site struct {
 	driver  vm.Driver
 	arch    vm.Arch
 	folders *vm.Subtrees
+	bridge  launch.Bridge
 
 	sources *sources.Sources
 	images  image.Store
@@ -45,10 +47,11 @@ type prepared struct {
 }
 
 // New returns the site of a home, for guests of an architecture. The folders
-// are those of the workspace that belong to somebody; nil is none.
-func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees) *Site {
+// are those of the workspace that belong to somebody, and the bridge answers what
+// programs in the guest ask for; nil is none.
+func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge launch.Bridge) *Site {
 	return &Site{
-		home: home, driver: driver, arch: arch, folders: folders,
+		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge,
 		sources: sources.New(home.Packs(), home.Downloads()),
 		images:  image.Store{Dir: home.Images(), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
 	}

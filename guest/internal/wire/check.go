@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/preface"
 )
 
 // CheckStart says what is wrong with a command. Both ends ask it: the host so
@@ -87,6 +88,9 @@ func CheckBoot(b *guestpb.Boot) error {
 	}
 	if len(b.GetMounts()) > MaxMounts {
 		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
+	}
+	if n := len(b.GetBridgeKey()); n != 0 && n != preface.KeySize {
+		return bad("the bridge's key has %d bytes instead of %d", n, preface.KeySize)
 	}
 	seen := map[string]bool{}
 	for _, m := range b.GetMounts() {

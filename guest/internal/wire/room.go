@@ -37,12 +37,15 @@ const (
 	MaxOutput = 1 << 20
 	// MaxTerm is longer than the name of any terminal.
 	MaxTerm = 64
+	// MaxToken is more than 256 bits take in any way of writing them.
+	MaxToken = 128
 )
 
 var (
 	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]{1,128}$`)
 	termName  = regexp.MustCompile(`^[A-Za-z0-9._+-]*$`)
+	tokenText = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 )
 
 // CheckUser says what is wrong with the name of a room's user, which becomes a
@@ -76,6 +79,15 @@ func CheckRoom(r *guestpb.Room) error {
 		return bad("%v is no kind of network", r.Network)
 	}
 	return CheckLimits(r.Limits)
+}
+
+// CheckToken says what is wrong with what a room's programs show to the bridge. It
+// does not repeat it.
+func CheckToken(token []byte) error {
+	if len(token) > MaxToken || !tokenText.Match(token) {
+		return fault.New(fault.InvalidArgs, "check token", "", fmt.Errorf("%d bytes are not at most %d letters, digits, dashes and underscores", len(token), MaxToken))
+	}
+	return nil
 }
 
 // CheckLimits says what is wrong with a room's limits.

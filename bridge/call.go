@@ -1,0 +1,166 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// maxError bounds the text of an error: it is read by people and models.
+const maxError = 4 << 10
+
+// call is one request that was let in.
+type call struct {
+	server  *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	who     Caller
+	account *account
+	name    string // at the end of the path
+	body    []byte
+
+	pluginErr error // why the caller's plugin is not known
+	answered  bool
+}
+
+// plugin is the name space that a program says it works in. Others' shims send
+// the name of the working directory where they have none.
+func plugin(h http.Header) (config.PluginID, error) {
+	const advice = "Send the header " + wire.HeaderPlugin + " with the plugin's id, once."
+	values := h.Values(wire.HeaderPlugin)
+	if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
+		return "", fault.New(fault.InvalidArgs, "read plugin id", "", errors.New("there is none, or more than one")).Advise(advice)
+	}
+	return config.ParsePluginID(strings.ToLower(strings.TrimSpace(values[0])))
+}
+
+// absent is the error where a service is not there.
+func absent(what string) error {
+	return fault.New(fault.Unavailable, "ask the bridge for", what, errors.New("this host does not offer it"))
+}
+
+// members reads the body, a JSON object that has at least the members that are
+// required, into what.
+func (c *call) members(what any, required ...string) error {
+	const op = "read body"
+	const advice = "Send a JSON object in UTF-8."
+	if !utf8.Valid(c.body) {
+		return fault.New(fault.InvalidArgs, op, "", errors.New("it is not UTF-8")).Advise(advice)
+	}
+	var there map[string]json.RawMessage
+	if err := json.Unmarshal(c.body, &there); err != nil || there == nil {
+		return fault.New(fault.InvalidArgs, op, "", errors.New("it is not a JSON object")).Advise(advice)
+	}
+	for _, name := range required {
+		if v, ok := there[name]; !ok || string(v) == "null" {
+			return fault.New(fault.InvalidArgs, op, name, errors.New("it is missing")).Advise("Send it.")
+		}
+	}
+	if err := json.Unmarshal(c.body, what); err != nil {
+		return fault.New(fault.InvalidArgs, op, "", err)
+	}
+	return nil
+}
+
+// answer ends the call.
+func (c *call) answer(body any) error {
+	c.send(http.StatusOK, body)
+	return nil
+}
+
+// fail ends the call with an error; its status is what the error's kind says.
+func (c *call) fail(err error) {
+	if c.left() || c.answered {
+		return // there is nobody to tell, or it was told in the stream
+	}
+	if l, ok := errors.AsType[*Limited](err); ok {
+		c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(l.After.Seconds())))))
+		c.refuse(http.StatusTooManyRequests, err)
+		return
+	}
+	c.refuse(status(fault.KindOf(err)), err)
+}
+
+// left reports whether the program has left.
+func (c *call) left() bool { return errors.Is(c.r.Context().Err(), context.Canceled) }
+
+// status is what an error's kind is in HTTP.
+func status(k fault.Kind) int {
+	switch k {
+	case fault.InvalidArgs:
+		return http.StatusBadRequest
+	case fault.Rejected, fault.UserDenied:
+		return http.StatusForbidden
+	case fault.NotFound, fault.ToolNotFound:
+		return http.StatusNotFound
+	case fault.Timeout:
+		return http.StatusGatewayTimeout
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// refuse ends the call with an error under a status.
+func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
+
+// failure is an error in the words for a program. What no *fault.Error says is
+// not for it: the log has it.
+func (c *call) failure(err error) wire.Failure {
+	kind, text := fault.KindOf(err), "it went wrong on the host"
+	if _, ok := errors.AsType[*fault.Error](err); ok || errors.Is(err, context.DeadlineExceeded) {
+		text = err.Error()
+	} else {
+		c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	}
+	return wire.Failure{Error: clip(text), Kind: kind, Advice: clip(fault.AdviceOf(err))}
+}
+
+func clip(text string) string {
+	if len(text) > maxError {
+		text = text[:maxError]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// send writes a whole answer.
+func (c *call) send(status int, body any) {
+	c.answered = true
+	text, err := marshal(body)
+	if err != nil {
+		c.server.Log.Error("the bridge's own answer is not JSON", "path", brief(c.r.URL.Path), "error", err)
+		status, text = http.StatusInternalServerError, []byte(`{"error":"it went wrong on the host"}`)
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	c.hurry()
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(text) // who has left does not read it
+}
+
+// hurry bounds how long the program may take to read what is written next.
+func (c *call) hurry() {
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerLimit)) // a connection that has ended needs none
+}
+
+// marshal is JSON as others' shims know it: <, > and & stay what they are.
+func marshal(body any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(body); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,82 @@
+package bridge
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/fault"
+)
+
+// toolText is what names of tools and ids of scripts look like.
+var toolText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// createPlugin makes a plugin of a recipe.
+func createPlugin(c *call) error {
+	var recipe map[string]json.RawMessage
+	if err := c.members(&recipe); err != nil {
+		return err
+	}
+	service := c.server.Services.Plugins
+	if service == nil {
+		return absent("plugins")
+	}
+	if err := c.account.http.take(); err != nil {
+		return limited(err)
+	}
+	made, err := service.Create(c.r.Context(), c.who, c.body)
+	_ = c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err) // it is made; its own record says by whom
+	if err != nil {
+		return err
+	}
+	made.Tools = append([]CreatedTool{}, made.Tools...)
+	return c.answer(made)
+}
+
+// callTool lets a script call a tool.
+func callTool(c *call) error {
+	const op = "call tool"
+	script := c.r.Header.Values(wire.HeaderScript)
+	if len(script) != 1 || !toolText.MatchString(script[0]) {
+		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no script says that it calls it")).Advise("Send the header " + wire.HeaderScript + ", once.")
+	}
+	if !toolText.MatchString(c.name) {
+		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no tool has such a name"))
+	}
+	arguments, err := c.arguments()
+	if err != nil {
+		return err
+	}
+	service := c.server.Services.Scripts
+	if service == nil {
+		return absent("tools")
+	}
+	envelope, err := service.Call(c.r.Context(), c.who, script[0], c.name, arguments)
+	if err != nil {
+		return err
+	}
+	if !json.Valid(envelope) {
+		return fmt.Errorf("tool %s: its envelope is not JSON", c.name)
+	}
+	return c.answer(envelope)
+}
+
+// arguments are the body's member of that name, if that is an object, or else
+// the body itself; of an empty body there are none.
+func (c *call) arguments() (json.RawMessage, error) {
+	if len(bytes.TrimSpace(c.body)) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	var body map[string]json.RawMessage
+	if err := c.members(&body); err != nil {
+		return nil, err
+	}
+	if inner := body["arguments"]; len(inner) > 0 && inner[0] == '{' {
+		return inner, nil
+	}
+	return c.body, nil
+}
