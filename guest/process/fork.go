@@ -17,6 +17,7 @@ import (
 // image is what a child becomes.
 type image struct {
 	path       string
+	program    int // descriptor of what is run in place of the path, or none
 	args, env  []string
 	dir        string
 	files      [3]uintptr
@@ -114,6 +115,8 @@ type child struct {
 	clone      cloneArgs
 	handle     int32 // pidfd
 	path, dir  *byte
+	program    uintptr // what an empty path is, and a relative one begins at
+	how        uintptr // flags of execveat
 	argv, envv []*byte
 	files      [3]uintptr
 	spare      uintptr // the first descriptor above files
@@ -124,6 +127,12 @@ type child struct {
 
 func (i *image) compile() (*child, error) {
 	c := &child{files: i.files, spare: max(i.files[0], i.files[1], i.files[2], 2) + 1, tty: i.tty, user: i.user}
+	here := unix.AT_FDCWD
+	c.program = uintptr(here)
+	if i.program != none {
+		c.program, c.how = uintptr(i.program), unix.AT_EMPTY_PATH
+		c.spare = max(c.spare, c.program+1) // it must not be trodden on either
+	}
 	var errs [4]error
 	c.path, errs[0] = syscall.BytePtrFromString(i.path)
 	c.argv, errs[1] = syscall.SlicePtrFromStrings(i.args)
@@ -196,7 +205,7 @@ func (c *child) fork() (pid uintptr, errno syscall.Errno) {
 			goto failed
 		}
 	}
-	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])))
+	_, _, errno = syscall.RawSyscall6(unix.SYS_EXECVEAT, c.program, uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])), c.how, 0)
 failed:
 	syscall.RawSyscall(unix.SYS_WRITE, c.pipe, uintptr(unsafe.Pointer(&errno)), unsafe.Sizeof(errno))
 	for {

@@ -16,6 +16,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -45,6 +46,7 @@ type Service struct {
 	rooms   *room.Keeper // nil: there are none
 	shells  *shell.Keeper
 	jobs    *job.Keeper
+	files   *files.Keeper
 	version string
 
 	mu     sync.Mutex
@@ -65,6 +67,7 @@ func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, versio
 	}
 	s.shells = shell.NewKeeper(shell.Options{Processes: keeper, Find: s.shellRoom})
 	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom, Logs: logs})
+	s.files = files.NewKeeper(files.Options{Processes: keeper, Find: s.fileRoom})
 	return s
 }
 
@@ -87,6 +90,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
+	mux.Handle("/"+guestpbconnect.FilesName+"/", s.files)
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
