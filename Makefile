@@ -16,10 +16,10 @@ PROGRAM      := bin/osaurus-sandbox
 FUZZTIME     ?= 30s
 RUN_HOME     ?= $(CURDIR)/.build/home
 
-# The guest tier are the packages whose tests start machines. They run one
-# package at a time: guests under emulation starve each other on two cores. The
-# kernel tier are those that use real kernels without our machines. What a
-# package imports tells, so nobody keeps a list.
+# The guest tier are the packages whose tests start machines. They run two
+# packages at a time: one guest under emulation leaves half of two cores idle,
+# three starve each other. The kernel tier are those that use real kernels
+# without our machines. What a package imports tells, so nobody keeps a list.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
 GUEST_TIER  = $(patsubst guest:%,%,$(filter guest:%,$(TIERS)))
@@ -57,10 +57,10 @@ build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
 	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
-	for arch in $(GUEST_ARCHES); do \
+	for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
-	    -o guest/embedded/bin/osaurus-guest-$$arch ./cmd/osaurus-guest; \
-	done
+	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
+	done; done
 
 run: setup build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \
@@ -75,9 +75,8 @@ run: setup build ## have a sandbox running, and look around in it
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
 
-# Two lanes at once: guests under emulation, one at a time, leave half of two
-# processors idle, and what boots nothing makes use of it. Guests go first: their
-# lane is the longer one.
+# Two lanes at once: what boots nothing makes use of the moments in which guests
+# wait. Guests go first: their lane is the longer one.
 tiers:
 	@$(MAKE) --no-print-directory --jobs=2 quick-lane guest-lane
 
@@ -113,7 +112,7 @@ kernel-tier: ## tests on real kernels and archives, without machines of ours
 guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls "$${OSAURUS_ALPINE:-../shared/alpine}"/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
 	  echo "*** NO ALPINE ROOT FILE SYSTEMS in $${OSAURUS_ALPINE:-../shared/alpine}: busybox stands in for Alpine where it can, the bake is not tested"
-	$(GO_TEST) -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
+	$(GO_TEST) -race -p 2 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac
 	$(GO) run ./internal/darwincheck
@@ -152,4 +151,4 @@ generate: ## what is generated and committed
 
 clean: ## remove what was built; downloads and kernels in .build too
 	rm -rf bin .build
-	find guest/embedded/bin -name 'osaurus-guest-*' -delete
+	find guest/embedded/bin -name 'osaurus-*' -delete

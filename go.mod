@@ -7,6 +7,7 @@ require (
 	filippo.io/age v1.3.2
 	github.com/Code-Hex/vz/v3 v3.7.1
 	github.com/godbus/dbus/v5 v5.2.4
+	github.com/google/jsonschema-go v0.4.3
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/keybase/go-keychain v0.0.1
 	github.com/klauspost/compress v1.20.3

@@ -19,6 +19,9 @@ import (
 // asks, then what for.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, server: s}
+	if r.Body != http.NoBody {
+		c.deadline(bodyLimit) // also for what is thrown away unread
+	}
 	if len(r.TransferEncoding) > 0 {
 		// Whoever sends a second length with it has nothing after it read.
 		w.Header().Set("Connection", "close")
@@ -81,7 +84,6 @@ func bearer(h http.Header) string {
 // strangers too, and not kept.
 func (c *call) stranger() {
 	if c.r.ContentLength < 0 {
-		c.deadline(bodyLimit)
 		if n, _ := io.Copy(io.Discard, io.LimitReader(c.r.Body, wire.MaxBody+1)); n > wire.MaxBody {
 			c.tooLarge()
 			return
@@ -103,8 +105,9 @@ func (c *call) tooLarge() {
 // one is given back by release.
 func (c *call) read() (release func(), err error) {
 	release = func() {}
-	c.deadline(bodyLimit)
-	defer c.deadline(0)
+	if c.r.Body == http.NoBody {
+		return release, nil
+	}
 	body := http.MaxBytesReader(nil, c.r.Body, wire.MaxBody)
 	c.body, err = io.ReadAll(io.LimitReader(body, smallBody))
 	if err == nil && len(c.body) == smallBody {
@@ -114,7 +117,7 @@ func (c *call) read() (release func(), err error) {
 		case <-c.r.Context().Done():
 			return release, context.Cause(c.r.Context())
 		case <-time.After(bodyLimit):
-			return release, limited(&Limited{Why: "large bodies at a time", After: time.Second})
+			return release, limited(fmt.Sprintf("%d large bodies at a time", largeBodies), time.Second)
 		}
 		var rest []byte
 		rest, err = io.ReadAll(body)
@@ -124,9 +127,11 @@ func (c *call) read() (release func(), err error) {
 		return release, errTooLarge
 	}
 	if err != nil {
-		err = fault.New(fault.InvalidArgs, "read body", "", err)
+		c.w.Header().Set("Connection", "close") // the rest is not worth waiting for
+		return release, fault.New(fault.InvalidArgs, "read body", "", err)
 	}
-	return release, err
+	c.deadline(0) // it would end the request, which may take longer
+	return release, nil
 }
 
 // deadline is how long reading may take from now on; 0 is for ever.

@@ -26,18 +26,18 @@ func dispatch(c *call) error {
 		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long"))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")
-		_ = c.record(DispatchTask, brief(in.AgentID), err)
+		c.record(DispatchTask, brief(in.AgentID), err)
 		return err
 	}
 	service := c.server.Services.Tasks
 	if service == nil {
 		return absent("tasks")
 	}
-	if err := c.account.dispatch.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofDispatch); err != nil {
+		return err
 	}
 	id, err := service.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
-	_ = c.record(DispatchTask, string(id), err) // it is kept; the task itself says who gave it
+	c.record(DispatchTask, string(id), err)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,5 @@ func (c *call) memory() error {
 	if c.server.Services.Memory == nil {
 		return absent("memory")
 	}
-	if err := c.account.memory.take(); err != nil {
-		return limited(err)
-	}
-	return nil
+	return c.accept(ofMemory)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -73,6 +74,20 @@ func (c *call) members(what any, required ...string) error {
 	return nil
 }
 
+// record notes the call in the audit.
+func (c *call) record(action Action, subject string, err error) {
+	c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
+}
+
+// accept counts the call, or refuses it.
+func (c *call) accept(b bucket) error {
+	limit, of := b.limit(c.server.Limits())
+	if after, ok := c.account.windows[b].take(limit); !ok {
+		return limited(fmt.Sprintf("%d %s a minute", limit, of), after)
+	}
+	return nil
+}
+
 // answer ends the call.
 func (c *call) answer(body any) error {
 	c.send(http.StatusOK, body)
@@ -115,16 +130,16 @@ func status(k fault.Kind) int {
 // refuse ends the call with an error under a status.
 func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
 
-// failure is an error in the words for a program. What no *fault.Error says is
-// not for it: the log has it.
+// failure is an error in the words for a program. What no *fault.Error says, or
+// one says that is HostOnly, is not for it: the log has it.
 func (c *call) failure(err error) wire.Failure {
-	kind, text := fault.KindOf(err), "it went wrong on the host"
-	if _, ok := errors.AsType[*fault.Error](err); ok || errors.Is(err, context.DeadlineExceeded) {
-		text = err.Error()
-	} else {
-		c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	kind := fault.KindOf(err)
+	_, ours := errors.AsType[HostOnly](err)
+	if _, ok := errors.AsType[*fault.Error](err); !ours && (ok || errors.Is(err, context.DeadlineExceeded)) {
+		return wire.Failure{Error: clip(err.Error()), Kind: kind, Advice: clip(fault.AdviceOf(err))}
 	}
-	return wire.Failure{Error: clip(text), Kind: kind, Advice: clip(fault.AdviceOf(err))}
+	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	return wire.Failure{Error: "it went wrong on the host", Kind: kind}
 }
 
 func clip(text string) string {

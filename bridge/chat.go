@@ -35,8 +35,8 @@ func chat(c *call) error {
 	if service == nil {
 		return absent("inference")
 	}
-	if err := c.account.inference.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofInference); err != nil {
+		return err
 	}
 	if in.Stream {
 		return c.stream(func(tell func(string) error) error {

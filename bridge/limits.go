@@ -2,72 +2,89 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
-// Limits are how many requests of one agent are accepted in any minute. What is
-// refused does not count.
-type Limits struct {
-	Secrets   int
-	Config    int // get and set
-	Inference int
-	HTTP      int // events and plugins
-	Dispatch  int
-	Memory    int // query and store
-	Log       int
+// Limited is the cause of an error where the same request may be made again
+// later: its answer is 429 with Retry-After.
+type Limited struct {
+	Why   string        // "60 chats a minute"
+	After time.Duration // when
 }
 
-// DefaultLimits are the limits of somebody who chose nothing.
-func DefaultLimits() Limits {
-	return Limits{
-		Secrets:   120, // a program asks once and keeps it
-		Config:    600, // cheap, and plugins have loops
-		Inference: 60,
-		HTTP:      120,
-		Dispatch:  10, // each becomes the work of an agent
-		Memory:    120,
-		Log:       1200, // a line each 50 ms: more is lost in the ring before anybody reads it
+func (l *Limited) Error() string { return fmt.Sprintf("the limit of %s is reached", l.Why) }
+
+// limited is the error of whoever has reached a limit of the bridge's own.
+func limited(why string, after time.Duration) error {
+	return fault.New(fault.Rejected, "ask the bridge", "", &Limited{why, after}).Advise("Wait, and ask less often.")
+}
+
+// bucket is what is counted together.
+type bucket int
+
+const (
+	ofSecrets bucket = iota
+	ofConfig
+	ofInference
+	ofHTTP
+	ofDispatch
+	ofMemory
+	ofLog
+	buckets
+)
+
+// limit is how many of a bucket are accepted in a minute, and what they are
+// called.
+func (b bucket) limit(l config.BridgeLimits) (int, string) {
+	switch b {
+	case ofSecrets:
+		return l.Secrets, "requests for secrets"
+	case ofConfig:
+		return l.Config, "requests for settings"
+	case ofInference:
+		return l.Inference, "chats"
+	case ofHTTP:
+		return l.HTTP, "events and plugins"
+	case ofDispatch:
+		return l.Dispatch, "tasks"
+	case ofMemory:
+		return l.Memory, "requests to the memory"
+	default:
+		return l.Log, "lines"
 	}
 }
 
 // period is what limits count in.
 const period = time.Minute
 
-// Limited is the cause of an error where the same request may be made again
-// later: its answer is 429 with Retry-After.
-type Limited struct {
-	Why   string        // "60 requests a minute"
-	After time.Duration // when
-}
-
-func (l *Limited) Error() string { return fmt.Sprintf("the limit of %s is reached", l.Why) }
-
-// window counts what was accepted within the last period.
+// window is what was accepted within the last period, the oldest first.
 type window struct {
-	what string
-
 	mu    sync.Mutex
-	taken []time.Time // a ring of as many as are allowed, the oldest at next
-	next  int
+	taken []time.Time
 }
 
-func newWindow(what string, limit int) *window {
-	return &window{what: what, taken: make([]time.Time, limit)}
-}
-
-// take accepts one more, or returns a Limited.
-func (w *window) take() error {
+// take accepts one more, or says after what time it would.
+func (w *window) take(limit int) (after time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if len(w.taken) == 0 {
-		return &Limited{Why: "no " + w.what + " at all", After: period}
+	old := 0
+	for old < len(w.taken) && now.Sub(w.taken[old]) >= period {
+		old++
 	}
-	if oldest := w.taken[w.next]; !oldest.IsZero() && now.Sub(oldest) < period {
-		return &Limited{Why: fmt.Sprintf("%d %s a minute", len(w.taken), w.what), After: period - now.Sub(oldest)}
+	w.taken = slices.Delete(w.taken, 0, old)
+	switch n := len(w.taken); {
+	case n < limit:
+		w.taken = append(w.taken, now)
+		return 0, true
+	case limit == 0:
+		return period, false
+	default:
+		return period - now.Sub(w.taken[n-limit]), false
 	}
-	w.taken[w.next] = now
-	w.next = (w.next + 1) % len(w.taken)
-	return nil
 }

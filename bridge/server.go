@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 const (
@@ -29,19 +31,21 @@ const (
 
 // Options are what a server is made of.
 type Options struct {
-	Tokens   *Tokens
+	Tokens *Tokens
+	// Services may be set later, before Serve.
 	Services Services
-	Limits   Limits
-	Audit    Audit
-	Log      *slog.Logger
+	// Limits are those that count by now; nil is those of whoever chose nothing.
+	Limits func() config.BridgeLimits
+	Audit  Audit
+	Log    *slog.Logger
 }
 
-// Audit records what programs did that a person may ask about later.
+// Audit records what programs did that a person may ask about later. Who reads
+// secrets is recorded by Secrets.
 type Audit interface {
 	// Record says that a caller asked for something, and how it ended: err is nil
-	// if it was done. What it returns is told where nothing may be done
-	// without a record.
-	Record(ctx context.Context, who Caller, action Action, subject string, err error) error
+	// if it was done. The caller may have left.
+	Record(ctx context.Context, who Caller, action Action, subject string, err error)
 }
 
 // Action is what a caller asked for.
@@ -49,9 +53,8 @@ type Action string
 
 // What is recorded.
 const (
-	ReadSecret   Action = "bridge.secret"
-	DispatchTask Action = "bridge.dispatch"
-	CreatePlugin Action = "bridge.plugin"
+	DispatchTask Action = "task.dispatch"
+	CreatePlugin Action = "plugin.create"
 )
 
 // Server answers what programs in guests ask. It outlives guests.
@@ -65,7 +68,10 @@ type Server struct {
 
 // NewServer returns a server that listens to nobody yet.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: newAccounts(o.Limits)}
+	if o.Limits == nil {
+		o.Limits = func() config.BridgeLimits { return config.Defaults().Bridge }
+	}
+	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: accounts{byUID: map[uint32]*account{}}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{

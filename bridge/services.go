@@ -36,10 +36,18 @@ type Services struct {
 	Log       Log
 }
 
+// HostOnly is a cause of errors that no program is told of: what is wrong with this
+// computer, and where. A program is told the error's kind; the log has the rest.
+type HostOnly interface {
+	error
+	HostOnly()
+}
+
 // Secrets tells secrets.
 type Secrets interface {
 	// Get looks in the plugin's secrets first and then in the agent's own. It
 	// fails with NotFound, and with Rejected if the plugin did not declare the name.
+	// It records who asked, and tells nothing where it cannot.
 	Get(ctx context.Context, who Caller, name config.SecretName) (secrets.Value, error)
 }
 

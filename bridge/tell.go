@@ -30,8 +30,8 @@ func emit(c *call) error {
 	if err := json.Compact(payload, in.Payload); err != nil {
 		return err
 	}
-	if err := c.account.http.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofHTTP); err != nil {
+		return err
 	}
 	if err := service.Emit(c.r.Context(), c.who, topic, payload.Bytes()); err != nil {
 		return err
@@ -53,8 +53,8 @@ func appendLine(c *call) error {
 	if service == nil {
 		return absent("log")
 	}
-	if err := c.account.log.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofLog); err != nil {
+		return err
 	}
 	if err := service.Append(c.r.Context(), c.who, level, in.Message); err != nil {
 		return err

@@ -25,11 +25,11 @@ func createPlugin(c *call) error {
 	if service == nil {
 		return absent("plugins")
 	}
-	if err := c.account.http.take(); err != nil {
-		return limited(err)
+	if err := c.accept(ofHTTP); err != nil {
+		return err
 	}
 	made, err := service.Create(c.r.Context(), c.who, c.body)
-	_ = c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err) // it is made; its own record says by whom
+	c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err)
 	if err != nil {
 		return err
 	}

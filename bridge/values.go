@@ -1,18 +1,13 @@
 package bridge
 
 import (
-	"context"
-	"errors"
-
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 )
 
 // empty is the answer where there is nothing to say but that it is done.
 type empty struct{}
 
-// getSecret tells a secret, if that can be recorded.
 func getSecret(c *call) error {
 	name, err := config.ParseSecretName(c.name)
 	if err != nil {
@@ -25,16 +20,12 @@ func getSecret(c *call) error {
 	if service == nil {
 		return absent("secrets")
 	}
-	if err := c.account.secrets.take(); err != nil {
-		return limited(err)
-	}
-	value, err := service.Get(c.r.Context(), c.who, name)
-	recorded := c.record(ReadSecret, string(name), err)
-	if err != nil {
+	if err := c.accept(ofSecrets); err != nil {
 		return err
 	}
-	if recorded != nil {
-		return fault.New(fault.Unavailable, "tell secret", string(name), errors.New("it cannot be recorded who asked for it"))
+	value, err := service.Get(c.r.Context(), c.who, name)
+	if err != nil {
+		return err
 	}
 	return c.answer(wire.Value{Value: value.Reveal()})
 }
@@ -77,13 +68,5 @@ func (c *call) configKey() (ConfigKey, error) {
 	case c.server.Services.Config == nil:
 		return "", absent("config")
 	}
-	if err := c.account.config.take(); err != nil {
-		return "", limited(err)
-	}
-	return key, nil
-}
-
-// record notes a call in the audit, also of a program that has left.
-func (c *call) record(action Action, subject string, err error) error {
-	return c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
+	return key, c.accept(ofConfig)
 }

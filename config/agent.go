@@ -12,12 +12,15 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// NewAgentID makes an id that nobody else has: a UUID of version 4.
-func NewAgentID() AgentID {
+// NewAgentID makes an id that nobody else has.
+func NewAgentID() AgentID { return AgentID(NewUUID()) }
+
+// NewUUID makes a UUID of version 4, in capitals as the desktop app writes them.
+func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return AgentID(fmt.Sprintf("%X-%X-%X-%X-%X", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
+	return fmt.Sprintf("%X-%X-%X-%X-%X", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 const nameAllowed = "1 to 64 letters (a to z), digits, dashes and spaces, with a letter or digit at either end"

@@ -277,3 +277,24 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestInferenceSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1:1337/v1/": "http://127.0.0.1:1337/v1", "https://models.example/v1": "https://models.example/v1", "": "",
+		"ftp://a/": "refused", "127.0.0.1:1337": "refused", "http://": "refused", "http://user:key@a/v1": "refused",
+		"http://a/v1?key=x": "refused", "http://a/v1#x": "refused", "http://a/\n": "refused", "http://a/" + strings.Repeat("x", 600): "refused",
+	} {
+		got, err := ParseInferenceURL(text)
+		if err != nil {
+			got = "refused"
+		}
+		if string(got) != want {
+			t.Errorf("the address %q is %q, want %q", text, got, want)
+		}
+	}
+	for text, ok := range map[string]bool{"llama3.2:3b": true, "qwen/qwen3-8b": true, "": false, "-x": false, "a b": false, "a\n": false, strings.Repeat("x", 201): false} {
+		if _, err := ParseModelName(text); (err == nil) != ok {
+			t.Errorf("the model %q: %v", text, err)
+		}
+	}
+}

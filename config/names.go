@@ -33,6 +33,8 @@ type (
 	// SessionID is what an agent's persistent shell is asked for by: "default",
 	// a chat's id.
 	SessionID string
+	// CallID is what a command of a session is cancelled by, as its caller chose.
+	CallID string
 	// JobID is what a background command is asked for by: 128 random bits.
 	JobID string
 )
@@ -72,7 +74,8 @@ var (
 	// 64 bytes hold every usual id of a conversation; it is also a file name.
 	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
 		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
-	jobID = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
+	callID = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
+	jobID  = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
 )
 
 func parseName[T ~string](r rule, name string) (T, error) {
@@ -114,6 +117,9 @@ func parsePackageName(name string) (PackageName, error) {
 
 // ParseSessionID reads what an agent's persistent shell is asked for by.
 func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }
+
+// ParseCallID reads what a command of a session is cancelled by.
+func ParseCallID(id string) (CallID, error) { return parseName[CallID](callID, id) }
 
 // ParseJobID reads what a background command is asked for by.
 func ParseJobID(id string) (JobID, error) { return parseName[JobID](jobID, id) }

@@ -1,6 +1,8 @@
 // Package config is what a person may choose and where everything lives: the settings file, the home folder and the names that are parsed once.
 package config
 
+import "slices"
+
 // Settings are the choices in sandbox.json. The zero value is not valid:
 // Defaults and Load return valid ones.
 type Settings struct {
@@ -24,6 +26,10 @@ type Settings struct {
 	Toolbox []PackageName
 	// Secrets is where agents' secrets are kept.
 	Secrets SecretStore
+	// Bridge is how often programs in the guest may ask the host.
+	Bridge BridgeLimits
+	// Inference is which model answers agents.
+	Inference Inference
 }
 
 // The bounds of the settings.
@@ -59,7 +65,9 @@ func Defaults() Settings {
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
 			"nodejs", "npm", "ripgrep", "openssh-client", "lftp", "rsync", "less", "procps", "ca-certificates", "tzdata",
 		},
-		Secrets: systemSecretStore(),
+		Secrets:   systemSecretStore(),
+		Bridge:    bridgeDefaults(),
+		Inference: inferenceDefaults(),
 	}
 }
 
@@ -68,7 +76,7 @@ func EffectOf(key string) Effect { return fields().effect(key) }
 
 // fields are the keys of sandbox.json in the order they are shown.
 func fields() table[Settings] {
-	return table[Settings]{
+	return append(table[Settings]{
 		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
 		intField("cpus", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
 		intField("memoryGB", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
@@ -80,7 +88,7 @@ func fields() table[Settings] {
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}
+	}, slices.Concat(bridgeFields(), inferenceFields())...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.

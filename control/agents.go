@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -64,19 +65,10 @@ func (s agentService) Show(_ context.Context, r *connect.Request[controlpb.ShowA
 	return connect.NewResponse(&controlpb.ShowAgentResponse{Agent: a}), err
 }
 
-// change has something be done to an agent, on the record.
-func (s agentService) change(ctx context.Context, ref, action, subject string, do func() error) error {
-	agent, err := s.Agents.Get(ref)
-	if err != nil {
-		return err
-	}
-	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, do)
-}
-
 // Rename changes an agent's name.
 func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
 	var agent agents.Agent
-	err := s.change(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func(agents.Agent) (err error) {
 		agent, err = s.Agents.Rename(ctx, r.Msg.Agent, r.Msg.Name, callerOf(ctx).cause())
 		return err
 	})
@@ -87,16 +79,25 @@ func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.R
 	return connect.NewResponse(&controlpb.RenameAgentResponse{Agent: a}), err
 }
 
-// Delete removes an agent.
+// Delete removes an agent. What was asked for it is withdrawn.
 func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
-	subject := ""
+	var also []string
 	if r.Msg.Workspace {
-		subject = "with its workspace"
+		also = append(also, "with its workspace")
+	}
+	if r.Msg.Secrets {
+		also = append(also, "with its secrets")
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.change(ctx, r.Msg.Agent, "agent.delete", subject, func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
 		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
-		return err
+		if s.Agents.Has(agent.ID) {
+			return err
+		}
+		s.Lines.Forget(agent.ID)
+		s.Prompts.Forget(agent.ID)
+		defer s.Vault.Forget(agent.ID)
+		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Msg.Secrets, answer))
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.D
 // Set changes an agent's settings, all or none.
 func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
 	var changed []string
-	err := s.change(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func() (err error) {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func(agents.Agent) (err error) {
 		changed, err = s.Agents.Set(ctx, r.Msg.Agent, r.Msg.Settings, callerOf(ctx).cause())
 		return err
 	})
@@ -124,7 +125,7 @@ func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetA
 
 // Reset gives an agent a fresh layer.
 func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
-	err := s.change(ctx, r.Msg.Agent, "agent.reset", "", func() error {
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.reset", "", func(agents.Agent) error {
 		return s.Agents.Reset(ctx, r.Msg.Agent, callerOf(ctx).cause())
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
 )
@@ -21,6 +22,7 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.Shell
 	}
 	r, err := c.Shells.Run(ctx, connect.NewRequest(&controlpb.RunInSessionRequest{
 		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
+		Call: string(cmd.Call),
 	}))
 	if err != nil {
 		return guest.ShellResult{}, err
@@ -37,6 +39,13 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.Shell
 		result.Late = append(result.Late, guest.LateOutput{Command: l.Command, Output: output(l.Output)})
 	}
 	return result, nil
+}
+
+// CancelInSession ends a call of RunInSession, which then answers with what its
+// command wrote. It fails with fault.NotFound when the session has no such call.
+func (c *Client) CancelInSession(ctx context.Context, agent string, session config.SessionID, call config.CallID) error {
+	_, err := c.Shells.Cancel(ctx, connect.NewRequest(&controlpb.CancelInSessionRequest{Agent: agent, Session: string(session), Call: string(call)}))
+	return err
 }
 
 // Attachment is a person before the shell of a session.

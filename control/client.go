@@ -37,6 +37,11 @@ type Client struct {
 	Agents    controlpbconnect.AgentsClient
 	Shells    controlpbconnect.ShellsClient
 	Jobs      controlpbconnect.JobsClient
+	Memory    controlpbconnect.MemoryClient
+	Tasks     controlpbconnect.TasksClient
+	Topics    controlpbconnect.TopicsClient
+	Secrets   controlpbconnect.SecretsClient
+	Prompts   controlpbconnect.PromptsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -105,6 +110,11 @@ func newClient(home config.Home, name string) *Client {
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
 		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
 		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
+		Memory:        controlpbconnect.NewMemoryClient(client, baseURL, options),
+		Tasks:         controlpbconnect.NewTasksClient(client, baseURL, options),
+		Topics:        controlpbconnect.NewTopicsClient(client, baseURL, options),
+		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
+		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

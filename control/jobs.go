@@ -20,7 +20,7 @@ type jobService struct{ service }
 func jobProto(j terminal.Job) *controlpb.Job {
 	p := &controlpb.Job{
 		Id: string(j.ID), Agent: string(j.Agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
-		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped,
+		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: printable(j.LogFile),
 	}
 	if !j.Running {
 		p.Ended, p.Status, p.Signal = moment(j.Ended), int32(j.Status()), int32(j.Signal)
@@ -130,11 +130,11 @@ func (s jobService) Tail(ctx context.Context, r *connect.Request[controlpb.TailJ
 		return err
 	}
 	tail := terminal.Tail{Offset: r.Msg.Offset, FromEnd: min(r.Msg.FromEnd, chunk), Follow: r.Msg.Follow}
-	job, err := s.Terminals.TailJob(ctx, r.Msg.Agent, id, tail, func(part guest.JobTail) error {
-		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset})
+	job, err := s.Terminals.TailJob(ctx, r.Msg.Agent, id, tail, func(part terminal.Part) error {
+		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset, Next: part.Next})
 	})
 	if err != nil || job.Running {
 		return err
 	}
-	return stream.Send(&controlpb.TailJobResponse{Offset: job.Written, Job: jobProto(job)})
+	return stream.Send(&controlpb.TailJobResponse{Offset: job.Written, Next: job.Written, Job: jobProto(job)})
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 
@@ -41,6 +42,9 @@ func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequ
 	var since time.Time
 	if r.Msg.Since != nil {
 		since = r.Msg.Since.AsTime()
+	}
+	if r.Msg.Agent != "" {
+		return s.agentLogs(ctx, r.Msg, since, stream)
 	}
 	var tails []*tail
 	switch source := r.Msg.Source; source {
@@ -202,6 +206,8 @@ func (t *tail) line(text string) *controlpb.LogsResponse {
 	return l
 }
 
+// printable has a dot for what is no text, but commands a terminal or changes the
+// order in which it is read.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -209,7 +215,7 @@ func printable(text string) string {
 			return -1
 		case r == '\t':
 			return r
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\uFFFD':
+		case r < ' ', r >= 0x7f && r < 0xa0, r == '\uFFFD', unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
 			return '·'
 		}
 		return r

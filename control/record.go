@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"connectrpc.com/connect"
@@ -10,6 +11,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 )
@@ -30,26 +33,62 @@ type note struct {
 }
 
 // audited carries something out between an entry that says that it has begun
-// and one that says how it ended.
+// and one that says how it ended. In neither of them, nor in the error, is a
+// value of the agent's secrets.
 func (s service) audited(ctx context.Context, n note, do func() error) error {
-	if err := s.record(ctx, n, audit.Begun, n.detail); err != nil && n.strict {
+	secrets := s.secretsOf(ctx, n.agent)
+	if err := s.record(ctx, n, audit.Begun, n.detail, secrets); err != nil && n.strict {
 		return fault.New(fault.KindOf(err), n.action, "", err)
 	}
-	err := do()
+	err := withoutSecrets(do(), secrets)
 	detail := ""
 	if err != nil {
 		detail = err.Error()
 	}
-	_ = s.record(ctx, n, audit.OutcomeOf(err), detail) // it is in the log, and done is done
+	_ = s.record(ctx, n, audit.OutcomeOf(err), detail, secrets) // it is in the log, and done is done
 	return err
 }
 
-func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string) error {
+// onRecord has something be done that concerns an agent.
+func (s service) onRecord(ctx context.Context, ref, action, subject string, do func(agents.Agent) error) error {
+	agent, err := s.Agents.Get(ref)
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, func() error { return do(agent) })
+}
+
+// secretsOf is what takes out an agent's secrets, if it is for one.
+func (s service) secretsOf(ctx context.Context, name config.AgentName) *redact.Live {
+	if name == "" {
+		return nil
+	}
+	agent, err := s.Agents.Get(string(name))
+	if err != nil {
+		return nil
+	}
+	return s.Agents.Redact(ctx, agent)
+}
+
+// withoutSecrets is an error in which no value of a secret is quoted.
+func withoutSecrets(err error, secrets *redact.Live) error {
+	clean := secrets.Scrubber()
+	if err == nil || clean == nil {
+		return err
+	}
+	text, advice := err.Error(), fault.AdviceOf(err)
+	if clean.Text(text) == text && clean.Text(advice) == advice {
+		return err
+	}
+	return fault.New(fault.KindOf(err), "", "", errors.New(clean.Text(text))).Advise(clean.Text(advice))
+}
+
+func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 	defer cancel()
-	who := callerOf(ctx)
+	who, clean := callerOf(ctx), secrets.Scrubber()
 	_, err := s.Audit.Record(ctx, audit.Entry{
-		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: n.subject, Outcome: outcome, Detail: detail,
+		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: clean.Text(n.subject), Outcome: outcome, Detail: clean.Text(detail),
 	})
 	if err != nil {
 		s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)

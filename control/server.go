@@ -20,7 +20,13 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/memory"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -32,6 +38,12 @@ type Backing struct {
 	Sandbox   *supervisor.Supervisor
 	Agents    *agents.Agents
 	Terminals *terminal.Terminals
+	Memory    *memory.Memory
+	Tasks     *tasks.Tasks
+	Topics    *topics.Topics
+	Lines     *loglines.Lines
+	Vault     *vault.Vault
+	Prompts   *prompts.Broker
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -68,6 +80,11 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewMemoryHandler(memoryService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewTasksHandler(taskService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

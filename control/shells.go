@@ -23,6 +23,14 @@ func parseSession(text string) (config.SessionID, error) {
 	return config.ParseSessionID(text)
 }
 
+// parseCall reads which call is meant, if one is.
+func parseCall(text string) (config.CallID, error) {
+	if text == "" {
+		return "", nil
+	}
+	return config.ParseCallID(text)
+}
+
 // noteOf is what the audit says of a call about a session, whose agent there is.
 func (s shellService) noteOf(action, ref, session string) (note, config.SessionID, error) {
 	id, err := parseSession(session)
@@ -40,9 +48,13 @@ func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunI
 		return nil, err
 	}
 	n.subject, n.strict = n.subject+": "+r.Msg.Command, true
+	call, err := parseCall(r.Msg.Call)
+	if err != nil {
+		return nil, err
+	}
 	cmd := guest.ShellCommand{
 		Shell:   guest.Shell{Session: id, Env: r.Msg.Env, Dir: r.Msg.Dir},
-		Command: r.Msg.Command, Stdin: r.Msg.Stdin, Timeout: r.Msg.Timeout.AsDuration(),
+		Command: r.Msg.Command, Stdin: r.Msg.Stdin, Timeout: r.Msg.Timeout.AsDuration(), Call: call,
 	}
 	var result guest.ShellResult
 	err = s.audited(ctx, n, func() (err error) {
@@ -67,13 +79,17 @@ func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
 	return &controlpb.SessionOutput{Head: o.Head, Omitted: o.Omitted, Tail: o.Tail}
 }
 
-// Cancel ends the command that runs in a session.
+// Cancel ends the command that runs in a session, or a certain call.
 func (s shellService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
 	n, id, err := s.noteOf("session.cancel", r.Msg.Agent, r.Msg.Session)
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, r.Msg.Agent, id) })
+	call, err := parseCall(r.Msg.Call)
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, r.Msg.Agent, id, call) })
 	return connect.NewResponse(&controlpb.CancelInSessionResponse{}), err
 }
 

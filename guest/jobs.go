@@ -36,6 +36,9 @@ type Job struct {
 	// Written is how many bytes of output there were, Dropped how many of the
 	// first the log no longer has.
 	Written, Dropped uint64
+	// LogFile is where the job's room shows the end of its output, to be read only:
+	// the file that grows, and beside it, with ".1" after its name, the part before.
+	LogFile string
 }
 
 // Status is the one number that a shell would show of a job that has ended.
@@ -130,7 +133,7 @@ func job(j *guestpb.Job) Job {
 		ID: config.JobID(faultrpc.Clip(j.Id)), User: faultrpc.Clip(j.User), Label: faultrpc.Clip(j.Label),
 		Running: j.State == guestpb.Job_STATE_RUNNING, PID: int(j.Pid), Started: time.Unix(0, j.StartedUnixNano),
 		Code: int(j.Code), Signal: Signal(j.Signal), OOM: j.Oom, Pids: j.Pids, Killed: j.Killed,
-		Written: j.Written, Dropped: j.Dropped,
+		Written: j.Written, Dropped: j.Dropped, LogFile: faultrpc.Clip(j.LogFile),
 	}
 	for _, a := range bound(j.Args) {
 		out.Args = append(out.Args, faultrpc.Clip(string(a)))

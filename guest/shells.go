@@ -35,6 +35,9 @@ type ShellCommand struct {
 	Stdin   []byte // what it reads; without it, nothing
 	// Timeout bounds the wait for the shell, and then the command. 0 is 30 s.
 	Timeout time.Duration
+	// Call is what CancelShell may name it by. Without, it can only be cancelled as
+	// what runs, or by the context.
+	Call config.CallID
 }
 
 // ShellResult is what became of a ShellCommand.
@@ -42,7 +45,7 @@ type ShellResult struct {
 	Stdout, Stderr ShellOutput
 	Code           int // as $? has it: 128 + n after signal n
 	TimedOut       bool
-	Cancelled      bool   // by CancelShell, or by a person's Ctrl-C
+	Cancelled      bool   // by CancelShell, perhaps before it began, or by a person's Ctrl-C
 	Exited         bool   // the shell ended with it (exit, exec, a crash)
 	Restarted      bool   // it ran in a new shell: what was changed in the one before is lost
 	RestartCause   string // why
@@ -101,14 +104,15 @@ type Session struct {
 const shellPatience = time.Minute
 
 // RunShell runs a command in a session's shell and waits for it. Cancelling
-// the context ends the command (SIGINT, SIGTERM, SIGKILL), not the session.
+// the context ends the command (SIGINT, SIGTERM, SIGKILL), not the session; who
+// wants to have what it wrote until then uses CancelShell.
 //
 // It fails with Unavailable when something else had the shell until the
 // timeout, Rejected when the agent has too many sessions or the session too many
 // commands that wait, and NotFound when there is no room for the user.
 func (c *Client) RunShell(ctx context.Context, cmd ShellCommand) (ShellResult, error) {
 	r := &guestpb.ShellRunRequest{
-		Shell: cmd.proto(), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout),
+		Shell: cmd.proto(), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout), Call: string(cmd.Call),
 	}
 	if err := wire.CheckShellRun(r); err != nil {
 		return ShellResult{}, err
@@ -132,10 +136,11 @@ func (c *Client) RunShell(ctx context.Context, cmd ShellCommand) (ShellResult, e
 	return result, nil
 }
 
-// CancelShell ends the command that runs in a session, and returns when it has
-// ended. It fails with NotFound when none runs.
-func (c *Client) CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID) error {
-	_, err := call(ctx, "cancel command of session "+string(id), c.shells.Cancel, &guestpb.ShellCancelRequest{User: string(user), Session: string(id)})
+// CancelShell ends the command that runs in a session, or a certain call, also
+// while it waits; it returns when that has ended. It fails with NotFound when
+// there is none.
+func (c *Client) CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID, which config.CallID) error {
+	_, err := call(ctx, "cancel command of session "+string(id), c.shells.Cancel, &guestpb.ShellCancelRequest{User: string(user), Session: string(id), Call: string(which)})
 	return err
 }
 

@@ -18,6 +18,13 @@ type Key struct {
 	Name   config.SecretName `json:"name"`
 }
 
+// Host stands in a key for this host itself, which has secrets that no agent may
+// read. No agent has this id.
+const Host config.AgentID = "00000000-0000-0000-0000-000000000000"
+
+// Inference names what this host shows to the endpoint for inference.
+func Inference() Key { return Key{Agent: Host, Name: "INFERENCE_API_KEY"} }
+
 // The services that secrets are kept under in the system's stores, as the
 // desktop app has them.
 const (
@@ -86,14 +93,24 @@ func Of(agent config.AgentID, keys []Key) []Key {
 			of = append(of, k)
 		}
 	}
-	slices.SortFunc(of, func(a, b Key) int { return cmp.Or(cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(of, Key.Compare)
 	return of
+}
+
+// Compare says which of two keys comes first: the agent's own before its
+// plugins'.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Agent, other.Agent), cmp.Compare(k.Plugin, other.Plugin), cmp.Compare(k.Name, other.Name))
 }
 
 // String names the secret for a person.
 func (k Key) String() string {
-	if k.Plugin == "" {
-		return string(k.Name) + " of agent " + string(k.Agent)
+	whose := "agent " + string(k.Agent)
+	if k.Agent == Host {
+		whose = "this host"
 	}
-	return string(k.Name) + " of plugin " + string(k.Plugin) + " of agent " + string(k.Agent)
+	if k.Plugin == "" {
+		return string(k.Name) + " of " + whose
+	}
+	return string(k.Name) + " of plugin " + string(k.Plugin) + " of " + whose
 }

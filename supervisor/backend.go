@@ -79,7 +79,7 @@ type Rooms interface {
 // Shells are the persistent shells of a guest: see guest.Client.
 type Shells interface {
 	RunShell(ctx context.Context, cmd guest.ShellCommand) (guest.ShellResult, error)
-	CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID) error
+	CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID, which config.CallID) error
 	AttachShell(ctx context.Context, shell guest.Shell, size guest.TerminalSize, output io.Writer) (*guest.Attachment, error)
 	Sessions(ctx context.Context, user config.LinuxUser) ([]guest.Session, error)
 	Transcript(ctx context.Context, user config.LinuxUser, id config.SessionID) (text string, version uint64, err error)

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command spawn starts a program again and again and prints how long each took, in nanoseconds: spawn ROUNDS PROGRAM.
+// Command spawn starts a program again and again and prints how long each took, in nanoseconds: spawn ROUNDS PROGRAM [ARGUMENT...].
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	}
 	for range rounds {
 		began := time.Now()
-		pid, err := syscall.ForkExec(os.Args[2], os.Args[2:3], &syscall.ProcAttr{Env: os.Environ()})
+		pid, err := syscall.ForkExec(os.Args[2], os.Args[2:], &syscall.ProcAttr{Env: os.Environ()})
 		if err == nil {
 			_, err = syscall.Wait4(pid, nil, 0, nil)
 		}

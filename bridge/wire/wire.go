@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/preface"
 )
 
 // Where the bridge is in a room, and in the guest itself.
 const (
-	Socket   = "/run/osaurus-bridge.sock"
-	TokenDir = "/run/osaurus" // a token is in USER.token in it
+	Socket   = preface.Socket
+	TokenDir = preface.TokenDir // a token is in USER.token in it
 )
 
 // The headers that say who asks and for whom.

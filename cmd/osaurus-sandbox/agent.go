@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -193,20 +194,16 @@ func newAgentReset(c console) *cobra.Command {
 }
 
 func newAgentDelete(c console) *cobra.Command {
-	var yes, workspace bool
+	var yes, workspace, secrets bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
 		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept, for you or for
-an agent of the same name that is made later, unless you say --workspace.`,
+an agent of the same name that is made later, unless you say --workspace. Its secrets are kept under its id unless you say --secrets.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loss := "What the agent runs ends, and what it installed will be gone. Its home folder is kept."
-			if workspace {
-				loss = "What the agent runs ends, and what it installed and its home folder will be gone."
-			}
 			if !yes {
-				if err := confirm(c, "delete "+args[0], loss); err != nil {
+				if err := confirm(c, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
 					return err
 				}
 			}
@@ -215,16 +212,62 @@ an agent of the same name that is made later, unless you say --workspace.`,
 				return err
 			}
 			defer client.Close()
-			r, err := client.Agents.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace}))
-			if err == nil && r.Msg.Pending {
-				_, err = fmt.Fprintln(c.err, "What it has in the guest is removed when the guest starts the next time.")
+			agent, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
+			if err != nil {
+				return err
 			}
-			return err
+			r, err := client.Agents.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets}))
+			if err != nil {
+				return err
+			}
+			return printLeft(c.err, r.Msg, agent.Msg.Agent.GetId())
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
 	return cmd
+}
+
+// lossOf is what is lost with an agent.
+func lossOf(workspace, secrets bool) string {
+	gone, kept := []string{"what it installed"}, []string{}
+	for what, too := range map[string]bool{"its home folder": workspace, "its secrets": secrets} {
+		if too {
+			gone = append(gone, what)
+		} else {
+			kept = append(kept, what)
+		}
+	}
+	slices.Sort(gone)
+	slices.Sort(kept)
+	loss := "What the agent runs ends. Gone will be " + strings.Join(gone, ", ") + "."
+	if len(kept) > 0 {
+		loss += " Kept: " + strings.Join(kept, ", ") + "."
+	}
+	return loss
+}
+
+// printLeft says what a deleted agent leaves behind.
+func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
+	var lines []string
+	if r.Pending {
+		lines = append(lines, "What it has in the guest is removed when the guest starts the next time.")
+	}
+	switch {
+	case r.SecretsDeleted > 0:
+		lines = append(lines, fmt.Sprintf("Its secrets are deleted: %d.", r.SecretsDeleted))
+	case r.SecretsUnknown:
+		lines = append(lines, "Secrets that it had are kept. See what there is: osaurus-sandbox secret list "+id)
+	case r.SecretsKept > 0:
+		lines = append(lines, fmt.Sprintf("Its secrets are kept: %d. See them: osaurus-sandbox secret list %s", r.SecretsKept, id))
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func agentKeys() string { return "Keys: " + strings.Join(config.AgentKeys(), ", ") + "." }

@@ -113,6 +113,7 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%v, truncated %v, %d bytes", err, got.Truncated, len(got.Stdout))
 		}
 	})
+	t.Run("secrets", func(t *testing.T) { agentSecrets(t, home) })
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)
@@ -239,4 +240,46 @@ func TestAgents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// agentSecrets: what an agent does with a secret of its is seen by nobody else,
+// and written nowhere.
+func agentSecrets(t *testing.T, home config.Home) {
+	ok(t, "config", "set", "secrets=file")
+	if code, _, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 {
+		t.Fatal(stderr)
+	}
+	if code, out := as(t, "alice", "echo "+secretToken+"; printf user:"+secretToken+" | base64; echo "+secretToken+" >&2"); code != 0 || strings.Count(out, "[REDACTED:TOKEN]") != 3 {
+		t.Errorf("%d, %q", code, out)
+	}
+	if code, out := as(t, "alice", "echo "+secretToken, "--tty"); code != 0 || out != "[REDACTED:TOKEN]" {
+		t.Errorf("on a terminal: %d, %q", code, out)
+	}
+	if code, out := as(t, "alice", "echo "+secretToken, "--session", "s"); code != 0 || out != "[REDACTED:TOKEN]" {
+		t.Errorf("in a session: %d, %q", code, out)
+	}
+	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--env", "T="+secretToken, "--", "sh", "-c", "echo $T; sleep 1000; : "+secretToken))
+	if code, out := as(t, "bob", "env; cat /proc/*/environ /proc/*/cmdline; ps -ef"); strings.Contains(out, secretToken) || !strings.Contains(out, "HOME=") {
+		t.Errorf("another agent sees it: %d, %q", code, out)
+	}
+	for _, args := range [][]string{{"ps"}, {"job", "list"}, {"job", "tail", "alice", id}, {"session", "list"}, {"session", "show", "alice", "s"}, {"events"}, {"logs"}, {"audit", "list", "--json"}} {
+		if code, out, stderr := fed(t, "", args...); code != 0 || out == "" {
+			t.Errorf("%v: %d, %q, %s", args, code, out, stderr)
+		}
+	}
+	ok(t, "job", "kill", "--kill", "alice", id)
+	for _, folder := range []string{"logs", "config", "run", "."} {
+		files, err := os.ReadDir(filepath.Join(string(home), folder))
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: %v", folder, err)
+		}
+		for _, file := range files {
+			if !file.Type().IsRegular() {
+				continue
+			}
+			if text, err := os.ReadFile(filepath.Join(string(home), folder, file.Name())); err != nil || bytes.Contains(text, []byte(secretToken)) {
+				t.Errorf("%s/%s has it, %v", folder, file.Name(), err)
+			}
+		}
+	}
 }

@@ -31,8 +31,8 @@ is no such command. With --json the command's output and its end are told in one
 
 With --session the command runs in a shell of the agent's that stays: the next one finds the folder, variables and functions
 that this one leaves. A single argument is then a line for the shell, several are words that it takes as they are. The command
-reads nothing, and its output comes at its end: of a long one the beginning and the end. --cwd and --env count only for a
-shell that is made anew; --timeout is 30s unless you say otherwise.`,
+reads nothing, and its output comes at its end, also after Ctrl-C: of a long one the beginning and the end. --cwd and --env count
+only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
   osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
   osaurus-sandbox exec alice --tty -- vi notes.txt

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/guest"
 )
@@ -26,7 +29,7 @@ func asLine(args []string) string {
 
 // execInSession runs a command in a persistent shell and prints what came of it.
 func execInSession(ctx context.Context, c console, client *control.Client, agent string, command guest.ShellCommand, asJSON bool) error {
-	result, err := client.RunInSession(ctx, agent, command)
+	result, err := runInSession(ctx, client, agent, command)
 	if err != nil {
 		return err
 	}
@@ -41,6 +44,29 @@ func execInSession(ctx context.Context, c console, client *control.Client, agent
 		return exit{code: result.Code}
 	}
 	return nil
+}
+
+// lastAnswer is how long an answer is waited for of a call that nobody can cancel:
+// it has just ended, or has not yet come to the guest.
+const lastAnswer = time.Second
+
+// runInSession runs a command in a session. The first signal ends that command, and
+// no other of the session; what it wrote until then is its answer. The second ends
+// this program, and the command with it.
+func runInSession(ctx context.Context, client *control.Client, agent string, command guest.ShellCommand) (guest.ShellResult, error) {
+	run, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	command.Call = config.CallID(rand.Text())
+	defer context.AfterFunc(ctx, func() {
+		if client.CancelInSession(run, agent, command.Session, command.Call) != nil {
+			time.AfterFunc(lastAnswer, end)
+		}
+	})()
+	result, err := client.RunInSession(run, agent, command)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return result, err
 }
 
 // printResult prints what a command wrote, and beside it what else there is to know.

@@ -12,14 +12,14 @@ import (
 // Exit codes. They are part of the interface: scripts rely on them.
 const (
 	exitOK           = 0
-	exitExecution    = 1
-	exitInvalidArgs  = 2
-	exitRejected     = 3
-	exitUserDenied   = 4
-	exitTimeout      = 5
-	exitUnavailable  = 6
-	exitNotFound     = 7
-	exitToolNotFound = 8
+	exitExecution    = fault.ExitExecution
+	exitInvalidArgs  = fault.ExitInvalidArgs
+	exitRejected     = fault.ExitRejected
+	exitUserDenied   = fault.ExitUserDenied
+	exitTimeout      = fault.ExitTimeout
+	exitUnavailable  = fault.ExitUnavailable
+	exitNotFound     = fault.ExitNotFound
+	exitToolNotFound = fault.ExitToolNotFound
 
 	// A command that runs another (boot, exec) keeps all codes but these for it, as
 	// env and timeout do.
@@ -39,30 +39,12 @@ const exitCodes = `Exit codes:
 `
 
 // exitCode is the exit code for an error, from its kind alone.
-func exitCode(err error) int {
-	switch fault.KindOf(err) {
-	case fault.InvalidArgs:
-		return exitInvalidArgs
-	case fault.Rejected:
-		return exitRejected
-	case fault.UserDenied:
-		return exitUserDenied
-	case fault.Timeout:
-		return exitTimeout
-	case fault.Unavailable:
-		return exitUnavailable
-	case fault.NotFound:
-		return exitNotFound
-	case fault.ToolNotFound:
-		return exitToolNotFound
-	}
-	return exitExecution
-}
+func exitCode(err error) int { return fault.KindOf(err).ExitCode() }
 
 // kindOf is the kind of fault that an exit code of this program stands for.
 func kindOf(code int) fault.Kind {
 	for _, kind := range fault.Kinds() {
-		if exitCode(fault.New(kind, "", "", nil)) == code {
+		if kind.ExitCode() == code {
 			return kind
 		}
 	}

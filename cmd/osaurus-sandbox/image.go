@@ -38,7 +38,7 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 func baker(home config.Home, s config.Settings) bake.Baker {
 	return bake.Baker{
 		Driver: driver(), Dir: home.Bake(), Mirrors: texts(s.Mirrors), Packages: texts(s.Toolbox),
-		Images: image.Store{Dir: home.Images(), Init: func(arch vm.Arch) ([]byte, error) { return embedded.Guest(string(arch)) }},
+		Images: image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]},
 	}
 }
 

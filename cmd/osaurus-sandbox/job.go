@@ -178,7 +178,7 @@ func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
 	if j.Dropped > 0 {
 		output += ", of which the first " + bytesText(j.Dropped) + " are not kept"
 	}
-	for _, row := range append(rows, [2]string{"output", output}) {
+	for _, row := range append(rows, [2]string{"output", output}, [2]string{"log in the room", j.LogFile}) {
 		if row[1] != "" {
 			fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
 		}

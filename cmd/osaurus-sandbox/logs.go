@@ -18,12 +18,13 @@ import (
 
 func newLogs(c console) *cobra.Command {
 	var asJSON, follow bool
-	var since, source string
+	var since, source, agent string
 	cmd := &cobra.Command{
 		Use:   "logs",
-		Short: "Print the daemon's log and the guest's console",
+		Short: "Print the daemon's log and the guest's console, or what an agent's programs have logged",
 		Example: `  osaurus-sandbox logs --since 10m
-  osaurus-sandbox logs -f --source console`,
+  osaurus-sandbox logs -f --source console
+  osaurus-sandbox logs -f --agent alice`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := parseSince(since)
@@ -35,7 +36,7 @@ func newLogs(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			stream, err := client.Logs(cmd.Context(), connect.NewRequest(&controlpb.LogsRequest{Since: from, Follow: follow, Source: source}))
+			stream, err := client.Logs(cmd.Context(), connect.NewRequest(&controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}))
 			if err != nil {
 				return err
 			}
@@ -44,6 +45,8 @@ func newLogs(c console) *cobra.Command {
 				l := stream.Msg()
 				if asJSON {
 					err = printLine(c.out, l)
+				} else if l.Level != "" {
+					_, err = fmt.Fprintf(c.out, "%s  %s  %-6s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Level, l.Text)
 				} else if l.Time != nil {
 					_, err = fmt.Fprintf(c.out, "%-7s  %s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Text)
 				} else {
@@ -60,6 +63,7 @@ func newLogs(c console) *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
 	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)")
 	cmd.Flags().StringVar(&source, "source", "", "only daemon or console")
+	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, in place of both")
 	return cmd
 }
 
@@ -83,17 +87,27 @@ func parseSince(text string) (*timestamppb.Timestamp, error) {
 func newEvents(c console) *cobra.Command {
 	var asJSON, follow bool
 	var after int64
+	var agent string
+	var agents bool
+	var topics []string
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happened to the sandbox",
-		Long:  "Prints what happened to the sandbox. Each event has a number; with --after, a program goes on where it ended.",
-		Args:  cobra.NoArgs,
+		Short: "Print what happened to the sandbox, or what agents' programs have told",
+		Long: `Prints what happened to the sandbox. Each event has a number; with --after, a program goes on where it ended. With --agent it
+prints what concerns an agent instead: what its programs have told (osaurus-host events emit), and what those of others have told under
+a topic that begins with "shared:". These have numbers of their own.`,
+		Example: `  osaurus-sandbox events -f
+  osaurus-sandbox events -f --agent alice --topic 'rss.*'`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := reach(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer client.Close()
+			if agents || agent != "" || len(topics) > 0 {
+				return printTopics(cmd.Context(), c, client, &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}, asJSON)
+			}
 			stream, err := client.Events(cmd.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: follow}))
 			if err != nil {
 				return err
@@ -114,6 +128,10 @@ func newEvents(c console) *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to happen")
 	cmd.Flags().Int64Var(&after, "after", 0, "only events with greater numbers")
+	cmd.Flags().StringVar(&agent, "agent", "", "what concerns this agent")
+	cmd.Flags().BoolVar(&agents, "agents", false, "what programs of all agents have told")
+	cmd.Flags().StringSliceVar(&topics, "topic", nil, "of that, only this topic, or all that begin so with * at its end")
+	cmd.MarkFlagsMutuallyExclusive("agent", "agents")
 	return cmd
 }
 

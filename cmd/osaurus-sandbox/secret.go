@@ -25,18 +25,23 @@ func newSecret(c console) *cobra.Command {
 		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
 encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
 
-AGENT is the agent's name or id. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is
-deleted, under its id, which no other agent ever has.`,
+AGENT is the agent's name or id, or @host for what this host alone needs: @host INFERENCE_API_KEY is what it shows to the endpoint
+for inference. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is deleted, under its
+id, which no other agent ever has, unless it is deleted with --secrets. In what an agent's programs write, its secrets are replaced
+by their names.`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newSecretSet(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
+	cmd.AddCommand(newSecretSet(c), newSecretAsk(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
 	return cmd
 }
 
 // agentOf is the agent that is meant on the command line. Who has its id needs
 // no daemon, and may mean an agent that is gone.
 func agentOf(ctx context.Context, text string) (config.AgentID, error) {
+	if text == "@host" { // which is no name that an agent can have
+		return secrets.Host, nil
+	}
 	if id, err := config.ParseAgentID(text); err == nil {
 		return id, nil
 	}
@@ -105,15 +110,11 @@ shown. It is never an argument: other programs see those, and the shell remember
 			if err != nil {
 				return err
 			}
-			store, err := secretStore(c)
-			if err != nil {
-				return err
-			}
 			v, err := readSecret(cmd.Context(), c, k.String())
 			if err != nil {
 				return err
 			}
-			if err := store.Set(cmd.Context(), k, v); err != nil {
+			if err := setSecret(cmd.Context(), c, k, v); err != nil {
 				return err
 			}
 			return printKey(c, "kept", k, asJSON)
@@ -174,11 +175,7 @@ func newSecretDelete(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			store, err := secretStore(c)
-			if err != nil {
-				return err
-			}
-			if err := store.Delete(cmd.Context(), k); err != nil {
+			if err := deleteSecret(cmd.Context(), c, k); err != nil {
 				return err
 			}
 			return printKey(c, "deleted", k, asJSON)

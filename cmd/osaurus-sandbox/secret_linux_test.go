@@ -68,6 +68,10 @@ func TestSecret(t *testing.T) {
 		{"", []string{"secret", "delete", someAgent, "TOKEN"}, exitNotFound, "no such secret"},
 		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  p\n"},
 
+		{secretToken, []string{"secret", "set", "@host", "INFERENCE_API_KEY"}, 0, "kept INFERENCE_API_KEY of this host"},
+		{"", []string{"secret", "list", "@host"}, 0, "INFERENCE_API_KEY"},
+		{"", []string{"secret", "delete", "@host", "INFERENCE_API_KEY"}, 0, "deleted"},
+
 		{"", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
 		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
 		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},
@@ -250,7 +254,8 @@ func TestCanary(t *testing.T) {
 	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != exitNotFound {
 		t.Errorf("of an agent that is not there: %d, %s", code, stderr)
 	}
-	for _, args := range [][]string{{"secret", "list", someAgent}, {"doctor"}, {"status", "--json"}, {"events"}, {"logs"}, {"audit", "list"}} {
+	answerPrompt(t)
+	for _, args := range [][]string{{"secret", "list", someAgent}, {"prompt", "list", "--all"}, {"doctor"}, {"status", "--json"}, {"events"}, {"logs"}, {"audit", "list"}} {
 		fed(t, "", args...)
 	}
 
@@ -311,6 +316,62 @@ func TestCanary(t *testing.T) {
 		if err != nil || (dir == ".") != (found == 0) {
 			t.Errorf("%s has %d files, %v", dir, found, err)
 		}
+	}
+}
+
+// answerPrompt has one program ask for a secret, and answers on the terminal of
+// another.
+func answerPrompt(t *testing.T) {
+	t.Helper()
+	asked := make(chan string, 1)
+	go func() {
+		code, out, stderr := fed(t, "", "secret", "ask", "alice", "ASKED", "--text", "for the report\nof today", "--timeout", "1m")
+		asked <- fmt.Sprint(code, " ", out, stderr)
+	}()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, out, _ := fed(t, "", "prompt", "list"); strings.Contains(out, "secret ASKED") && strings.Contains(out, "for the report") {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(out)
+		}
+	}
+	term := onTerminal(t, nil, "prompt", "answer")
+	term.answer("): ", secretToken)
+	term.awaitEcho(true)
+	if code, shown := term.end(); code != 0 || strings.Contains(shown, secretToken) || !strings.Contains(shown, "alice asks for secret ASKED") ||
+		!strings.Contains(shown, "| of today") || !strings.Contains(shown, "kept secret ASKED of agent alice") {
+		t.Errorf("%d, %q", code, shown)
+	}
+	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent "+someAgent) {
+		t.Errorf("who asked got %s", got)
+	}
+	if code, _, stderr := fed(t, secretToken, "prompt", "answer"); code != exitNotFound {
+		t.Errorf("nothing waits: %d, %s", code, stderr)
+	}
+	for _, what := range []string{"secret.set", "secret.ask", "prompt.answer"} {
+		if _, out, _ := fed(t, "", "audit", "list"); !strings.Contains(out, what) {
+			t.Errorf("the audit has no %s: %s", what, out)
+		}
+	}
+
+	denied := make(chan int, 1)
+	go func() {
+		code, _, _ := fed(t, "", "secret", "ask", "alice", "DENIED")
+		denied <- code
+	}()
+	id := ""
+	for deadline := time.Now().Add(20 * time.Second); id == "" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, out, _ := fed(t, "", "prompt", "list"); strings.Contains(out, "DENIED") {
+			id = strings.Fields(strings.Split(out, "\n")[1])[0]
+		}
+	}
+	for range 2 { // to say no twice is to say no
+		if code, _, stderr := fed(t, "", "prompt", "cancel", id); code != 0 {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	}
+	if code := <-denied; code != exitUserDenied {
+		t.Errorf("denied: %d", code)
 	}
 }
 

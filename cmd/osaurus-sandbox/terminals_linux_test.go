@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/internal/lab"
 )
@@ -36,6 +38,21 @@ func trySessions(t *testing.T) {
 			t.Errorf("%v: %d, %s", wrong, code, stderr)
 		}
 	}
+	cancelled := start(t, "exec", "alice", "--session", "s", "--", "A=here; echo so far; sleep 1000")
+	for end := time.Now().Add(seenWithin); !strings.Contains(ok(t, "session", "list"), "alice  s        command"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the command does not run")
+		}
+	}
+	cancelled.signal(t, syscall.SIGINT)
+	cancelled.await(t, "so far\n")
+	_ = cancelled.Wait()
+	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
+		t.Errorf("Ctrl-C: %d, %s", code, cancelled.err.String())
+	}
+	if out := ok(t, "exec", "alice", "--session", "s", "--", "echo $A"); out != "here\n" {
+		t.Errorf("after Ctrl-C: %q", out)
+	}
 	if out := ok(t, "session", "list"); !strings.Contains(out, "alice  s        idle") {
 		t.Errorf("%s", out)
 	}
@@ -56,6 +73,13 @@ func tryJobs(t *testing.T) {
 	}
 	if out := ok(t, "job", "tail", "alice", id, "--all", "-f"); out != "b\n2\n3\n" {
 		t.Errorf("tail --all -f: %q", out)
+	}
+	var shown struct{ LogFile string }
+	if err := json.Unmarshal([]byte(ok(t, "job", "show", "alice", id, "--json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, "exec", "alice", "--", "cat", shown.LogFile); out != "b\n2\n3\n" {
+		t.Errorf("the agent reads in %s: %q", shown.LogFile, out)
 	}
 	long := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
 	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, long[:shortID]+"  running") || !strings.Contains(out, "sleep 1000") {

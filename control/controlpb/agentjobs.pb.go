@@ -40,11 +40,14 @@ type Job struct {
 	Signal  int32                  `protobuf:"varint,10,opt,name=signal,proto3" json:"signal,omitempty"` // that ended it, or 0
 	// While it ran, the agent was at its limit of memory (and a process was ended
 	// for it), or of processes (and one was not started).
-	Oom           bool   `protobuf:"varint,11,opt,name=oom,proto3" json:"oom,omitempty"`
-	Pids          bool   `protobuf:"varint,12,opt,name=pids,proto3" json:"pids,omitempty"`
-	Killed        bool   `protobuf:"varint,13,opt,name=killed,proto3" json:"killed,omitempty"`   // by Kill
-	Written       uint64 `protobuf:"varint,14,opt,name=written,proto3" json:"written,omitempty"` // bytes of output so far
-	Dropped       uint64 `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"` // of these, the first ones, which are not kept any more
+	Oom     bool   `protobuf:"varint,11,opt,name=oom,proto3" json:"oom,omitempty"`
+	Pids    bool   `protobuf:"varint,12,opt,name=pids,proto3" json:"pids,omitempty"`
+	Killed  bool   `protobuf:"varint,13,opt,name=killed,proto3" json:"killed,omitempty"`   // by Kill
+	Written uint64 `protobuf:"varint,14,opt,name=written,proto3" json:"written,omitempty"` // bytes of output so far
+	Dropped uint64 `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"` // of these, the first ones, which are not kept any more
+	// Where the agent itself finds the end of the output, to be read only: the file that
+	// grows, and beside it, with ".1" after its name, the part before that.
+	LogFile       string `protobuf:"bytes,16,opt,name=log_file,json=logFile,proto3" json:"log_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +185,13 @@ func (x *Job) GetDropped() uint64 {
 		return x.Dropped
 	}
 	return 0
+}
+
+func (x *Job) GetLogFile() string {
+	if x != nil {
+		return x.LogFile
+	}
+	return ""
 }
 
 type StartJobRequest struct {
@@ -782,10 +792,13 @@ func (x *TailJobRequest) GetFollow() bool {
 }
 
 type TailJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data; larger than expected where the output is not kept
-	Job           *Job                   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`        // when it has ended and all is read: the last answer of a call that follows
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Data   []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Offset uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data; larger than expected where the output is not kept
+	// Where data ends: go on from here. With secrets taken out of it, data is longer or
+	// shorter than what it stands for.
+	Next          uint64 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
+	Job           *Job   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"` // when it has ended and all is read: the last answer of a call that follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -834,6 +847,13 @@ func (x *TailJobResponse) GetOffset() uint64 {
 	return 0
 }
 
+func (x *TailJobResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 func (x *TailJobResponse) GetJob() *Job {
 	if x != nil {
 		return x.Job
@@ -845,7 +865,7 @@ var File_agentjobs_proto protoreflect.FileDescriptor
 
 const file_agentjobs_proto_rawDesc = "" +
 	"\n" +
-	"\x0fagentjobs.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x03\n" +
+	"\x0fagentjobs.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x18\n" +
@@ -862,7 +882,8 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x04pids\x18\f \x01(\bR\x04pids\x12\x16\n" +
 	"\x06killed\x18\r \x01(\bR\x06killed\x12\x18\n" +
 	"\awritten\x18\x0e \x01(\x04R\awritten\x12\x18\n" +
-	"\adropped\x18\x0f \x01(\x04R\adropped\"\x89\x01\n" +
+	"\adropped\x18\x0f \x01(\x04R\adropped\x12\x19\n" +
+	"\blog_file\x18\x10 \x01(\tR\alogFile\"\x89\x01\n" +
 	"\x0fStartJobRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\x12\x12\n" +
@@ -898,10 +919,11 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x19\n" +
 	"\bfrom_end\x18\x04 \x01(\x04R\afromEnd\x12\x16\n" +
-	"\x06follow\x18\x05 \x01(\bR\x06follow\"h\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06follow\"|\n" +
 	"\x0fTailJobResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12)\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\x04R\x04next\x12)\n" +
 	"\x03job\x18\x03 \x01(\v2\x17.osaurus.control.v1.JobR\x03job2\xf3\x03\n" +
 	"\x04Jobs\x12R\n" +
 	"\x05Start\x12#.osaurus.control.v1.StartJobRequest\x1a$.osaurus.control.v1.StartJobResponse\x12Q\n" +

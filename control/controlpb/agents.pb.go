@@ -499,6 +499,7 @@ type DeleteAgentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Workspace     bool                   `protobuf:"varint,2,opt,name=workspace,proto3" json:"workspace,omitempty"` // its home folder on this computer too
+	Secrets       bool                   `protobuf:"varint,3,opt,name=secrets,proto3" json:"secrets,omitempty"`     // its secrets too, and those of its plugins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,12 +548,23 @@ func (x *DeleteAgentRequest) GetWorkspace() bool {
 	return false
 }
 
+func (x *DeleteAgentRequest) GetSecrets() bool {
+	if x != nil {
+		return x.Secrets
+	}
+	return false
+}
+
 type DeleteAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it had in the guest is removed when one runs.
-	Pending       bool `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Pending        bool   `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
+	SecretsDeleted uint32 `protobuf:"varint,2,opt,name=secrets_deleted,json=secretsDeleted,proto3" json:"secrets_deleted,omitempty"`
+	// Those that stay, under its id. The store may not say, being locked for example.
+	SecretsKept    uint32 `protobuf:"varint,3,opt,name=secrets_kept,json=secretsKept,proto3" json:"secrets_kept,omitempty"`
+	SecretsUnknown bool   `protobuf:"varint,4,opt,name=secrets_unknown,json=secretsUnknown,proto3" json:"secrets_unknown,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeleteAgentResponse) Reset() {
@@ -588,6 +600,27 @@ func (*DeleteAgentResponse) Descriptor() ([]byte, []int) {
 func (x *DeleteAgentResponse) GetPending() bool {
 	if x != nil {
 		return x.Pending
+	}
+	return false
+}
+
+func (x *DeleteAgentResponse) GetSecretsDeleted() uint32 {
+	if x != nil {
+		return x.SecretsDeleted
+	}
+	return 0
+}
+
+func (x *DeleteAgentResponse) GetSecretsKept() uint32 {
+	if x != nil {
+		return x.SecretsKept
+	}
+	return 0
+}
+
+func (x *DeleteAgentResponse) GetSecretsUnknown() bool {
+	if x != nil {
+		return x.SecretsUnknown
 	}
 	return false
 }
@@ -1258,12 +1291,16 @@ const file_agents_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"F\n" +
 	"\x13RenameAgentResponse\x12/\n" +
-	"\x05agent\x18\x01 \x01(\v2\x19.osaurus.control.v1.AgentR\x05agent\"H\n" +
+	"\x05agent\x18\x01 \x01(\v2\x19.osaurus.control.v1.AgentR\x05agent\"b\n" +
 	"\x12DeleteAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x1c\n" +
-	"\tworkspace\x18\x02 \x01(\bR\tworkspace\"/\n" +
+	"\tworkspace\x18\x02 \x01(\bR\tworkspace\x12\x18\n" +
+	"\asecrets\x18\x03 \x01(\bR\asecrets\"\xa4\x01\n" +
 	"\x13DeleteAgentResponse\x12\x18\n" +
-	"\apending\x18\x01 \x01(\bR\apending\"\xb3\x01\n" +
+	"\apending\x18\x01 \x01(\bR\apending\x12'\n" +
+	"\x0fsecrets_deleted\x18\x02 \x01(\rR\x0esecretsDeleted\x12!\n" +
+	"\fsecrets_kept\x18\x03 \x01(\rR\vsecretsKept\x12'\n" +
+	"\x0fsecrets_unknown\x18\x04 \x01(\bR\x0esecretsUnknown\"\xb3\x01\n" +
 	"\x0fSetAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12M\n" +
 	"\bsettings\x18\x02 \x03(\v21.osaurus.control.v1.SetAgentRequest.SettingsEntryR\bsettings\x1a;\n" +

@@ -35,8 +35,11 @@ type RunInSessionRequest struct {
 	Stdin   []byte                 `protobuf:"bytes,4,opt,name=stdin,proto3" json:"stdin,omitempty"`     // what the command reads; nothing otherwise
 	Timeout *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // none: 30 s; at most an hour
 	// NAME=value and a folder, for the shell where it has to be made.
-	Env           []string `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty"`
-	Dir           string   `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"` // empty: the home
+	Env []string `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty"`
+	Dir string   `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"` // empty: the home
+	// What Cancel may name this call by: made up by the caller, of the same letters as
+	// a session's name.
+	Call          string `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,13 +123,20 @@ func (x *RunInSessionRequest) GetDir() string {
 	return ""
 }
 
+func (x *RunInSessionRequest) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
 type RunInSessionResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Stdout    *SessionOutput         `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr    *SessionOutput         `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	Status    int32                  `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"` // as $? has it: 128 + n after signal n
 	TimedOut  bool                   `protobuf:"varint,4,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	Cancelled bool                   `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"` // by Cancel, or by a person's Ctrl-C
+	Cancelled bool                   `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"` // by Cancel, perhaps before it began, or by a person's Ctrl-C
 	Exited    bool                   `protobuf:"varint,6,opt,name=exited,proto3" json:"exited,omitempty"`       // the shell ended with it: exit, exec, a crash
 	// It ran in a new shell, since the one before had ended or was broken: what had
 	// been changed in that is lost. Said once.
@@ -365,6 +375,7 @@ type CancelInSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Call          string                 `protobuf:"bytes,3,opt,name=call,proto3" json:"call,omitempty"` // empty: whatever runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +420,13 @@ func (x *CancelInSessionRequest) GetAgent() string {
 func (x *CancelInSessionRequest) GetSession() string {
 	if x != nil {
 		return x.Session
+	}
+	return ""
+}
+
+func (x *CancelInSessionRequest) GetCall() string {
+	if x != nil {
+		return x.Call
 	}
 	return ""
 }
@@ -1153,7 +1171,7 @@ var File_agentshells_proto protoreflect.FileDescriptor
 
 const file_agentshells_proto_rawDesc = "" +
 	"\n" +
-	"\x11agentshells.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"\x11agentshells.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x01\n" +
 	"\x13RunInSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -1161,7 +1179,8 @@ const file_agentshells_proto_rawDesc = "" +
 	"\x05stdin\x18\x04 \x01(\fR\x05stdin\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x10\n" +
 	"\x03env\x18\x06 \x03(\tR\x03env\x12\x10\n" +
-	"\x03dir\x18\a \x01(\tR\x03dir\"\xb7\x03\n" +
+	"\x03dir\x18\a \x01(\tR\x03dir\x12\x12\n" +
+	"\x04call\x18\b \x01(\tR\x04call\"\xb7\x03\n" +
 	"\x14RunInSessionResponse\x129\n" +
 	"\x06stdout\x18\x01 \x01(\v2!.osaurus.control.v1.SessionOutputR\x06stdout\x129\n" +
 	"\x06stderr\x18\x02 \x01(\v2!.osaurus.control.v1.SessionOutputR\x06stderr\x12\x16\n" +
@@ -1182,10 +1201,11 @@ const file_agentshells_proto_rawDesc = "" +
 	"\n" +
 	"LateOutput\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x129\n" +
-	"\x06output\x18\x02 \x01(\v2!.osaurus.control.v1.SessionOutputR\x06output\"H\n" +
+	"\x06output\x18\x02 \x01(\v2!.osaurus.control.v1.SessionOutputR\x06output\"\\\n" +
 	"\x16CancelInSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\"\x19\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
+	"\x04call\x18\x03 \x01(\tR\x04call\"\x19\n" +
 	"\x17CancelInSessionResponse\"\x9b\x01\n" +
 	"\rAttachRequest\x124\n" +
 	"\x04open\x18\x01 \x01(\v2\x1e.osaurus.control.v1.AttachOpenH\x00R\x04open\x12\x16\n" +

@@ -2659,7 +2659,10 @@ type LogsRequest struct {
 	Since  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	Follow bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	// "daemon" or "console"; empty: both.
-	Source        string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// An agent's name or id: what its programs have logged, in place of all else.
+	// The newest 2,000 lines are kept, in memory.
+	Agent         string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2715,11 +2718,20 @@ func (x *LogsRequest) GetSource() string {
 	return ""
 }
 
+func (x *LogsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
 type LogsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of an agent's line, its Linux user, with the plugin behind a slash.
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"` // none for a line of a console
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Level         string                 `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"` // of an agent's line: debug, info, warn, error, stdout
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2771,6 +2783,13 @@ func (x *LogsResponse) GetTime() *timestamppb.Timestamp {
 func (x *LogsResponse) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *LogsResponse) GetLevel() string {
+	if x != nil {
+		return x.Level
 	}
 	return ""
 }
@@ -3364,15 +3383,17 @@ const file_control_proto_rawDesc = "" +
 	"\x06fields\x18\x05 \x03(\v2..osaurus.control.v1.EventsResponse.FieldsEntryR\x06fields\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
 	"\vLogsRequest\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
-	"\x06source\x18\x03 \x01(\tR\x06source\"j\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\"\x80\x01\n" +
 	"\fLogsResponse\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"0\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\"0\n" +
 	"\x0fDiagnoseRequest\x12\x1d\n" +
 	"\n" +
 	"nat_target\x18\x01 \x01(\tR\tnatTarget\"\xad\x01\n" +

@@ -9,15 +9,26 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
 )
 
@@ -75,9 +86,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	diary := newDiary(journal, log)
 	defer diary.close()
 
-	folders := new(vm.Subtrees)
-	sandbox, err := supervisor.New(ctx, supervisor.Options{
-		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders,
+	record := audit.New(db)
+	folders, tokens := new(vm.Subtrees), bridge.NewTokens()
+	var sandbox *supervisor.Supervisor
+	answers := bridge.NewServer(bridge.Options{
+		Tokens: tokens, Limits: func() config.BridgeLimits { return sandbox.Settings().Bridge }, Audit: programs{record, log}, Log: log,
+	})
+	defer after(answers.Close)
+	sandbox, err = supervisor.New(ctx, supervisor.Options{
+		Home: o.Home, Driver: o.Driver, Lock: lock, Record: diary, Log: log, Backend: o.Backend, Folders: folders, Bridge: answers,
 	})
 	if err != nil {
 		return err
@@ -93,7 +110,16 @@ func Run(ctx context.Context, o Options) (err error) {
 		return ended
 	}
 	defer after(func() error { return end(ctx) })
-	residents, err := agents.Open(ctx, agents.Options{Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Record: diary, Log: log})
+	safe := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return sandbox.Settings().Secrets }, Audit: record, Log: log})
+	defer safe.Close()
+	broker, err := prompts.Open(ctx, prompts.Options{DB: db, Keep: safe.Set, Record: diary, Log: log})
+	if err != nil {
+		return err
+	}
+	defer broker.Close()
+	residents, err := agents.Open(ctx, agents.Options{
+		Home: o.Home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: tokens, Secrets: safe, Record: diary, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -101,12 +127,26 @@ func Run(ctx context.Context, o Options) (err error) {
 	terminals := terminal.New(terminal.Options{DB: db, Sandbox: sandbox, Agents: residents, Record: diary, Log: log})
 	defer terminals.Close()
 	finish := func(ctx context.Context) error {
+		broker.Close()
 		terminals.Close() // it asks the guest for what is to be kept
 		return end(ctx)
 	}
 
+	facts, queue, told, lines := memory.New(db), tasks.New(db, diary.Note), topics.New(db), loglines.New(residents.Has)
+	models := inference.New(inference.Options{
+		Settings: func() config.Inference { return sandbox.Settings().Inference },
+		Key: func(ctx context.Context) (secrets.Value, error) {
+			return stores.Open(sandbox.Settings().Secrets, o.Home, nil).Get(ctx, secrets.Inference())
+		},
+	})
+	defer models.Close()
+	answers.Services = bridge.Services{
+		Secrets: safe, Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines,
+	}
+
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals, Events: journal, Audit: audit.New(db), Log: log, Program: o.Program, Close: finish,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker,
+		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {
 		return err

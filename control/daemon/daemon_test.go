@@ -51,7 +51,13 @@ func serve(t *testing.T, o daemon.Options) (client *control.Client, end func() e
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	o.Ready = func(*control.Server) { close(ready) }
+	also := o.Ready
+	o.Ready = func(s *control.Server) {
+		if also != nil {
+			also(s)
+		}
+		close(ready)
+	}
 	go func() { ended <- daemon.Run(ctx, o) }()
 	end = sync.OnceValue(func() error {
 		cancel()

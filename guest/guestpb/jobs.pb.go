@@ -133,8 +133,11 @@ type Job struct {
 	Written         uint64                 `protobuf:"varint,13,opt,name=written,proto3" json:"written,omitempty"` // bytes of output so far
 	Dropped         uint64                 `protobuf:"varint,14,opt,name=dropped,proto3" json:"dropped,omitempty"` // of these, the first ones that the log no longer has
 	Label           string                 `protobuf:"bytes,15,opt,name=label,proto3" json:"label,omitempty"`      // what the starter called it
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Where the job's own room shows the end of its output, to be read only: the file
+	// that grows, and beside it, with ".1" after its name, the part before that.
+	LogFile       string `protobuf:"bytes,16,opt,name=log_file,json=logFile,proto3" json:"log_file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -268,6 +271,13 @@ func (x *Job) GetDropped() uint64 {
 func (x *Job) GetLabel() string {
 	if x != nil {
 		return x.Label
+	}
+	return ""
+}
+
+func (x *Job) GetLogFile() string {
+	if x != nil {
+		return x.LogFile
 	}
 	return ""
 }
@@ -935,7 +945,7 @@ var File_jobs_proto protoreflect.FileDescriptor
 const file_jobs_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"jobs.proto\x12\x10osaurus.guest.v1\"\xb7\x03\n" +
+	"jobs.proto\x12\x10osaurus.guest.v1\"\xd2\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -952,7 +962,8 @@ const file_jobs_proto_rawDesc = "" +
 	"\x06killed\x18\f \x01(\bR\x06killed\x12\x18\n" +
 	"\awritten\x18\r \x01(\x04R\awritten\x12\x18\n" +
 	"\adropped\x18\x0e \x01(\x04R\adropped\x12\x14\n" +
-	"\x05label\x18\x0f \x01(\tR\x05label\"+\n" +
+	"\x05label\x18\x0f \x01(\tR\x05label\x12\x19\n" +
+	"\blog_file\x18\x10 \x01(\tR\alogFile\"+\n" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x00\x12\x0f\n" +
 	"\vSTATE_ENDED\x10\x01\"s\n" +

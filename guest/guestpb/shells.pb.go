@@ -160,7 +160,8 @@ type ShellRunRequest struct {
 	Command []byte                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // for the shell; many lines are fine
 	Stdin   []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"`     // what the command reads; nothing otherwise
 	// 0: 30 s. It bounds the wait for the shell, and then the command itself.
-	TimeoutNanos  int64 `protobuf:"varint,4,opt,name=timeout_nanos,json=timeoutNanos,proto3" json:"timeout_nanos,omitempty"`
+	TimeoutNanos  int64  `protobuf:"varint,4,opt,name=timeout_nanos,json=timeoutNanos,proto3" json:"timeout_nanos,omitempty"`
+	Call          string `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"` // a CallID that the caller chose; empty: Cancel cannot name it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +224,13 @@ func (x *ShellRunRequest) GetTimeoutNanos() int64 {
 	return 0
 }
 
+func (x *ShellRunRequest) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
 type ShellRunResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stdout *ShellOutput           `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"`
@@ -230,7 +238,7 @@ type ShellRunResponse struct {
 	// As $? has it: 128 + n after signal n.
 	Code      int32 `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`
 	TimedOut  bool  `protobuf:"varint,4,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	Cancelled bool  `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"` // by Cancel, or by a person's Ctrl-C
+	Cancelled bool  `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"` // by Cancel, perhaps before it began, or by a person's Ctrl-C
 	// The shell ended with this command (exit, exec, a crash); code is then its own.
 	Exited bool `protobuf:"varint,6,opt,name=exited,proto3" json:"exited,omitempty"`
 	// This ran in a new shell, since the one before had ended or was broken; what
@@ -470,6 +478,7 @@ type ShellCancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Call          string                 `protobuf:"bytes,3,opt,name=call,proto3" json:"call,omitempty"` // empty: whatever runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +523,13 @@ func (x *ShellCancelRequest) GetUser() string {
 func (x *ShellCancelRequest) GetSession() string {
 	if x != nil {
 		return x.Session
+	}
+	return ""
+}
+
+func (x *ShellCancelRequest) GetCall() string {
+	if x != nil {
+		return x.Call
 	}
 	return ""
 }
@@ -1256,12 +1272,13 @@ const file_shells_proto_rawDesc = "" +
 	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x1e\n" +
 	"\n" +
 	"transcript\x18\x05 \x01(\tR\n" +
-	"transcript\"\x95\x01\n" +
+	"transcript\"\xa9\x01\n" +
 	"\x0fShellRunRequest\x12-\n" +
 	"\x05shell\x18\x01 \x01(\v2\x17.osaurus.guest.v1.ShellR\x05shell\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\fR\acommand\x12\x14\n" +
 	"\x05stdin\x18\x03 \x01(\fR\x05stdin\x12#\n" +
-	"\rtimeout_nanos\x18\x04 \x01(\x03R\ftimeoutNanos\"\x95\x03\n" +
+	"\rtimeout_nanos\x18\x04 \x01(\x03R\ftimeoutNanos\x12\x12\n" +
+	"\x04call\x18\x05 \x01(\tR\x04call\"\x95\x03\n" +
 	"\x10ShellRunResponse\x125\n" +
 	"\x06stdout\x18\x01 \x01(\v2\x1d.osaurus.guest.v1.ShellOutputR\x06stdout\x125\n" +
 	"\x06stderr\x18\x02 \x01(\v2\x1d.osaurus.guest.v1.ShellOutputR\x06stderr\x12\x12\n" +
@@ -1282,10 +1299,11 @@ const file_shells_proto_rawDesc = "" +
 	"\n" +
 	"LateOutput\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x125\n" +
-	"\x06output\x18\x02 \x01(\v2\x1d.osaurus.guest.v1.ShellOutputR\x06output\"B\n" +
+	"\x06output\x18\x02 \x01(\v2\x1d.osaurus.guest.v1.ShellOutputR\x06output\"V\n" +
 	"\x12ShellCancelRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\"\x15\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
+	"\x04call\x18\x03 \x01(\tR\x04call\"\x15\n" +
 	"\x13ShellCancelResponse\"\x9b\x01\n" +
 	"\x12ShellAttachRequest\x121\n" +
 	"\x04open\x18\x01 \x01(\v2\x1b.osaurus.guest.v1.ShellOpenH\x00R\x04open\x12\x16\n" +

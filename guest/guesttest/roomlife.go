@@ -55,7 +55,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, ""); made || err != nil {
+			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, alice.token); made || err != nil {
 				t.Errorf("a room that is there: made again %v, %v", made, err)
 			}
 		})
@@ -169,17 +169,21 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 }
 
 func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
+	var both sync.WaitGroup // which wait more than they work
 	for _, room := range []string{alice.User, ""} {
-		exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
-		if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
-			t.Errorf("%+v %v", exit, err)
-		}
-		// Who writes is not idle.
-		exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh("for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done"), Room: room, Stdout: io.Discard, IdleTimeout: 2500 * time.Millisecond})
-		if err != nil || exit.Idle || exit.Code != 0 {
-			t.Errorf("%+v %v", exit, err)
-		}
+		both.Go(func() {
+			exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
+			if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
+				t.Errorf("%+v %v", exit, err)
+			}
+			// Who writes is not idle.
+			exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh("for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done"), Room: room, Stdout: io.Discard, IdleTimeout: 2500 * time.Millisecond})
+			if err != nil || exit.Idle || exit.Code != 0 {
+				t.Errorf("%+v %v", exit, err)
+			}
+		})
 	}
+	both.Wait()
 }
 
 func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
@@ -242,6 +246,7 @@ func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
 	if out, exit := bob.run(ctx, t, "echo again"); out != "again" || exit.Status() != 0 {
 		t.Errorf("after it: %+v %s", exit, out)
 	}
+	bob.isAnswered(ctx, t)
 }
 
 // manyRooms: fifty agents, each of whom answers.

@@ -22,13 +22,13 @@ func hogCases() []roomCase {
 	oom := func(e guest.Exit) bool { return e.OOM }
 	full := func(e guest.Exit) bool { return e.Quota && e.Status() != 0 }
 	return []roomCase{
-		{"Forks", hog("exec /tmp/intruder hog-forks 15", func(e guest.Exit) bool { return e.PIDs })},
+		{"Forks", hog("exec /tmp/intruder hog-forks 8", func(e guest.Exit) bool { return e.PIDs })},
 		{"Memory", hog("exec /tmp/intruder hog-memory", oom)},
 		{"SharedMemory", hog("for i in 1 2 3 4 5 6 7 8; do head -c 30000000 /dev/zero > /dev/shm/$i; done; /tmp/intruder hog-memory", oom)},
 		{"Disk", hog("exec /tmp/intruder hog-disk /tmp/big", full)},
 		{"Files", hog("mkdir -p /tmp/many && exec /tmp/intruder hog-files /tmp/many", full)},
-		{"Descriptors", hog("exec /tmp/intruder hog-descriptors 1000", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
-		{"Processor", hog("exec /tmp/intruder hog-cpu 10", func(e guest.Exit) bool { return e.Status() == 0 })},
+		{"Descriptors", hog("exec /tmp/intruder hog-descriptors 12", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
+		{"Processor", hog("exec /tmp/intruder hog-cpu 5", func(e guest.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
 	}
 }
@@ -158,7 +158,38 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // networkCases are what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"IPv6", onlyLoopbackHasIPv6}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"IPv6", onlyLoopbackHasIPv6}, {"Connections", connections}}
+}
+
+// connections: of the kernel's one table of connections bob can fill only a part, and
+// alice has new ones meanwhile.
+func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
+	const most = 4096
+	c := alice.house.Client
+	uplink := mustInfo(ctx, t, c).Network.Address
+	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // whom packets wait for, and never leave
+	const forget = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+	usual := output(ctx, t, c, "cat "+forget+"; echo 8 >"+forget)
+	defer output(ctx, t, c, "echo "+usual+" >"+forget)
+	count := func() (n int) {
+		if _, err := fmt.Sscan(output(ctx, t, c, "cat /proc/sys/net/netfilter/nf_conntrack_count"), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", 2*most)); exit.Status() != 0 {
+		t.Fatal(out)
+	}
+	if n := count(); n < most || n > most+100 {
+		t.Errorf("the table holds %d connections", n)
+	}
+	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+		t.Errorf("bob, who has too many: %s", out)
+	}
+	if out := dialFrom(ctx, t, alice, alice.house.Server); out != "connected: hello" {
+		t.Errorf("alice beside bob: %s", out)
+	}
+	eventually(ctx, t, func() bool { return dialFrom(ctx, t, bob, bob.house.Server) == "connected: hello" })
 }
 
 // onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.
@@ -339,12 +370,15 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := marks(ctx, t, bob); got != "home" {
 		t.Errorf("after its removal: %s", got)
 	}
+	bob.isAnswered(ctx, t)
 }
 
 // restartGuest: a layer is on the disk.
 func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	mark(ctx, t, alice)
+	before := alice.token
 	alice.house.Client = alice.house.Restart(t)
+	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
 	if _, err := alice.house.Client.Exec(ctx, guest.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("before the room is made again: %v", err)
 	}
@@ -357,5 +391,10 @@ func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	bob.ensure(ctx, t)
 	if out, _ := alice.run(ctx, t, fmt.Sprintf("echo %s", secret)); out != secret {
 		t.Error(out)
+	}
+	alice.isAnswered(ctx, t)
+	bob.isAnswered(ctx, t)
+	if got := alice.asks(ctx, t, asIs, before); !strings.HasPrefix(got, notKnown) {
+		t.Errorf("the token of the boot before: %s", got)
 	}
 }

@@ -25,6 +25,9 @@ type House struct {
 	// Server is the address, as a guest has it, of a server of the host that
 	// says hello to who connects.
 	Server string
+	// Mint has the host's bridge take a new token for a user's, and that alone. What
+	// is at /api/config/who there is the user.
+	Mint func(user string, uid uint32) string
 	// Spared leaves out what takes minutes and is the kernel's business alone: who
 	// uses everything up, and many rooms.
 	Spared bool
@@ -36,6 +39,7 @@ type House struct {
 type agent struct {
 	house *House
 	guest.Room
+	token string
 }
 
 // The agents that meet in the tests. Bob is the bad one.
@@ -50,6 +54,7 @@ const secret = "s3cret-of-alice"
 func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
 	a := h.describe(t, name, uid)
+	a.token = h.Mint(a.User, uid)
 	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), h.Intruder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +65,7 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 // describe makes an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{h, guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
+	a := &agent{house: h, Room: guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
@@ -76,7 +81,7 @@ func (a *agent) onHost() string {
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
-	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room, "")
+	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room, a.token)
 	if err != nil || len(lacks) > 0 {
 		t.Fatalf("room of %s: %v %q", a.User, err, lacks)
 	}
@@ -163,7 +168,9 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Shells", shellCases())
 	cases("Attack", attackCases())
 	cases("Network", networkCases())
+	cases("Bridge", bridgeCases())
 	if !h.Spared {
+		cases("Stop", stopCases())
 		cases("Hog", hogCases())
 		cases("Crowd", crowdCases())
 	}

@@ -13,6 +13,12 @@ import (
 	"osaurus-sandbox/guest"
 )
 
+// stopCases are how bob makes his own commands slow to start. Nobody else waits for
+// them.
+func stopCases() []roomCase {
+	return []roomCase{{"Stopping", attackStop}, {"Starving", attackStarve}}
+}
+
 // unmovedWithin is what alice's commands and the guest's own answers may take while
 // commands of bob's cannot start; where the processor is emulated it is a multiple
 // of what her commands take without him.
@@ -57,7 +63,7 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const hundredth = 10
 	idle := []string{"true"}
-	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 10 * time.Second, Grace: 100 * time.Millisecond},
+	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 5 * time.Second, Grace: 100 * time.Millisecond},
 		"spinning", guest.Limits{CPUMaxMillis: hundredth}, idle, idle, idle, idle, idle, idle)
 }
 

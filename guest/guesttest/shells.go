@@ -15,7 +15,7 @@ import (
 func shellCases() []roomCase {
 	return []roomCase{
 		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach},
-		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobsApart", jobsApart}, {"DeskLinks", deskLinks}, {"EndWithTheRoom", endWithTheRoom},
+		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobLogs", jobLogs}, {"JobsApart", jobsApart}, {"DeskLinks", deskLinks}, {"EndWithTheRoom", endWithTheRoom},
 	}
 }
 
@@ -160,6 +160,33 @@ func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	list, err := c.Jobs(ctx, user)
 	if err != nil || len(list) < 2 || list[0].ID != long.ID {
 		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// jobLogs: an agent reads in its room what its jobs write. Nobody there changes it, not
+// even the room's root, and nobody else sees it.
+func jobLogs(ctx context.Context, t *testing.T, alice, bob *agent) {
+	j := alice.job(ctx, t, "echo first; sleep 600")
+	const folder = "/run/osaurus-jobs"
+	if j.LogFile != folder+"/"+string(j.ID)+".log" {
+		t.Errorf("the log is at %q", j.LogFile)
+	}
+	eventually(ctx, t, func() bool { out, _ := alice.run(ctx, t, "cat "+j.LogFile); return out == "first" })
+	for _, forbidden := range []string{
+		"echo x >>" + j.LogFile, ": >" + j.LogFile, "rm -f " + j.LogFile, "mv " + j.LogFile + " " + j.LogFile + ".1", "ln -s /etc/passwd " + j.LogFile + ".1",
+		"touch " + folder + "/x", "chmod 777 " + j.LogFile, "chown 12345 " + folder, "mv " + folder + " /run/elsewhere", "rmdir " + folder,
+	} {
+		for who, run := range map[string]func(context.Context, *testing.T, string) (string, guest.Exit){"the agent": alice.run, "the room's root": alice.asRoot} {
+			if out, exit := run(ctx, t, forbidden+" 2>&1"); exit.Status() == 0 {
+				t.Errorf("%s did %s: %s", who, forbidden, out)
+			}
+		}
+	}
+	if out, _ := alice.run(ctx, t, "cat "+j.LogFile); out != "first" {
+		t.Errorf("then it holds %q", out)
+	}
+	if out, exit := bob.run(ctx, t, "ls -A "+folder); out != "" || exit.Status() != 0 {
+		t.Errorf("bob sees %q, %v", out, exit)
 	}
 }
 

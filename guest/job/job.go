@@ -33,6 +33,7 @@ type job struct {
 	args    [][]byte
 	started time.Time
 	log     log
+	logFile string // where the room shows it
 	done    chan struct{}
 	child   *process.Child // guarded by the keeper's lock until it is there
 
@@ -123,7 +124,7 @@ func (j *job) describe() *guestpb.Job {
 	defer j.mu.Unlock()
 	out := &guestpb.Job{
 		Id: string(j.id), User: j.user, Label: j.label, Args: j.args, Pid: int32(j.child.PID()), StartedUnixNano: j.started.UnixNano(),
-		Written: written, Dropped: dropped, Oom: j.oom, Pids: j.pids, Killed: j.killed,
+		Written: written, Dropped: dropped, Oom: j.oom, Pids: j.pids, Killed: j.killed, LogFile: j.logFile,
 	}
 	if j.running() {
 		return out

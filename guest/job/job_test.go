@@ -35,12 +35,11 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := filepath.Join(t.TempDir(), "logs")
-	if err := os.MkdirAll(filepath.Join(logs, "from an earlier boot"), 0o755); err != nil {
-		t.Fatal(err)
+	logs := t.TempDir()
+	room := job.Room{
+		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func() (bool, bool) { return true, false },
 	}
-	room := job.Room{Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Met: func() (bool, bool) { return true, false }}
-	k := job.NewKeeper(job.Options{Processes: processes, Logs: logs, Find: func(_ context.Context, user string) (job.Room, error) {
+	k := job.NewKeeper(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
 		if user != alice && user != bob {
 			return room, fault.New(fault.NotFound, "find room", user, os.ErrNotExist)
 		}
@@ -49,7 +48,7 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() {
 		k.Close()
 		processes.Close()
-		if left, _ := filepath.Glob(logs + "/*/*"); len(left) > 0 {
+		if left, _ := filepath.Glob(logs + "/*"); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 	})
@@ -128,8 +127,8 @@ func TestJob(t *testing.T) {
 	if got := r.output(j, &guestpb.TailJobRequest{Offset: 5, MaxBytes: 5}); string(got.Data) != "given" || got.Offset != 5 {
 		t.Errorf("%v", got)
 	}
-	if _, err := os.Stat(filepath.Join(r.logs, "from an earlier boot")); err == nil {
-		t.Error("what an earlier boot left is still there")
+	if end.LogFile != "/shown/"+j.Id+".log" {
+		t.Errorf("its log is shown as %q", end.LogFile)
 	}
 }
 
@@ -238,7 +237,7 @@ func TestLogIsBounded(t *testing.T) {
 		t.Errorf("%d bytes", len(read))
 	}
 	var size int64
-	files, _ := filepath.Glob(r.logs + "/" + alice + "/*")
+	files, _ := filepath.Glob(r.logs + "/*")
 	for _, f := range files {
 		st, err := os.Stat(f)
 		if err != nil {
@@ -248,6 +247,37 @@ func TestLogIsBounded(t *testing.T) {
 	}
 	if size > 8<<20 {
 		t.Errorf("%d bytes on disk", size)
+	}
+}
+
+// An agent that holds its jobs' logs open keeps nothing on the disk that is not counted.
+func TestLogsThatAreHeld(t *testing.T) {
+	r := newRig(t)
+	j := r.start("yes | head -c 12000000; sleep 60")
+	path := filepath.Join(r.logs, j.Id+".log")
+	held, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if p, err := r.Poll(alice, j.Id); err != nil || time.Now().After(end) {
+			t.Fatalf("%v %v", p, err)
+		} else if p.Dropped > 0 {
+			break // it has been written over once
+		}
+	}
+	if st, err := held.Stat(); err != nil || st.Size() != 0 {
+		t.Errorf("a part that is gone has %d bytes, %v", st.Size(), err)
+	}
+	last, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	r.Forget(alice)
+	if st, err := last.Stat(); err != nil || st.Size() != 0 {
+		t.Errorf("the log of a job that is forgotten has %d bytes, %v", st.Size(), err)
 	}
 }
 

@@ -39,6 +39,9 @@ type Room struct {
 	Place process.Place // nil: where the guest itself is
 	Env   []string      // the user's login environment
 	Home  string
+	// Logs is where the logs are kept: a folder that nobody but this process writes
+	// to. The room itself sees it, to be read only, at LogsInside.
+	Logs, LogsInside string
 	// Met says whether the room has met its limits of memory and of processes
 	// since it was found.
 	Met func() (oom, pids bool)
@@ -49,14 +52,11 @@ type Options struct {
 	Processes *process.Keeper
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
-	// Logs is a folder of the guest's own. What an earlier boot left there goes.
-	Logs string
 }
 
 // Keeper keeps the jobs of all users.
 type Keeper struct {
-	opts  Options
-	ready func() error // makes the folder of logs, once
+	opts Options
 
 	mu   sync.Mutex
 	jobs map[config.JobID]*job
@@ -64,25 +64,17 @@ type Keeper struct {
 
 // NewKeeper returns a keeper without jobs.
 func NewKeeper(opts Options) *Keeper {
-	k := &Keeper{opts: opts, jobs: map[config.JobID]*job{}}
-	k.ready = sync.OnceValue(func() error {
-		return errors.Join(os.RemoveAll(opts.Logs), os.MkdirAll(opts.Logs, 0o755))
-	})
-	return k
+	return &Keeper{opts: opts, jobs: map[config.JobID]*job{}}
 }
 
 // Start starts a job.
 func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.Job, error) {
-	const op = "start job"
 	if err := wire.CheckJob(r); err != nil {
 		return nil, err
 	}
 	room, err := k.opts.Find(ctx, r.User)
 	if err != nil {
 		return nil, err
-	}
-	if err := k.ready(); err != nil {
-		return nil, fault.New(fault.Execution, op, "make the folder of logs", err)
 	}
 	j, err := k.add(r)
 	if err != nil {
@@ -142,13 +134,11 @@ func (k *Keeper) of(user string) (running, ended []*job) {
 
 // launch starts the job's process.
 func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
-	folder := filepath.Join(k.opts.Logs, cmp.Or(r.User, "root"))
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fault.New(fault.Execution, "make the folder of logs", folder, err)
-	}
-	if err := j.log.open(filepath.Join(folder, string(j.id))); err != nil {
+	name := string(j.id) + ".log"
+	if err := j.log.open(filepath.Join(room.Logs, name)); err != nil {
 		return err
 	}
+	j.logFile = filepath.Join(room.LogsInside, name)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return fault.New(fault.Execution, "start job", "", err)

@@ -16,7 +16,9 @@ import (
 // still a small part of its disk.
 const logPart = 4 << 20
 
-// log is a job's output on disk: what is written now, and the part before it.
+// log is a job's output on disk: what is written now, and the part before it. The
+// agent reads the files too. What it holds open does not go with its name, so a file
+// is emptied before it loses that: else an agent could keep more than any limit.
 type log struct {
 	mu      sync.Mutex
 	path    string
@@ -65,6 +67,7 @@ func (l *log) write(b []byte) {
 
 // rotate makes what was written now the part before. The lock is held.
 func (l *log) rotate() {
+	l.dropBefore()
 	var f *os.File
 	err := os.Rename(l.path, l.path+beforeSuffix)
 	if err == nil {
@@ -74,9 +77,6 @@ func (l *log) rotate() {
 		l.restart(0)
 		return
 	}
-	if l.before != nil {
-		_ = l.before.Close()
-	}
 	l.before, l.earlier = l.now, l.length
 	l.now, l.start, l.length = f, l.start+l.length, 0
 }
@@ -84,12 +84,17 @@ func (l *log) rotate() {
 // restart gives all that was kept up, and skips some bytes. The lock is held.
 func (l *log) restart(skipped uint64) {
 	l.start += l.length + skipped
-	l.length, l.earlier = 0, 0
+	l.length = 0
 	_ = l.now.Truncate(0)
+	l.dropBefore()
+}
+
+// dropBefore gives the part before up. The lock is held.
+func (l *log) dropBefore() {
 	if l.before != nil {
-		_ = l.before.Close()
-		l.before = nil
+		_, _ = l.before.Truncate(0), l.before.Close()
 	}
+	l.before, l.earlier = nil, 0
 }
 
 // size is how much was written, and how much of its beginning is gone.
@@ -128,10 +133,8 @@ func (l *log) remove() {
 	if l.now == nil {
 		return
 	}
-	_ = l.now.Close()
-	if l.before != nil {
-		_ = l.before.Close()
-	}
+	l.dropBefore()
+	_, _ = l.now.Truncate(0), l.now.Close()
 	_, _ = os.Remove(l.path), os.Remove(l.path+beforeSuffix) // the second need not be there
-	l.now, l.before = nil, nil
+	l.now = nil
 }

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/network"
+	"osaurus-sandbox/guest/relay"
 )
 
 // machine is the guest's machine, as the service's System.
@@ -33,8 +34,9 @@ type machine struct {
 	// lateLoaded is closed when the late modules are loaded.
 	lateLoaded chan struct{}
 	ending     atomic.Bool
-	hasData    atomic.Bool // the root lies on a data disk
-	cgroups    bool        // there is a cgroup2 file system
+	hasData    atomic.Bool                 // the root lies on a data disk
+	cgroups    bool                        // there is a cgroup2 file system
+	relay      atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
 
 	mu       sync.Mutex
 	console  io.Writer
@@ -130,6 +132,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.mounts = append(m.mounts, want)
 		m.mu.Unlock()
 	}
+	m.openBridge(boot.GetBridgeKey())
 	m.step("mounts")
 	select {
 	case <-settled:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"time"
 
 	"github.com/mdlayher/vsock"
@@ -33,6 +34,9 @@ func Run(version string) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		panic(err) // no kernel has refused that yet
 	}
+	// One processor at a time: a second would mostly be woken to find that there
+	// is nothing to do, which takes longer than to do it.
+	runtime.GOMAXPROCS(1)
 	m := newMachine()
 	go func() {
 		err := m.serve(version)
@@ -95,7 +99,7 @@ func (m *machine) rooms(keeper *process.Keeper) *room.Keeper {
 	}
 	return room.NewKeeper(room.Options{
 		Keeper: keeper, Program: own + "/guest", Base: own + "/base", Data: own + "/data/rooms", Run: own + "/rooms",
-		Resolvers: resolvers, Cgroup: rooms, Late: m.lateLoaded,
+		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, Late: m.lateLoaded,
 	})
 }
 

@@ -36,7 +36,7 @@ func (m *machine) prepare() error {
 		if err := os.MkdirAll(own, 0o700); err != nil {
 			return bootErr("prepare the initramfs", own, err, "")
 		}
-		if err := bindProgram(own + "/guest"); err != nil {
+		if err := bindPrograms(own); err != nil {
 			return bootErr("prepare the initramfs", own, err, "")
 		}
 		return m.finishRoot()
@@ -76,6 +76,9 @@ func (m *machine) finishRoot() error {
 	}
 	if err := os.WriteFile(resolvers, nil, 0o644); err != nil {
 		return bootErr("make file", resolvers, err, "")
+	}
+	if err := showShim(); err != nil {
+		m.warn("show "+shimForRoot, err)
 	}
 	m.set(kernelSettings())
 	return nil
@@ -140,11 +143,10 @@ func (m *machine) switchRoot(upper string) error {
 	if err := mount("tmpfs", newRoot+"/run", "tmpfs", quiet, "mode=0755"); err != nil {
 		return err
 	}
-	program := newRoot + own + "/guest"
 	if err := os.Mkdir(newRoot+own, 0o700); err != nil {
 		return err
 	}
-	if err := bindProgram(program); err != nil {
+	if err := bindPrograms(newRoot + own); err != nil {
 		return err
 	}
 	for from, to := range map[string]string{
@@ -170,12 +172,17 @@ func (m *machine) switchRoot(upper string) error {
 	return os.Chdir("/")
 }
 
-// bindProgram makes this program reachable at a path: helpers run it again.
-func bindProgram(path string) error {
+// bindPrograms makes the programs of the initramfs reachable in a folder: this one,
+// which helpers run again, and the one that asks the bridge.
+func bindPrograms(dir string) error {
+	return errors.Join(bindProgram("/init", dir+"/guest"), bindProgram("/osaurus-host", dir+"/host"))
+}
+
+func bindProgram(from, path string) error {
 	if err := os.WriteFile(path, nil, 0o555); err != nil {
 		return err
 	}
-	if err := unix.Mount("/init", path, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(from, path, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "bind", Path: path, Err: err}
 	}
 	return nil

@@ -3,9 +3,10 @@
 package process
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -40,99 +41,80 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// start forks and waits until the child has become the image. syscall.ForkExec would
-// share this process's memory with the child and stand still, with a lock on
-// the whole runtime, until its execve is through: but the child is already its
-// user's in its room, and who stops it there, or has it wait for its share of the
-// processor, would stop this process. This child is a copy, and only the
-// calling thread waits for it.
-func (i *image) start() (pid int, err error) {
-	child, err := i.compile()
-	if err != nil {
-		return 0, err
-	}
+// begin forks: the child goes on to become the image. syscall.ForkExec would stand
+// still, with a lock on the whole runtime, until the child's execve is through: but
+// the child is already its user's in its room, and who stops it there, or has it
+// wait for its share of the processor, would stop this process. This child has this
+// process's memory too, as copying its page tables costs more than all the rest; but
+// nobody waits for it who does not want to.
+func (i *image) begin() (*child, error) {
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return 0, err
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
 	}
-	defer unix.Close(pipe[0])
-	child.pipe = uintptr(pipe[1])
-
-	syscall.ForkLock.Lock()
-	n, errno := child.fork()
-	runtimeAfterFork()
-	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(child)
+	c, err := i.compile(uintptr(pipe[1]))
+	if err == nil {
+		err = c.fork()
+	}
 	_ = unix.Close(pipe[1])
-	if errno != 0 {
-		return 0, errno
+	if err != nil {
+		_ = unix.Close(pipe[0])
+		return nil, err
 	}
-	handle := int(child.handle)
-	defer unix.Close(handle)
-	if err := executed(pipe[0]); err != nil {
-		// It may be stopped, or never come to its own end.
-		_ = unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0)
-		for {
-			// The keeper may have been first.
-			if _, err := syscall.Wait4(int(n), nil, 0, nil); err != syscall.EINTR {
-				break
-			}
-		}
-		return 0, err
-	}
-	return int(n), nil
+	c.until = os.NewFile(uintptr(pipe[0]), "until execve")
+	return c, nil
 }
 
-// executed waits for a child's word: the pipe ends with its execve, or says what failed.
-func executed(pipe int) error {
-	end := time.Now().Add(execWithin)
-	for {
-		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe), Events: unix.POLLIN}}, int(max(0, time.Until(end)).Milliseconds()))
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return err
-		case ready == 0:
-			return fmt.Errorf("not after %v: %w", execWithin, unix.ETIMEDOUT)
-		}
-		break
-	}
-	var word [8]byte // a syscall.Errno
-	switch n, err := unix.Read(pipe, word[:]); {
-	case err != nil:
-		return err
-	case n == 0:
+// started waits until a child has become its program, or has ended before.
+func (c *child) started() error {
+	defer unix.Close(int(c.handle))
+	defer c.until.Close()
+	_ = c.until.SetReadDeadline(time.Now().Add(execWithin))
+	_, err := c.until.Read(make([]byte, 1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("not after %v: %w", execWithin, unix.ETIMEDOUT)
+	case c.failed != 0:
+		err = syscall.Errno(-c.failed)
+	case errors.Is(err, io.EOF):
 		return nil
-	case n != len(word):
-		return errors.New("the child said half a word")
 	}
-	return syscall.Errno(binary.NativeEndian.Uint64(word[:]))
+	// It may be stopped, or never come to its own end. What it works on is
+	// kept until it is gone.
+	_ = unix.PidfdSendSignal(int(c.handle), unix.SIGKILL, nil, 0)
+	for {
+		// The keeper may have been first.
+		if _, err := syscall.Wait4(c.pid, nil, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	runtime.KeepAlive(c)
+	return err
 }
 
-// child is an image as system calls take it, all made before the fork.
+// step is a system call: its number and arguments.
+type step [7]uintptr
+
+// child is what a child does until it is its program. In this process's memory, of
+// which it changes nothing but failed, it can run nothing of Go, which would
+// take it for the thread that it was forked from: it makes one system call after
+// the other (run), and needs no stack.
 type child struct {
-	clone      cloneArgs
-	handle     int32 // pidfd
-	path, dir  *byte
-	program    uintptr // what an empty path is, and a relative one begins at
-	how        uintptr // flags of execveat
+	pid    int
+	until  *os.File // ends with its execve, or with it
+	clone  cloneArgs
+	handle int32   // pidfd
+	failed uintptr // -errno of the step that did
+	steps  []step  // the last is execveat
+
+	path, dir  *byte // what steps point to
 	argv, envv []*byte
-	files      [3]uintptr
-	spare      uintptr // the first descriptor above files
-	tty        bool
-	user       *syscall.Credential
-	pipe       uintptr
+	signals    unix.Sigset_t // none is blocked
 }
 
-func (i *image) compile() (*child, error) {
-	c := &child{files: i.files, spare: max(i.files[0], i.files[1], i.files[2], 2) + 1, tty: i.tty, user: i.user}
-	here := unix.AT_FDCWD
-	c.program = uintptr(here)
-	if i.program != none {
-		c.program, c.how = uintptr(i.program), unix.AT_EMPTY_PATH
-		c.spare = max(c.spare, c.program+1) // it must not be trodden on either
-	}
+// compile makes a child of an image, which leaves a descriptor open until it is its program.
+func (i *image) compile(until uintptr) (*child, error) {
+	c := new(child)
 	var errs [4]error
 	c.path, errs[0] = syscall.BytePtrFromString(i.path)
 	c.argv, errs[1] = syscall.SlicePtrFromStrings(i.args)
@@ -143,84 +125,71 @@ func (i *image) compile() (*child, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, syscall.EINVAL // a zero byte
 	}
-	c.clone = cloneArgs{flags: uint64(i.namespaces) | unix.CLONE_PIDFD, exitSignal: uint64(unix.SIGCHLD)}
+	// Handlers of this process must not run in the child: cleared before it runs.
+	c.clone = cloneArgs{flags: uint64(i.namespaces) | unix.CLONE_VM | unix.CLONE_CLEAR_SIGHAND | unix.CLONE_PIDFD, exitSignal: uint64(unix.SIGCHLD)}
 	if i.group != none {
 		c.clone.flags |= unix.CLONE_INTO_CGROUP
 		c.clone.cgroup = uint64(i.group)
 	}
+	c.do(unix.SYS_SETSID)
+	if i.user != nil {
+		c.do(unix.SYS_SETGROUPS, 0, 0)
+		c.do(unix.SYS_SETGID, uintptr(i.user.Gid))
+		c.do(unix.SYS_SETUID, uintptr(i.user.Uid))
+	}
+	if c.dir != nil {
+		c.do(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)))
+	}
+	// All of them first go above where they end, so that none is trodden on.
+	spare := max(i.files[0], i.files[1], i.files[2], until, uintptr(max(i.program, 0)), 2) + 1
+	for n, fd := range i.files {
+		c.do(unix.SYS_DUP3, fd, spare+uintptr(n), unix.O_CLOEXEC)
+	}
+	for n := range uintptr(len(i.files)) {
+		c.do(unix.SYS_DUP3, spare+n, n, 0)
+	}
+	if i.tty {
+		c.do(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
+	}
+	c.do(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.signals)), 0, signalsSize)
+	from, how := unix.AT_FDCWD, 0
+	if i.program != none {
+		from, how = i.program, unix.AT_EMPTY_PATH
+	}
+	c.do(unix.SYS_EXECVEAT, uintptr(from), uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])), uintptr(how))
 	return c, nil
 }
 
-// fork returns in this process alone; runtimeAfterFork is due then. In the child
-// no other thread lives, who may have held any lock: it calls the kernel and
-// nothing of Go, whose stack may not grow either.
-//
-//go:noinline
-//go:norace
-func (c *child) fork() (pid uintptr, errno syscall.Errno) {
-	var i uintptr
-	c.clone.pidfd = uint64(uintptr(unsafe.Pointer(&c.handle))) // no earlier: it could move
-	runtimeBeforeFork()
-	pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&c.clone)), unsafe.Sizeof(c.clone), 0)
-	if errno != 0 || pid != 0 {
-		return pid, errno
-	}
-	runtimeAfterForkInChild() // gives signals back
-	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
-		goto failed
-	}
-	if c.user != nil {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
-			goto failed
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGID, uintptr(c.user.Gid), 0, 0); errno != 0 {
-			goto failed
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETUID, uintptr(c.user.Uid), 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	if c.dir != nil {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	// All of them first go above where they end, so that none is trodden on.
-	if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.pipe, c.spare+3, unix.O_CLOEXEC); errno != 0 && c.pipe != c.spare+3 {
-		goto failed
-	}
-	c.pipe = c.spare + 3
-	for i = 0; i < 3; i++ {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.files[i], c.spare+i, unix.O_CLOEXEC); errno != 0 {
-			goto failed
-		}
-	}
-	for i = 0; i < 3; i++ {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.spare+i, i, 0); errno != 0 {
-			goto failed
-		}
-	}
-	if c.tty {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1); errno != 0 {
-			goto failed
-		}
-	}
-	_, _, errno = syscall.RawSyscall6(unix.SYS_EXECVEAT, c.program, uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])), c.how, 0)
-failed:
-	syscall.RawSyscall(unix.SYS_WRITE, c.pipe, uintptr(unsafe.Pointer(&errno)), unsafe.Sizeof(errno))
-	for {
-		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
-	}
+// signalsSize is the size of a set of signals, in the kernel's eyes.
+const signalsSize = 8
+
+func (c *child) do(call uintptr, arguments ...uintptr) {
+	s := step{call}
+	copy(s[1:], arguments)
+	c.steps = append(c.steps, s)
 }
 
-// What the runtime has for who forks: it keeps signals from the child until it is
-// itself, and has it die rather than grow a stack.
+// fork returns at once, whatever becomes of the child.
+func (c *child) fork() error {
+	// The child begins with no signal let in: its handlers are gone, and with
+	// signals blocked none can end it before it has its own session.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, all unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		return err
+	}
+	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	c.clone.pidfd = uint64(uintptr(unsafe.Pointer(&c.handle)))
+	if c.pid = run(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
+		return syscall.Errno(-c.pid)
+	}
+	return nil
+}
 
-//go:linkname runtimeBeforeFork syscall.runtime_BeforeFork
-func runtimeBeforeFork()
-
-//go:linkname runtimeAfterFork syscall.runtime_AfterFork
-func runtimeAfterFork()
-
-//go:linkname runtimeAfterForkInChild syscall.runtime_AfterForkInChild
-func runtimeAfterForkInChild()
+// run forks by clone3 and returns the child's pid, or -errno. The child takes its
+// steps; when one fails, it says so and ends.
+func run(args *cloneArgs, size uintptr, first *step, failed *uintptr) int

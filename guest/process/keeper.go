@@ -204,6 +204,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		defer unix.Close(fd)
 		i.group = fd
 	}
+	var forked *child
 	fork := func() error {
 		if err := as(i.user, func() (err error) {
 			if err := checkDir(s.Dir); err != nil || s.Program != nil {
@@ -214,7 +215,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		}); err != nil {
 			return err
 		}
-		if pid, err = i.start(); err != nil {
+		if forked, err = i.begin(); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil
@@ -224,7 +225,13 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	} else {
 		err = k.onEntered(s.Place, fork)
 	}
-	return pid, err
+	if err != nil {
+		return 0, err
+	}
+	if err := forked.started(); err != nil {
+		return 0, startFault("start program", s.Args[0], err)
+	}
+	return forked.pid, nil
 }
 
 // adopt holds on to a child that has started, and may have ended since. The

@@ -77,7 +77,7 @@ func (b *builder) make() error {
 		do   func() error
 	}{
 		{"user", b.enrol}, {"/dev", b.devices}, {"/proc", b.processes}, {"memory", b.memory}, {"/tmp", b.temporary},
-		{"shares", b.shares}, {"home", b.home}, {"files of /etc", b.settings},
+		{"logs of jobs", b.jobs}, {"shares", b.shares}, {"home", b.home}, {"files of /etc", b.settings}, {"bridge", b.bridge},
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)

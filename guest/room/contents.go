@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +68,9 @@ func (b *builder) memory() error {
 func (b *builder) temporary() error {
 	return b.bindFolder(b.Layer+"/tmp", "tmp", quiet)
 }
+
+// jobs shows what the room's jobs write, to be read.
+func (b *builder) jobs() error { return b.bindFolder(b.Layer+"/jobs", jobLogs, sealed) }
 
 // shares shows what all agents share, where the host gave it to the guest: a folder
 // of the guest's own is nothing to write to.
@@ -205,43 +209,43 @@ func (b *builder) heavy(home int, name, where string) error {
 // settings puts the guest's name servers and the room's host names over the
 // files of /etc. The guest writes into the files that are shown, so a change is seen.
 func (b *builder) settings() error {
-	for from, name := range map[string]string{b.Resolvers: "resolv.conf", b.Hosts: "hosts"} {
-		source, err := lookUp(from, unix.O_PATH)
-		if err != nil {
-			return err
-		}
-		err = b.showFile(source, name)
-		_ = unix.Close(source)
-		if err != nil {
-			b.warn("/etc/%s is the layer's own: %v", name, err)
+	for from, to := range map[string]string{b.Resolvers: "/etc/resolv.conf", hostsFile(b.Files): "/etc/hosts"} {
+		if err := b.showFile(from, to, sealed); err != nil {
+			b.warn("%s is the layer's own: %v", to, err)
 		}
 	}
 	return nil
 }
 
-// showFile mounts a file over one of /etc. A link that is there goes: it would lead
-// the mount elsewhere.
-func (b *builder) showFile(source int, name string) error {
-	etc, err := folder(b.root, "etc", 0o755)
+// showFile mounts a file of the guest over one of the room. A link that is there
+// goes: it would lead the mount elsewhere.
+func (b *builder) showFile(from, to string, attributes int) error {
+	source, err := lookUp(from, unix.O_PATH)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(etc)
+	defer unix.Close(source)
+	dir, err := folder(b.root, filepath.Dir(to), 0o755)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	name := filepath.Base(to)
 	var st unix.Stat_t
-	if unix.Fstatat(etc, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		_ = unix.Unlinkat(etc, name, 0)
-		fd, err := unix.Openat(etc, name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		_ = unix.Unlinkat(dir, name, 0)
+		fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
 		if err != nil {
 			return err
 		}
 		_ = unix.Close(fd)
 	}
-	at, err := look(etc, name, unix.O_PATH)
+	at, err := look(dir, name, unix.O_PATH)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(source, sealed)
+	tree, err := bindOf(source, attributes)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,9 @@ const (
 // firewall loads the rules, if they are not there:
 //
 //	table inet rooms {
+//		set connections { type iface_index; size 4096; flags dynamic; }
 //		chain forward { type filter hook forward priority 0; policy drop;
+//			iifname "room*" ct state new add @connections { iif ct count over 4096 } drop
 //			iifname "room*" oifname != "room*" accept
 //			oifname "room*" ct state established,related accept }
 //		chain input { type filter hook input priority 0; policy accept;
@@ -46,9 +48,11 @@ func firewall() error {
 	err = n.do(
 		edge(unix.NFNL_MSG_BATCH_BEGIN),
 		newTable(),
+		newCounts(),
 		newChain("forward", "filter", hookForward, priorityFilter, verdictDrop),
 		newChain("input", "filter", hookInput, priorityFilter, verdictAccept),
 		newChain("way-out", "nat", hookPostrouting, priorityNAT, verdictAccept),
+		newRule("forward", device(unix.NFT_META_IIFNAME, isCable), connection(starting), overcrowded(), verdict(verdictDrop)),
 		newRule("forward", device(unix.NFT_META_IIFNAME, isCable), device(unix.NFT_META_OIFNAME, isOther), verdict(verdictAccept)),
 		newRule("forward", device(unix.NFT_META_OIFNAME, isCable), connection(established), verdict(verdictAccept)),
 		newRule("input", device(unix.NFT_META_IIFNAME, isCable), verdict(verdictDrop)),
@@ -58,7 +62,7 @@ func firewall() error {
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
-	return err
+	return errors.Join(err, growTable())
 }
 
 // edge begins or ends a batch, which is taken whole or not at all.

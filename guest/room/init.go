@@ -30,8 +30,11 @@ type plan struct {
 	Memory   uint64 // the limit of the room
 	Base     string // the read-only base of the guest
 	Layer    string // the room's own folder on the data disk
-	// Files of the guest that lie over those of /etc.
-	Hosts, Resolvers string
+	Files    string // the room's folder among the guest's own
+	// Resolvers is the guest's file of name servers, Shim its program that asks the
+	// bridge; either lies over one of the room.
+	Resolvers, Shim string
+	Outlet          bool // there is a way to the bridge
 }
 
 // report is what it says when it has, or could not.

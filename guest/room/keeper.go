@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/relay"
 )
 
 // Defaults of a room's limits.
@@ -38,7 +39,11 @@ type Options struct {
 	// Resolvers is the file of name servers that rooms see. The guest writes
 	// into it, and does not replace it.
 	Resolvers string
-	Cgroup    string // the group of all rooms; the one above must be the root
+	Shim      string // the guest's program that asks the bridge
+	// Relay is the way to the bridge, or nil where the host serves none. It is
+	// asked when a room is made.
+	Relay  func() *relay.Relay
+	Cgroup string // the group of all rooms; the one above must be the root
 	// Late is closed when the modules are loaded that rooms' networks need.
 	Late <-chan struct{}
 }
@@ -136,17 +141,17 @@ func missing(user string) error {
 func (k *Keeper) Program() string { return k.opts.Program }
 
 // Ensure makes a room what the spec says, and says whether it was made for
-// that, and what it lacks.
-func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room) (made bool, lacks []string, err error) {
+// that, and what it lacks. Its programs find the token.
+func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (made bool, lacks []string, err error) {
 	d, err := k.enter(ctx, spec.User, true)
 	if err != nil {
 		return false, nil, err
 	}
 	defer d.leave()
-	return k.ensure(d, spec)
+	return k.ensure(d, spec, token)
 }
 
-func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string, err error) {
+func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (made bool, lacks []string, err error) {
 	const op = "make room"
 	spec = proto.CloneOf(spec)
 	spec.Limits = k.defaults(spec.Limits)
@@ -158,7 +163,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string,
 		if err := k.prepare(); err != nil {
 			return false, nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
-		r, err := k.build(d, spec)
+		r, err := k.build(d, spec, token)
 		if err != nil {
 			return false, nil, err
 		}
@@ -180,7 +185,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room) (made bool, lacks []string,
 		}
 	}
 	d.room = old.with(spec)
-	return false, old.lacks, nil
+	return false, old.lacks, d.room.tell(token)
 }
 
 // with is the same room with another spec: readers have the old one.
@@ -191,18 +196,24 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 }
 
 // build makes a room where there is none, or a dead one.
-func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
+func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
 	r := &Room{
-		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
+		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
 		slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
+	}
+	if d.room == nil {
+		// Jobs end with the boot, not with the room: their logs can be read afterwards.
+		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
+			return nil, fault.New(fault.Execution, op, spec.User, err)
+		}
 	}
 	if err := r.folders(k); err != nil {
 		return nil, err
@@ -213,16 +224,23 @@ func (k *Keeper) build(d *door, spec *guestpb.Room) (*Room, error) {
 	if err := errors.Join(r.limit(spec.Limits), r.openEvents()); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err)
 	}
-	if err := r.start(k.opts); err != nil {
+	err = r.openOutlet(k.opts, token)
+	if err == nil {
+		err = r.start(k.opts)
+	}
+	if err != nil {
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
 	return r, nil
 }
 
-// forget lets go of the disk, which could not be written out while somebody holds a
-// folder that is deleted.
-func (r *Room) forget() { _ = r.disk.Close() }
+// forget ends what was open for the room alone. The disk could not be written out
+// while somebody holds a folder that is deleted.
+func (r *Room) forget() {
+	r.outlet.close()
+	_ = r.disk.Close()
+}
 
 // openEvents opens what each command looks at.
 func (r *Room) openEvents() (err error) {
@@ -298,7 +316,7 @@ func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
 		return nil, missing(user)
 	}
 	if d.room.dead() {
-		if _, _, err := k.ensure(d, d.room.spec); err != nil {
+		if _, _, err := k.ensure(d, d.room.spec, d.room.outlet.token); err != nil {
 			return nil, err
 		}
 	}
@@ -317,7 +335,7 @@ func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) 
 	}
 	spec := proto.CloneOf(d.room.spec)
 	spec.Limits = l
-	_, _, err = k.ensure(d, spec)
+	_, _, err = k.ensure(d, spec, d.room.outlet.token)
 	return err
 }
 

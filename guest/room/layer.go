@@ -36,9 +36,8 @@ func (r *Room) folders(k *Keeper) error {
 			}
 		}
 	}
-	files := filepath.Join(k.opts.Run, name)
 	hosts := fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost\n", r.spec.Hostname)
-	err = errors.Join(err, os.MkdirAll(files, 0o700), os.WriteFile(files+"/hosts", []byte(hosts), 0o644))
+	err = errors.Join(err, os.MkdirAll(r.files, 0o700), os.WriteFile(hostsFile(r.files), []byte(hosts), 0o644))
 	if err == nil {
 		r.disk, err = os.Open(r.layer)
 	}
@@ -54,6 +53,9 @@ func (r *Room) folders(k *Keeper) error {
 	return nil
 }
 
+// hostsFile is what a room has as its /etc/hosts.
+func hostsFile(files string) string { return filepath.Join(files, "hosts") }
+
 // part is a folder of a layer.
 type part struct {
 	name  string
@@ -62,7 +64,7 @@ type part struct {
 }
 
 func (r *Room) parts() []part {
-	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"heavy", 0o755, 0}}
+	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"jobs", 0o755, 0}, {"heavy", 0o755, 0}}
 	for _, where := range heavy() {
 		list = append(list, part{"heavy/" + where, 0o755, int(r.spec.Uid)})
 	}

@@ -33,6 +33,8 @@ const makePatience = 30 * time.Second
 type Room struct {
 	spec   *guestpb.Room
 	layer  string // its folder on the data disk
+	files  string // its folder among the guest's own, in memory
+	outlet outlet
 	disk   *os.File
 	group  group
 	slot   int
@@ -178,11 +180,18 @@ func (r *Room) Desk() (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), desk), desk, nil
 }
 
+// jobLogs is where a room shows what its jobs write.
+const jobLogs = "/run/osaurus-jobs"
+
+// JobLogs is the folder for what jobs of the room write, in the guest and in the
+// room. Nobody in the room can write there, nor lay a link.
+func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
+
 // plan is a file with what the first process is to make.
 func (r *Room) plan(o Options) (*os.File, error) {
 	text, err := json.Marshal(plan{
 		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
-		Base: o.Base, Layer: r.layer, Hosts: filepath.Join(o.Run, r.spec.User, "hosts"), Resolvers: o.Resolvers,
+		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Outlet: r.outlet.socket != nil,
 	})
 	if err != nil {
 		return nil, err

@@ -31,13 +31,11 @@ func (s *Service) Exec(ctx context.Context, stream *execStream) error {
 	if err := wire.CheckStart(start); err != nil {
 		return err
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return fault.New(fault.Rejected, "start command", "", fmt.Errorf("%d commands are running", wire.MaxCommands)).
-			Advise("Wait until one has ended.")
+	release, err := s.slots.take(string(start.Room))
+	if err != nil {
+		return err
 	}
+	defer release()
 	c, err := s.begin(ctx, start, stream)
 	if err != nil {
 		return err

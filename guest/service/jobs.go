@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/room"
@@ -46,14 +47,19 @@ func (s jobs) TailJob(ctx context.Context, r *connect.Request[guestpb.TailJobReq
 // jobRoom finds where the jobs of a user run.
 func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 	if user == "" {
-		return job.Room{Env: rootEnv(), Home: rootHome, Met: func() (bool, bool) { return false, false }}, nil
+		logs, err := s.rootLog()
+		if err != nil {
+			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
+		}
+		return job.Room{Env: rootEnv(), Home: rootHome, Logs: logs, LogsInside: logs, Met: func() (bool, bool) { return false, false }}, nil
 	}
 	r, err := s.find(ctx, user)
 	if err != nil {
 		return job.Room{}, err
 	}
 	before := r.Marks()
-	return job.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Met: func() (oom, pids bool) {
+	logs, inside := r.JobLogs()
+	return job.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func() (oom, pids bool) {
 		oom, pids, _ = r.Met(before)
 		return oom, pids
 	}}, nil

@@ -36,7 +36,10 @@ func (s rooms) Ensure(ctx context.Context, r *connect.Request[guestpb.EnsureRequ
 	if err := s.usable(r.Msg.Room.User); err != nil {
 		return nil, err
 	}
-	made, lacks, err := s.keeper.Ensure(ctx, r.Msg.Room)
+	if err := wire.CheckToken(r.Msg.Token); err != nil {
+		return nil, err
+	}
+	made, lacks, err := s.keeper.Ensure(ctx, r.Msg.Room, r.Msg.Token)
 	if err != nil {
 		return nil, err
 	}

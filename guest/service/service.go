@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type Service struct {
 	shells  *shell.Keeper
 	jobs    *job.Keeper
 	files   *files.Keeper
+	rootLog func() (string, error) // makes the folder for the logs of root's jobs, once
 	version string
 
 	mu     sync.Mutex
@@ -55,18 +57,22 @@ type Service struct {
 	err    error         // what it returned
 
 	running map[uint64]*process.Child // commands by id
-	slots   chan struct{}             // one for each command that may run
+	slots   slots
 }
 
 // New returns a service for a system. Commands are started by the keeper. Without a
-// keeper of rooms there are none. Logs is a folder for what jobs write.
+// keeper of rooms there are none. Logs is a folder for what jobs of root write, where what an
+// earlier boot left goes.
 func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, version string) *Service {
 	s := &Service{
 		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
-		running: map[uint64]*process.Child{}, slots: make(chan struct{}, wire.MaxCommands),
+		running: map[uint64]*process.Child{},
 	}
 	s.shells = shell.NewKeeper(shell.Options{Processes: keeper, Find: s.shellRoom})
-	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom, Logs: logs})
+	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom})
+	s.rootLog = sync.OnceValues(func() (string, error) {
+		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
+	})
 	s.files = files.NewKeeper(files.Options{Processes: keeper, Find: s.fileRoom})
 	return s
 }

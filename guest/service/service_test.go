@@ -176,7 +176,8 @@ func TestTooManyCommands(t *testing.T) {
 	c := connected(t, dial)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for range wire.MaxCommands {
+	const most = 100 // of one; the rest is for others
+	for range most {
 		if _, err := c.Exec(ctx, guest.Command{Args: []string{"sleep", "1000"}}); err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,45 @@ type person struct {
 	end  *guestpb.ShellEnded
 }
 
+// The last prompt of a transcript, and what a person sees before the cursor, is where the
+// shell is now.
+func TestPromptIsTrue(t *testing.T) {
+	r := newRig(t, true)
+	ends := func(words string) {
+		t.Helper()
+		r.transcript(func(s string) bool { return strings.HasSuffix(s, words) })
+	}
+	for _, mode := range []string{"emacs", "vi"} {
+		r.run("cd /; set -o " + mode + "; PS1='<\\w> '; clear")
+		r.want("cd /usr; echo went", 0, "went\n")
+		ends("$ cd /usr; echo went\nwent\n")
+		r.run("true")
+		r.run("PROMPT_COMMAND='echo \"[$mark]\"'; mark=x") // nobody waits for that
+		ends("; mark=x\n")
+		r.run("cd /; mark=y")
+		p := r.attach(24, 80)
+		ends("[y]\n</> ")
+
+		r.run("unset PROMPT_COMMAND; PS1='(env) \\w> '")
+		ends("\n(env) /> ")
+		p.types("echo half")
+		ends("(env) /> echo half")
+		r.run("cd /tmp")
+		p.types(" typed\r")
+		r.transcript(has("\nhalf typed\n(env) /tmp> "))
+		for range 20 { // what comes at once meets the shell at its prompt
+			r.want("cd /usr; pwd", 0, "/usr\n")
+			r.want("cd /tmp; pwd", 0, "/tmp\n")
+		}
+		if got := r.transcript(has("> ")); strings.Contains(got, "^") {
+			t.Errorf("%s: keys are seen: %q", mode, got)
+		}
+		p.types("stty -a | grep -o ' icanon'; echo do''ne\r") // as programs expect it
+		r.transcript(has("\n icanon\ndone\n"))
+		p.Close()
+	}
+}
+
 // attach puts a person before the rig's session.
 func (r *rig) attach(rows, cols uint32) *person {
 	r.t.Helper()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -33,9 +34,11 @@ const (
 
 // call is a command that runs, or has run, in a session's shell.
 type call struct {
-	text []byte
-	stop chan struct{} // closed to end it
-	done chan struct{} // closed when it has ended
+	id     config.CallID // empty: nobody can name it
+	text   []byte
+	wanted context.Context // ends when somebody cancels it, or its caller has gone
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended
 
 	// Guarded by the session's lock.
 	streams   [2]*stream
@@ -46,14 +49,32 @@ type call struct {
 	pressed   bool   // a person has pressed Ctrl-C
 }
 
-// run runs a command: it waits for its turn and for the prompt, has the shell
-// begin, and follows it to its end.
+// run runs a command, whose caller may cancel it as soon as it is here.
 func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
-	timeout := time.Duration(r.TimeoutNanos)
-	if timeout == 0 {
-		timeout = wire.ShellTimeout
+	c := &call{id: config.CallID(r.Call), text: r.Command, done: make(chan struct{})}
+	c.wanted, c.cancel = context.WithCancel(ctx)
+	s.mu.Lock()
+	s.calls[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		c.cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.calls, c)
+		close(c.done)
+	}()
+	a, err := s.perform(ctx, c, r)
+	if err != nil && c.wanted.Err() != nil && ctx.Err() == nil {
+		return &guestpb.ShellRunResponse{Code: int32(interrupted), Cancelled: true}, nil // it never began
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, timeout, s.busy("another command"))
+	return a, err
+}
+
+// perform waits for a call's turn and for the prompt, has the shell begin, and
+// follows it to its end.
+func (s *session) perform(ctx context.Context, c *call, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	timeout := cmp.Or(time.Duration(r.TimeoutNanos), wire.ShellTimeout)
+	wait, cancel := context.WithTimeoutCause(c.wanted, timeout, s.busy("another command"))
 	defer cancel()
 	if err := s.takeTurn(wait); err != nil {
 		return nil, err
@@ -63,11 +84,11 @@ func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb
 		s.turn <- struct{}{}
 	}()
 	for {
-		l, err := s.shell(ctx, r.Shell)
+		l, err := s.shell(c.wanted, r.Shell)
 		if err != nil {
 			return nil, err
 		}
-		o, err := s.begin(wait, l, r)
+		o, err := s.begin(wait, l, c, r.Stdin)
 		if errors.Is(err, errGone) && wait.Err() == nil {
 			continue
 		}
@@ -110,15 +131,14 @@ func (s *session) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// begin has the shell begin a command. If it fails, the command has not begun.
-func (s *session) begin(ctx context.Context, l *life, r *guestpb.ShellRunRequest) (*order, error) {
+// begin has the shell begin a call. If it fails, the command has not begun.
+func (s *session) begin(ctx context.Context, l *life, c *call, stdin []byte) (*order, error) {
 	if err := s.awaitPrompt(ctx, l); err != nil {
 		return nil, err
 	}
-	c := &call{text: r.Command, stop: make(chan struct{}), done: make(chan struct{})}
-	c.out.headChars, c.out.tailChars = wire.ShellHeadChars, wire.ShellOutputChars-wire.ShellHeadChars
-	c.errs.headChars, c.errs.tailChars = c.out.headChars, c.out.tailChars
-	o, err := l.order(c, r.Command, r.Stdin)
+	c.out = kept{headChars: wire.ShellHeadChars, tailChars: wire.ShellOutputChars - wire.ShellHeadChars}
+	c.errs = c.out
+	o, err := l.order(c, c.text, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +152,6 @@ func (s *session) begin(ctx context.Context, l *life, r *guestpb.ShellRunRequest
 			s.call = nil
 			s.lost = cmp.Or(s.lost, c.lost)
 			l.forget(o)
-			close(c.done)
 			return nil, err
 		}
 	}

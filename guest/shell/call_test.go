@@ -121,6 +121,52 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 	}
 }
 
+// Who names a call cancels that one, whether it runs or waits, and no other; what it
+// wrote until then is its answer.
+func TestCancelNamed(t *testing.T) {
+	r := newRig(t, true)
+	start := func(name, command string) <-chan *guestpb.ShellRunResponse {
+		q := within(command, 0)
+		q.Call = name
+		answer := make(chan *guestpb.ShellRunResponse, 1)
+		go func() { answer <- r.request(q) }()
+		return answer
+	}
+	cancel := func(name string) error {
+		return r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session, Call: name})
+	}
+	r.run("true")
+	first := start("first", "echo so far; echo problem >&2; X=1; sleep 60")
+	r.transcript(has("problem\n"))
+	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")
+	waiting := func() uint32 { return r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].Waiting }
+	for end := time.Now().Add(10 * time.Second); waiting() != 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d calls wait", waiting())
+		}
+	}
+	if err := cancel("another"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a call that is not there: %v", err)
+	}
+	for _, name := range []string{"waits", "first"} {
+		if err := cancel(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if a := <-waits; !a.Cancelled || a.Code != 130 || len(a.Stdout.GetHead()) > 0 {
+		t.Errorf("what waited: code %d, %q, %s", a.Code, a.Stdout.GetHead(), flags(a))
+	}
+	if a := <-first; !a.Cancelled || a.Code != 130 || string(a.Stdout.Head) != "so far\n" || string(a.Stderr.Head) != "problem\n" {
+		t.Errorf("what ran: code %d, %q, %q, %s", a.Code, a.Stdout.Head, a.Stderr.Head, flags(a))
+	}
+	if a := <-kept; a.Cancelled || a.Code != 0 || string(a.Stdout.Head) != "1 kept\n" {
+		t.Errorf("what nobody cancelled: code %d, %q, %s", a.Code, a.Stdout.Head, flags(a))
+	}
+	if err := cancel("first"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a call that has ended: %v", err)
+	}
+}
+
 // A caller who goes ends the command, and not the shell.
 func TestCallerGoes(t *testing.T) {
 	r := newRig(t, true)

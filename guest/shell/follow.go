@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 )
@@ -39,13 +40,14 @@ type watch struct {
 // follow waits for the end of a call that has begun, and ends it when its time is
 // over or nobody wants it any more.
 func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Duration) (*guestpb.ShellRunResponse, error) {
-	running, cancel := context.WithTimeout(ctx, timeout)
+	c := o.call
+	running, cancel := context.WithTimeout(c.wanted, timeout)
 	defer cancel()
 	w := &watch{life: l, order: o}
 	r := &guestpb.ShellRunResponse{}
-	if !w.wait(running, o.call.stop) {
-		r.Cancelled = closed(o.call.stop)
-		r.TimedOut = !r.Cancelled && ctx.Err() == nil
+	if !w.wait(running) {
+		r.Cancelled = c.wanted.Err() != nil
+		r.TimedOut = !r.Cancelled
 		w.interrupt()
 	}
 	switch {
@@ -58,11 +60,14 @@ func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Du
 		r.Code, r.Exited = int32(l.status), true
 	}
 	s.finish(w, r)
+	if s.attended() {
+		l.repaint(ctx)
+	}
 	return r, ctx.Err()
 }
 
 // wait returns true when the call is over, and false when it is to be ended.
-func (w *watch) wait(ctx context.Context, stop <-chan struct{}) bool {
+func (w *watch) wait(ctx context.Context) bool {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -79,8 +84,6 @@ func (w *watch) wait(ctx context.Context, stop <-chan struct{}) bool {
 			w.gaveUp = true // unless its end was said before
 			return true
 		case <-ctx.Done():
-			return false
-		case <-stop:
 			return false
 		case <-tick.C:
 			w.look(ctx)
@@ -120,7 +123,7 @@ func (w *watch) interrupt() {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
 		w.life.signal(sig)
 		patience, cancel := context.WithTimeout(context.Background(), grace)
-		over := w.wait(patience, nil)
+		over := w.wait(patience)
 		cancel()
 		if over {
 			return
@@ -156,24 +159,31 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	l.forget(w.order)
 	s.call, s.typed, s.status = nil, false, int(r.Code)
 	s.leave(c)
-	close(c.done)
 }
 
-// cancelCall ends the call that runs, and returns when it has ended.
-func (s *session) cancelCall(ctx context.Context) error {
+// cancelCall ends what runs, or the calls with an id, and returns when they have
+// ended.
+func (s *session) cancelCall(ctx context.Context, id config.CallID) error {
 	s.mu.Lock()
-	c := s.call
-	if c != nil {
-		shut(c.stop)
+	var chosen []*call
+	for c := range s.calls {
+		if id == "" && c == s.call || id != "" && c.id == id {
+			chosen = append(chosen, c)
+		}
 	}
 	s.mu.Unlock()
-	if c == nil {
+	if len(chosen) == 0 {
 		return fault.New(fault.NotFound, "cancel command of session", string(s.key.id), errNothingRuns)
 	}
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for _, c := range chosen {
+		c.cancel()
 	}
+	for _, c := range chosen {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }

@@ -22,6 +22,8 @@ const (
 	ready  frameKind = 'r' // the shell can take calls
 	begun  frameKind = 'b' // it runs the call with the nonce
 	over   frameKind = 'e' // the call has ended with the status
+	stale  frameKind = 's' // over, and the prompt says what was true before
+	fresh  frameKind = 'p' // there is a new prompt
 	broken frameKind = 'x' // it cannot run calls any more
 )
 
@@ -63,7 +65,7 @@ func parseFrame(line string) (frame, bool) {
 		return f, false
 	}
 	f.kind = frameKind(words[0][0])
-	want := map[frameKind]int{ready: 1, broken: 1, begun: 2, over: 3}[f.kind]
+	want := map[frameKind]int{ready: 1, broken: 1, fresh: 1, begun: 2, over: 3, stale: 3}[f.kind]
 	if len(words) != want {
 		return f, false
 	}

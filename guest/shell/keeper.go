@@ -146,13 +146,13 @@ func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.
 	return s.run(ctx, r)
 }
 
-// Cancel ends the command that runs in a session.
+// Cancel ends the command that runs in a session, or a certain call.
 func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) error {
 	s, err := k.find(r.User, r.Session)
 	if err != nil {
 		return err
 	}
-	return s.cancelCall(ctx)
+	return s.cancelCall(ctx, config.CallID(r.Call))
 }
 
 // Sessions lists sessions by user and id.
@@ -181,9 +181,8 @@ func (k *Keeper) Transcript(r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTr
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &guestpb.ShellTranscriptResponse{Text: s.screen.text(), Version: s.screen.version}, nil
+	text, version := s.transcript()
+	return &guestpb.ShellTranscriptResponse{Text: text, Version: version}, nil
 }
 
 // find returns a session that is there.

@@ -27,6 +27,7 @@ type life struct {
 	said    syscall.RawConn
 	rest    string        // what its descriptor 0 is while it runs no call
 	ready   chan struct{} // closed when it can take calls
+	fresh   chan struct{} // holds one token when there is a new prompt
 	failed  chan struct{} // closed when it has said that it cannot run calls any more
 	shown   chan struct{} // closed when nothing more comes from the terminal
 	ended   chan struct{} // closed when nothing of it is left
@@ -35,6 +36,7 @@ type life struct {
 	frames frames
 	orders map[string]*order // calls that lie on the desk, by nonce; nil at the end
 	calm   *unix.Termios     // the terminal's modes while its line editor waits
+	stale  bool              // the prompt says what was true before some call
 	cause  string            // why it was ended, if not by itself
 	status int               // after ended: its exit code, or 128 + n
 }
@@ -74,7 +76,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	s.mu.Unlock()
 	l := &life{
 		session: s, kind: k, desk: d, orders: map[string]*order{},
-		ready: make(chan struct{}), failed: make(chan struct{}), shown: make(chan struct{}), ended: make(chan struct{}),
+		ready: make(chan struct{}), fresh: make(chan struct{}, 1), failed: make(chan struct{}), shown: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if err := l.spawn(room, spec, exports, size); err != nil {
 		d.remove()
@@ -211,12 +213,15 @@ func (l *life) heard(f frame) {
 			o.call.began = time.Now()
 			l.session.announce(o.call.text)
 		}
-	case over:
+	case fresh:
+		l.stale = false
+		poke(l.fresh)
+	case over, stale:
 		o := l.orders[f.nonce]
 		if o == nil || !closed(o.begun) || closed(o.over) {
 			return
 		}
-		o.status = f.status
+		o.status, l.stale = f.status, l.stale || f.kind == stale
 		close(o.over)
 		if o.call == nil {
 			l.forget(o)
@@ -278,6 +283,29 @@ func (l *life) end(cause string) {
 // press makes the shell run what lies on its desk, once it is at its prompt.
 func (l *life) press(ctx context.Context) error {
 	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.desk.inside)))
+}
+
+// repaint has the shell make its prompt anew, below one that is not true any more. The
+// caller has the turn.
+func (l *life) repaint(ctx context.Context) {
+	l.session.mu.Lock()
+	stale := l.stale
+	l.session.mu.Unlock()
+	if !stale || !l.atPrompt() {
+		return
+	}
+	select {
+	case <-l.fresh:
+	default:
+	}
+	if l.term.typeIn(ctx, []byte(l.kind.anew)) != nil {
+		return
+	}
+	select {
+	case <-l.fresh:
+	case <-l.ended:
+	case <-time.After(pressAgain):
+	}
 }
 
 // atPrompt reports whether the shell waits for a line. It asks the kernel, not

@@ -29,6 +29,7 @@ type kind struct {
 	env     func(dir string) []string
 	files   func(dir string, exports []string, profile bool) map[string]string
 	trigger func(dir string) string // what makes it run what lies in its folder
+	anew    string                  // what makes it show a new prompt after it has said that it is stale
 	// editing says that it edits lines itself: then a terminal in any other
 	// mode shows that it is not at its prompt.
 	editing bool
@@ -44,6 +45,7 @@ var bash = kind{
 		return map[string]string{"rc": fill(bashrc, dir, bashprofile, exports, profile)}
 	},
 	trigger: func(string) string { return "\x1e" },
+	anew:    "\x18\x1e",
 	editing: true,
 }
 

@@ -33,10 +33,11 @@ type session struct {
 	screen  screen
 	viewers map[*Viewer]struct{}
 	size    process.Size
-	call    *call   // under way
-	left    []*call // that have ended, and whose streams are still open
-	typed   bool    // a person has typed since the last call
-	waiting int     // calls
+	calls   map[*call]struct{} // all that are here, whether they run or wait
+	call    *call              // under way
+	left    []*call            // that have ended, and whose streams are still open
+	typed   bool               // a person has typed since the last call
+	waiting int                // calls
 	made    time.Time
 	used    time.Time
 }
@@ -47,7 +48,8 @@ var usual = process.Size{Rows: 24, Cols: 80}
 func newSession(k *Keeper, name key, transcript string) *session {
 	now := time.Now()
 	s := &session{
-		keeper: k, key: name, turn: make(chan struct{}, 1), viewers: map[*Viewer]struct{}{}, size: usual, made: now, used: now,
+		keeper: k, key: name, turn: make(chan struct{}, 1), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
+		size: usual, made: now, used: now,
 	}
 	s.turn <- struct{}{}
 	if transcript != "" {
@@ -88,6 +90,24 @@ func (s *session) idleAt(now time.Time) bool {
 
 // idle reports whether nobody uses the session. The lock is held.
 func (s *session) idle() bool { return s.call == nil && s.waiting == 0 && len(s.viewers) == 0 }
+
+// attended reports whether somebody is before the shell.
+func (s *session) attended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.viewers) > 0
+}
+
+// transcript is the end of what was shown, without a prompt that is not true any more.
+func (s *session) transcript() (text string, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text = s.screen.text()
+	if s.life != nil && s.life.stale && s.call == nil && !s.typed {
+		text = text[:strings.LastIndexByte(text, '\n')+1]
+	}
+	return text, s.screen.version
+}
 
 // close ends the session.
 func (s *session) close(cause string) {

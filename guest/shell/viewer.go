@@ -54,15 +54,18 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	s.mu.Lock()
 	s.size = sizeOf(r.Size)
 	l := s.life
+	settled := l != nil && !l.stale
 	s.mu.Unlock()
-	if l == nil {
-		// Only who has the turn makes a shell. Whoever has it, has made one.
+	if !settled {
+		// Only who has the turn makes a shell, or a new prompt.
 		wait, cancel := context.WithTimeoutCause(ctx, wire.ShellTimeout, s.busy("something"))
 		defer cancel()
 		if err := s.takeTurn(wait); err != nil {
 			return nil, err
 		}
-		l, err = s.shell(ctx, r.Shell)
+		if l, err = s.shell(ctx, r.Shell); err == nil {
+			l.repaint(ctx)
+		}
 		s.turn <- struct{}{}
 		if err != nil {
 			return nil, err
@@ -121,6 +124,9 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 	s.mu.Lock()
 	l := s.life
 	s.typed, s.used = true, time.Now()
+	if l != nil && bytes.ContainsAny(b, "\r\n\x03") {
+		l.stale = false // these make a new one
+	}
 	if s.call != nil && bytes.IndexByte(b, interrupt) >= 0 {
 		s.call.pressed = true
 	}

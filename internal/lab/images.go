@@ -29,7 +29,7 @@ func images(t testing.TB) string {
 // Image returns the image of a pack, with the guest program that is built in.
 func Image(t testing.TB, p pack.Pack) image.Image {
 	t.Helper()
-	store := image.Store{Dir: images(t), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }}
+	store := image.Store{Dir: images(t), Programs: embedded.Programs[vm.Arch]}
 	i, err := store.Ensure(t.Context(), p, nil)
 	if err != nil {
 		t.Fatalf("lab: image of %s: %v\n%s", p.Manifest.Name, err, fault.AdviceOf(err))

@@ -47,12 +47,13 @@ func NewOutput(live *Live) *Output { return &Output{live: live} }
 // at most the beginning of a value, which comes with what follows, after a
 // pause, or with Close.
 func (o *Output) Writer(to io.Writer) io.Writer {
-	s := &stream{output: o, to: to}
+	s := &stream{output: o, to: to, flow: NewFlow(o.live, Whole)}
 	o.streams = append(o.streams, s)
 	return s
 }
 
-// Close writes what is still held back. Nothing may be written after it.
+// Close writes what is still held back. Nothing may be written after it; it may be
+// called again.
 func (o *Output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +69,7 @@ func (o *Output) Close() error {
 type stream struct {
 	output *Output
 	to     io.Writer
-	finder finder
+	flow   *Flow
 	idle   *time.Timer // not nil while something waits for a pause
 	failed error       // by a write after a pause
 	buffer []byte
@@ -82,34 +83,16 @@ func (s *stream) Write(p []byte) (int, error) {
 	if s.failed != nil {
 		return 0, s.failed
 	}
-	out := s.follow(s.buffer[:0])
-	if s.finder.trie == nil && len(out) == 0 {
+	if s.flow.idle() {
 		return s.to.Write(p)
 	}
-	if s.finder.trie == nil {
-		out = append(out, p...)
-	} else {
-		out = s.finder.feed(out, p)
-	}
-	if err := s.write(out); err != nil {
+	if err := s.write(s.flow.Feed(s.buffer[:0], p)); err != nil {
 		return 0, err
 	}
-	if n := s.finder.plain(); len(s.finder.held) > 0 && n <= maxShown {
+	if s.flow.Held() > 0 && s.flow.finder.plain() <= maxShown {
 		s.idle = time.AfterFunc(pause, s.paused)
 	}
 	return len(p), nil
-}
-
-// follow goes over to the Scrubber that counts by now.
-func (s *stream) follow(out []byte) []byte {
-	var to *trie
-	if now := s.output.live.Scrubber(); now != nil {
-		to = now.trie
-	}
-	if to != s.finder.trie {
-		out = s.finder.change(to, out)
-	}
-	return out
 }
 
 // paused shows what is held back.
@@ -120,7 +103,7 @@ func (s *stream) paused() {
 		return // something was written meanwhile
 	}
 	s.idle = nil
-	s.failed = s.write(s.finder.flush(s.buffer[:0]))
+	s.failed = s.write(s.flow.End(s.buffer[:0]))
 }
 
 func (s *stream) stop() {
@@ -133,9 +116,8 @@ func (s *stream) stop() {
 func (s *stream) end() error {
 	s.stop()
 	if s.failed == nil {
-		s.failed = s.write(s.finder.flush(s.buffer[:0]))
+		s.failed = s.write(s.flow.End(s.buffer[:0]))
 	}
-	s.finder = finder{}
 	return s.failed
 }
 

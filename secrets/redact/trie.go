@@ -11,7 +11,10 @@ type trie struct {
 	nodes  []node
 	texts  []text
 	labels []string
-	starts [256]int32 // the children of the root, or 0: most bytes of an output go no further
+	starts [256]int32 // the children of the root, or 0
+	// pairs has a bit for each two bytes that a text begins with: most bytes of an
+	// output go no further.
+	pairs [1 << 16 / 64]uint64
 }
 
 // node is a beginning of one or more texts.
@@ -33,13 +36,15 @@ type text struct {
 
 func newTrie() *trie { return &trie{nodes: make([]node, 1)} }
 
-// add adds a text. The first label of a text stays.
+// add adds a text of two bytes or more. The first label of a text stays.
 func (t *trie) add(of, label string) {
 	if n := len(t.labels); n == 0 || t.labels[n-1] != label {
 		t.labels = append(t.labels, label)
 	}
 	l := uint16(len(t.labels) - 1)
 	t.texts = append(t.texts, text{[]byte(of), l})
+	p := pair(of[0], of[1])
+	t.pairs[p/64] |= 1 << (p % 64)
 	at := root
 	for i := range len(of) {
 		next := t.child(at, of[i])
@@ -101,15 +106,22 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.starts[b]
 }
 
-// skip is how many bytes no text begins with.
+// skip is how many bytes no text begins with. Of the last one only that is sure.
 func (t *trie) skip(other []byte) int {
-	for i, b := range other {
-		if t.starts[b] != root {
+	if len(other) == 0 {
+		return 0
+	}
+	last := other[0]
+	for i, b := range other[1:] {
+		if p := pair(last, b); t.pairs[p/64]>>(p%64)&1 != 0 {
 			return i
 		}
+		last = b
 	}
-	return len(other)
+	return len(other) - 1
 }
+
+func pair(a, b byte) uint16 { return uint16(a)<<8 | uint16(b) }
 
 func (t *trie) depth(at int32) int { return int(t.nodes[at].depth) }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -50,6 +51,10 @@ type Options struct {
 	Sandbox *supervisor.Supervisor
 	// Folders is told whom each home folder belongs to: the Sandbox has it too.
 	Folders *vm.Subtrees
+	// Tokens are told which token is whose, as long as it counts.
+	Tokens *bridge.Tokens
+	// Secrets may be nil: then no output is freed of any.
+	Secrets Secrets
 	Record  Recorder
 	Log     *slog.Logger
 }
@@ -72,6 +77,7 @@ type Agents struct {
 	byName  map[config.AgentName]*member
 	turns   map[config.LinuxUser]turn // for who changes that user's room
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
+	watched supervisor.Guest          // the last one that somebody has a token for
 }
 
 // member is an agent and its room. Agents.mu guards it.
@@ -79,6 +85,7 @@ type member struct {
 	Agent
 	gone bool
 	made made
+	pass pass
 }
 
 // made is a room as it was last made. Its guest may have ended since.
@@ -118,8 +125,11 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 
 // Close ends what goes on by itself.
 func (a *Agents) Close() {
-	a.end()
+	a.mu.Lock()
+	a.end() // nobody begins to wait for a guest's end any more
+	a.mu.Unlock()
 	a.work.Wait()
+	a.Tokens.RevokeAll()
 }
 
 // List are all agents, by name.
@@ -143,6 +153,12 @@ func (a *Agents) Get(ref string) (Agent, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return m.Agent, nil
+}
+
+// Has reports whether there is an agent of an id.
+func (a *Agents) Has(id config.AgentID) bool {
+	_, err := a.find(string(id))
+	return err == nil
 }
 
 func (a *Agents) find(ref string) (*member, error) {

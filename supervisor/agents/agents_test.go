@@ -13,9 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -34,6 +36,7 @@ type world struct {
 	backend *hosttest.Backend
 	sandbox *supervisor.Supervisor
 	folders *vm.Subtrees
+	tokens  *bridge.Tokens
 	db      *store.DB
 }
 
@@ -67,12 +70,12 @@ func (w *world) open() {
 	if w.db, err = store.Open(context.Background(), w.home.Database()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.folders = new(vm.Subtrees)
+	w.folders, w.tokens = new(vm.Subtrees), bridge.NewTokens()
 	if w.sandbox, err = supervisor.New(context.Background(), supervisor.Options{Home: w.home, Backend: w.backend, Folders: w.folders}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.Agents, err = agents.Open(context.Background(), agents.Options{
-		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Record: &journal{}, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Tokens: w.tokens, Record: &journal{}, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -180,6 +183,11 @@ func TestCreate(t *testing.T) {
 	check()
 	_, err := w.Get("carol")
 	w.want(err, fault.NotFound)
+	// An agent with this id could read what is this host's own.
+	_, err = w.Create(t.Context(), agents.New{Name: string(secrets.Host)}, by)
+	w.want(err, fault.InvalidArgs)
+	_, err = w.Create(t.Context(), agents.New{Name: "carol", ID: string(secrets.Host)}, by)
+	w.want(err, fault.InvalidArgs)
 }
 
 func TestDiagnostic(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -90,6 +91,9 @@ func idFor(name config.AgentName, text string) (config.AgentID, error) {
 		}
 	}
 	own, err := config.ParseAgentID(string(name))
+	if id == secrets.Host || own == secrets.Host {
+		return "", fault.New(fault.InvalidArgs, "create agent", string(name), fmt.Errorf("the id %s is this host's own", secrets.Host)).Advise("Let it have another.")
+	}
 	switch {
 	case err != nil:
 		return id, nil
@@ -194,6 +198,7 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 	delete(a.byName, before)
 	m.Name = name
 	a.byName[name] = m
+	a.Tokens.Rename(m.User, name)
 	return m, before, nil
 }
 
@@ -314,6 +319,7 @@ func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
 	defer a.mu.Unlock()
 	delete(a.byName, agent.Name)
 	m.gone = true
+	a.revoke(m)
 	a.remains[agent.User] = true
 	a.Folders.Remove(agent.subtree())
 	return agent, nil

@@ -24,15 +24,22 @@ func (a Agent) room() guest.Room {
 }
 
 // Exec starts a command as an agent, in its room, and before it the guest and
-// the room if need be. It is as supervisor.Supervisor.Exec otherwise.
+// the room if need be. It is as supervisor.Supervisor.Exec otherwise, but that
+// the agent's secrets are taken out of what the command writes.
 func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
 	l, m, err := a.enter(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer l.Return()
-	cmd.Room = string(a.agentOf(m).User)
-	return l.Exec(ctx, cmd)
+	agent := a.agentOf(m)
+	cmd.Room = string(agent.User)
+	output := a.redact(ctx, agent, &cmd)
+	p, err := l.Exec(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return redacted{p, output}, nil
 }
 
 // enter lends the guest with an agent's room made in it.
@@ -99,17 +106,15 @@ func (a *Agents) isMade(l *supervisor.Loan, m *member) bool {
 // ensure asks the guest for an agent's room. The turn for it is the caller's.
 func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) error {
 	const op = "make room"
-	a.mu.Lock()
-	agent, gone := m.Agent, m.gone
-	a.mu.Unlock()
-	if gone {
-		return notFound(string(agent.Name))
+	agent, token, err := a.admit(l.Guest, m)
+	if err != nil {
+		return err
 	}
 	if err := a.makeHome(agent); err != nil {
 		return err
 	}
 	room := agent.room()
-	_, lacks, err := l.Rooms().EnsureRoom(ctx, room, "")
+	_, lacks, err := l.Rooms().EnsureRoom(ctx, room, string(token))
 	if err != nil {
 		a.setMade(m, made{})
 		return l.Explain(ctx, op, string(agent.User), err)
@@ -176,7 +181,10 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 		return err
 	}
 	defer t.give()
-	a.setMade(m, made{})
+	a.mu.Lock()
+	m.made = made{}
+	a.revoke(m)
+	a.mu.Unlock()
 	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}

@@ -115,7 +115,7 @@ func withKey(t testing.TB, rootFile, key string) []byte {
 func newBaker(dir string, mirrors ...string) bake.Baker {
 	return bake.Baker{
 		Driver: &qemu.Driver{}, Dir: filepath.Join(dir, "state"), Mirrors: mirrors, Packages: []string{"greet"},
-		Images: image.Store{Dir: filepath.Join(dir, "images"), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
+		Images: image.Store{Dir: filepath.Join(dir, "images"), Programs: embedded.Programs[vm.Arch]},
 	}
 }
 

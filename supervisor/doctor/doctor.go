@@ -41,7 +41,7 @@ type Host struct {
 func Examine(ctx context.Context, h Host) Report {
 	return newReport(slices.Concat(
 		h.Driver(ctx, vm.HostArch()),
-		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), debianPacks()},
+		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), inference(h.Home), debianPacks()},
 		guestPrograms(),
 	)...)
 }
@@ -133,7 +133,7 @@ func guestPrograms() []vm.Finding {
 	var found []vm.Finding
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		f := vm.Finding{What: "guest program, " + string(arch), Status: vm.FindingOK, Detail: "built in"}
-		if _, err := embedded.Guest(string(arch)); err != nil {
+		if _, err := embedded.Programs(arch); err != nil {
 			f.Status, f.Detail, f.Mend = vm.FindingMissing, "not built in", "make build"
 			if arch != vm.HostArch() {
 				f.Status = vm.FindingLimited

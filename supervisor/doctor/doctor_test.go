@@ -132,3 +132,24 @@ func TestReadyUnlessSomethingIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// It says which model answers, and what is missing for one.
+func TestInference(t *testing.T) {
+	home := config.Home(t.TempDir())
+	for _, tc := range []struct {
+		settings, detail string
+		status           vm.FindingStatus
+	}{
+		{`{}`, "no endpoint", vm.FindingOK},
+		{`{"inference.baseURL": "http://127.0.0.1:1/v1"}`, "not told which model", vm.FindingLimited},
+		{`{"inference.baseURL": "http://127.0.0.1:1/v1", "inference.model": "m"}`, "m at http://127.0.0.1:1/v1", vm.FindingOK},
+	} {
+		if err := config.WriteFile(home.SettingsFile(), []byte(tc.settings)); err != nil {
+			t.Fatal(err)
+		}
+		f := findingOf(t, examine(home), "inference")
+		if f.Status != tc.status || !strings.Contains(f.Detail, tc.detail) || (f.Mend == "") != (tc.status == vm.FindingOK) {
+			t.Errorf("%s: %+v", tc.settings, f)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
 	spi "osaurus-sandbox/sandbox"
@@ -52,7 +53,7 @@ func TestRoomKeepsTheContract(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	all, err := agents.Open(t.Context(), agents.Options{Home: home, DB: db, Sandbox: s, Folders: folders, Record: forgetful{}, Log: log})
+	all, err := agents.Open(t.Context(), agents.Options{Home: home, DB: db, Sandbox: s, Folders: folders, Tokens: bridge.NewTokens(), Record: forgetful{}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,13 +57,13 @@ func (e Event) check() (Event, error) {
 	case len(e.Fields) > maxFields:
 		return e, invalid(string(e.Kind), fmt.Sprintf("%d fields are more than %d", len(e.Fields), maxFields))
 	}
-	e.Cause = cut(e.Cause)
+	e.Cause = Cut(e.Cause, maxText)
 	fields := make(map[string]string, len(e.Fields)) // the caller may go on using its own
 	for name, value := range e.Fields {
 		if len(name) > maxKind || !utf8.ValidString(name) {
 			return e, invalid(string(e.Kind), fmt.Sprintf("the field name %.80q", name))
 		}
-		fields[name] = cut(value)
+		fields[name] = Cut(value, maxText)
 	}
 	e.Fields = fields
 	return e, nil
@@ -73,14 +73,14 @@ func invalid(subject, why string) error {
 	return fault.New(fault.InvalidArgs, "note event", subject, errors.New(why))
 }
 
-// cut makes valid UTF-8 of at most maxText bytes, and shows that it did.
-func cut(text string) string {
+// Cut makes valid UTF-8 of at most so many bytes, and shows that it did.
+func Cut(text string, most int) string {
 	const mark = "…"
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= maxText {
+	if len(text) <= most {
 		return text
 	}
-	end := maxText - len(mark)
+	end := most - len(mark)
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

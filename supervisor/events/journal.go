@@ -37,12 +37,12 @@ type Journal struct {
 	rows    int           // in the database; for whoever has the token
 
 	mu       sync.Mutex
-	recent   []Event       // the newest, oldest first; all that are not yet on the disk are here
-	before   Seq           // every event up to here that is kept is on the disk; recent begins after it
-	last     Seq           // the newest event, or where the last life of the journal ended
-	kept     Seq           // the newest on the disk
-	reserved Seq           // the highest number that may be given
-	arrived  chan struct{} // closed and replaced with every event
+	recent   []Event // the newest, oldest first; all that are not yet on the disk are here
+	before   Seq     // every event up to here that is kept is on the disk; recent begins after it
+	last     Seq     // the newest event, or where the last life of the journal ended
+	kept     Seq     // the newest on the disk
+	reserved Seq     // the highest number that may be given
+	arrived  Bell    // rung with every event
 }
 
 // Open opens the journal of a database that was opened for writing. Close
@@ -52,7 +52,7 @@ func Open(ctx context.Context, db *store.DB) (*Journal, error) {
 }
 
 func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
-	j := &Journal{db: db, limits: limits, writing: make(chan struct{}, 1), arrived: make(chan struct{})}
+	j := &Journal{db: db, limits: limits, writing: make(chan struct{}, 1)}
 	err := db.Write(ctx, "open event journal", func(tx *sql.Tx) error {
 		// Numbers that a killed journal may have given, unkept, are not given again.
 		if err := tx.QueryRowContext(ctx, "SELECT reserved FROM event_marks").Scan(&j.last); err != nil {
@@ -90,8 +90,7 @@ func (j *Journal) Note(e Event) (Event, error) {
 	}
 	e.Time = e.Time.UTC().Round(0) // as it will be read back
 	j.recent = append(j.recent, e)
-	close(j.arrived)
-	j.arrived = make(chan struct{})
+	j.arrived.Ring()
 	return e, nil
 }
 

@@ -299,7 +299,7 @@ func FuzzCut(f *testing.F) {
 	f.Add("a\U0001F995", 1024)
 	f.Fuzz(func(t *testing.T, text string, times int) {
 		text = strings.Repeat(text, min(max(times, 0), 2*maxText/(len(text)+1)+2))
-		got := cut(text)
+		got := Cut(text, maxText)
 		if len(got) > maxText || !utf8.ValidString(got) {
 			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
 		}

@@ -37,39 +37,14 @@ func (j *Journal) read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[E
 				Advise("Begin at 0: all that is kept."))
 			return
 		}
-		for cursor := cursor; ; {
-			some, at, arrived, err := j.next(ctx, cursor)
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			for _, e := range some {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			cursor = at
-			switch {
-			case arrived == nil:
-				continue // there may be more
-			case !follow:
-				return
-			}
-			select {
-			case <-arrived:
-			case <-ctx.Done():
-				yield(Event{}, fault.New(fault.KindOf(ctx.Err()), "read events", "", ctx.Err()))
-				return
-			}
-		}
+		Follow(ctx, cursor, follow, j.next)(yield)
 	}
 }
 
-// next returns what comes after the cursor and where it then stands. If that
-// was all for now, it also returns what is closed when there is more.
+// next is what Follow asks for.
 func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan struct{}, error) {
 	j.mu.Lock()
-	before, last, arrived := j.before, j.last, j.arrived
+	before, last, arrived := j.before, j.last, j.arrived.Next()
 	recent := slices.Clone(after(j.recent, cursor))
 	j.mu.Unlock()
 	if cursor >= before {

@@ -67,7 +67,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}}
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}, tokens: map[string]string{}}
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, provision.Machine{}, err
 	}
@@ -85,6 +85,7 @@ type Guest struct {
 
 	mu     sync.Mutex
 	rooms  map[string]guest.Room
+	tokens map[string]string
 	asked  []string // what was asked of rooms, in order
 	refuse error    // what it answers about rooms, if it refuses
 }

@@ -33,6 +33,13 @@ func (g *Guest) Room(user string) (guest.Room, bool) {
 	return r, ok
 }
 
+// Token is what the programs of a user's room would show to the bridge.
+func (g *Guest) Token(user string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tokens[user]
+}
+
 // ask notes a question and does what it asks for.
 func (g *Guest) ask(what string, user string, do func() error) error {
 	g.mu.Lock()
@@ -60,12 +67,12 @@ func noRoom(user string) error {
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, _ string) (bool, []string, error) {
+func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (bool, []string, error) {
 	return true, nil, g.ask("ensure", r.User, func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
 		}
-		g.rooms[r.User] = r
+		g.rooms[r.User], g.tokens[r.User] = r, token
 		if g.backend.disk == nil {
 			g.backend.disk = map[string]bool{}
 		}

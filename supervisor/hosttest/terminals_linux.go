@@ -48,7 +48,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 		return nil, err
 	}
 	t.shells = shell.NewKeeper(shell.Options{Processes: t.processes, Find: t.shellRoom})
-	t.jobs = job.NewKeeper(job.Options{Processes: t.processes, Find: t.jobRoom, Logs: filepath.Join(t.dir, "logs")})
+	t.jobs = job.NewKeeper(job.Options{Processes: t.processes, Find: t.jobRoom})
 	l, err := net.Listen("unix", filepath.Join(t.dir, "socket"))
 	if err != nil {
 		return nil, err
@@ -95,7 +95,13 @@ func (t *terminals) shellRoom(_ context.Context, user string) (shell.Room, error
 
 func (t *terminals) jobRoom(_ context.Context, user string) (job.Room, error) {
 	home, env, err := t.home(user)
-	return job.Room{Env: env, Home: home, Met: func() (oom, pids bool) { return false, false }}, err
+	if err != nil {
+		return job.Room{}, err
+	}
+	logs := home + ".jobs"
+	return job.Room{
+		Env: env, Home: home, Logs: logs, LogsInside: logs, Met: func() (oom, pids bool) { return false, false },
+	}, os.MkdirAll(logs, 0o700)
 }
 
 // close ends all of them.

@@ -53,7 +53,7 @@ func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees,
 	return &Site{
 		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge,
 		sources: sources.New(home.Packs(), home.Downloads()),
-		images:  image.Store{Dir: home.Images(), Init: func(a vm.Arch) ([]byte, error) { return embedded.Guest(string(a)) }},
+		images:  image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]},
 	}
 }
 

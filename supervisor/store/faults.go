@@ -30,12 +30,12 @@ func (db *DB) Fault(op string, err error) error {
 		ours     = "This should not happen: see the daemon's log (osaurus-sandbox logs), and report it."
 		broken   = "Keep a copy of " + db.path + ", then restore it from a backup or move it away: a new one is made."
 		fail     = func(kind fault.Kind, advice string) error {
-			return fault.New(kind, op, db.path, err).Advise(advice)
+			return fault.New(kind, op, db.path, trouble{err}).Advise(advice)
 		}
 	)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.KindOf(err), op, db.path, err)
+		return fault.New(fault.KindOf(err), op, "", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fail(fault.Unavailable, room)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -46,6 +46,9 @@ func (db *DB) Fault(op string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return fail(fault.Execution, ours)
+	}
+	if e.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY { // all of them are to agents
+		return fault.New(fault.NotFound, op, "", errors.New("the agent was deleted"))
 	}
 	switch e.Code() & 0xff { // the rest says where it happened
 	case sqlite3.SQLITE_FULL:
@@ -64,6 +67,15 @@ func (db *DB) Fault(op string, err error) error {
 	}
 	return fail(fault.Execution, ours)
 }
+
+// trouble is what is wrong with the database. It is HostOnly: programs in the guest
+// need not know where on this computer it is.
+type trouble struct{ error }
+
+func (t trouble) Unwrap() error { return t.error }
+
+// HostOnly implements bridge.HostOnly.
+func (trouble) HostOnly() {}
 
 // cutShort reports whether an error is what a transaction says whose context
 // ended. It is undone then.

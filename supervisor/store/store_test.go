@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/fault"
 )
 
@@ -74,7 +75,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	wantFault(t, db.exec(t.Context(), "INSERT INTO t VALUES (1, 7)"), fault.Rejected, "")
+	wantFault(t, db.exec(t.Context(), "INSERT INTO t VALUES (1, 7)"), fault.NotFound, "")
 	if err := db.exec(t.Context(), "INSERT INTO t VALUES (1, NULL)"); err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +197,9 @@ func TestBrokenFile(t *testing.T) {
 	}
 	_, err := Open(t.Context(), path)
 	wantFault(t, err, fault.Execution, "Keep a copy")
+	if _, ok := errors.AsType[bridge.HostOnly](err); !ok {
+		t.Errorf("programs are told where the database is: %v", err)
+	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(text) {
 		t.Errorf("the file was changed: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -47,7 +48,7 @@ func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobComma
 		defer l.Return() // until then the guest is in use
 		t.follow(l, agent, job)
 	})
-	return Job{agent, job}, nil
+	return t.job(agent, job), nil
 }
 
 // follow tells when a job has ended.
@@ -102,7 +103,7 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 			return nil, l.Explain(ctx, "list jobs", string(agent.Name), err)
 		}
 		for _, job := range jobs {
-			list = append(list, Job{agent, job})
+			list = append(list, t.job(agent, job))
 		}
 	}
 	slices.SortStableFunc(list, func(x, y Job) int {
@@ -126,7 +127,7 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 	if err != nil {
 		return Job{}, l.Explain(ctx, op, string(id), err)
 	}
-	return Job{agent, job}, nil
+	return t.job(agent, job), nil
 }
 
 // Job says how a job is. Like the calls below it fails with fault.NotFound when
@@ -170,10 +171,22 @@ type Tail struct {
 	Follow  bool   // until the job has ended
 }
 
+// Part is a part of a job's output, without the agent's secrets. Next is where
+// in the output it ends: it may be longer or shorter than what it stands for.
+type Part struct {
+	Data         []byte
+	Offset, Next uint64
+}
+
 // TailJob reads a job's output: what there is by now, or what there will be
 // until it has ended. The last part has the job; if that has ended and was
 // followed, it was read to its end.
-func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(guest.JobTail) error) (Job, error) {
+func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(Part) error) (Job, error) {
+	agent, err := t.Agents.Get(ref)
+	if err != nil {
+		return Job{}, err
+	}
+	secrets := t.Agents.Redact(ctx, agent)
 	return t.ask(ctx, "read output of job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
 		jobs := l.Jobs()
 		begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
@@ -181,17 +194,31 @@ func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, ta
 			begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
 		}
 		part, err := begin()
+		flow, shown := flowFrom(secrets, part.Offset), part.Offset
+		show := func(data []byte, next uint64) error {
+			p := Part{data, shown, next}
+			shown = next
+			if len(data) == 0 {
+				return nil
+			}
+			return to(p)
+		}
 		for written := part.Job.Written; err == nil; {
-			if len(part.Data) > 0 {
-				if err := to(part); err != nil {
+			if behind := shown + uint64(flow.Held()); part.Offset != behind { // what was between is not kept any more
+				if err := show(flow.End(nil), behind); err != nil {
 					return guest.Job{}, err
 				}
+				flow, shown = flowFrom(secrets, part.Offset), part.Offset
 			}
 			next := part.Offset + uint64(len(part.Data))
+			data := flow.Feed(nil, part.Data)
+			if err := show(data, next-uint64(flow.Held())); err != nil {
+				return guest.Job{}, err
+			}
 			var wait time.Duration
 			switch nothing := len(part.Data) == 0; {
 			case nothing && !(tail.Follow && part.Job.Running), !tail.Follow && next >= written:
-				return part.Job, nil
+				return part.Job, show(flow.End(nil), next)
 			case nothing:
 				wait = guest.MaxJobWait
 			}
@@ -199,4 +226,12 @@ func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, ta
 		}
 		return guest.Job{}, err
 	})
+}
+
+// flowFrom is a job's output from a byte on, up to where it is read.
+func flowFrom(secrets *redact.Live, offset uint64) *redact.Flow {
+	if offset == 0 {
+		return redact.NewFlow(secrets, redact.After)
+	}
+	return redact.NewFlow(secrets, redact.Before|redact.After)
 }

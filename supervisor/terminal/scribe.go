@@ -118,7 +118,7 @@ func (s *scribe) saveAll() {
 	}
 }
 
-// save keeps what a session has shown.
+// save keeps what a session has shown, without the agent's secrets.
 func (s *scribe) save(l *supervisor.Loan, p place, last use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
@@ -127,12 +127,13 @@ func (s *scribe) save(l *supervisor.Loan, p place, last use) error {
 		return err
 	}
 	s.compare(l.Guest, last, p.id, list)
+	secrets := s.Agents.Redact(ctx, last.agent)
 	return s.turn(ctx, func() error {
 		text, _, err := l.Shells().Transcript(ctx, last.agent.User, p.id)
 		if err != nil {
 			return err
 		}
-		return s.kept.save(ctx, p.uid, p.id, text)
+		return s.kept.save(ctx, p.uid, p.id, redactTranscript(secrets.Scrubber(), text))
 	})
 }
 

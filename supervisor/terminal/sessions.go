@@ -43,7 +43,9 @@ func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand,
 	// The limit counts for the wait and for the command.
 	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, guest.ShellTimeout)+runSlack, errSilent)
 	defer cancel()
+	secrets := t.Agents.Redact(ctx, agent)
 	result, err := l.Shells().RunShell(limit, cmd)
+	redactResult(secrets.Scrubber(), &result) // also those that it got while it ran
 	if err != nil && context.Cause(limit) == errSilent {
 		err = fault.New(fault.Timeout, op, string(cmd.Session), errSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
@@ -65,9 +67,10 @@ func (t *Terminals) enter(ctx context.Context, ref string, shell *guest.Shell) (
 	return l, agent, nil
 }
 
-// Cancel ends the command that runs in a session, and returns when it has
-// ended. It fails with fault.NotFound when none runs.
-func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID) error {
+// Cancel ends the command that runs in a session, or a certain call, also while it
+// waits; it returns when that has ended. It fails with fault.NotFound when there
+// is none.
+func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID, which config.CallID) error {
 	const op = "cancel command"
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -78,7 +81,7 @@ func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID)
 		return fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no command"))
 	}
 	defer l.Return()
-	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id))
+	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id, which))
 }
 
 // Attachment is a person before the shell of a session.
@@ -154,6 +157,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 	for _, s := range living {
 		agent, known := users[s.User]
 		if id, err := config.ParseSessionID(s.ID); err == nil && known {
+			s.Command = clipped(t.Agents.Redacted(agent), s.Command)
 			found[place{agent.UID, id}] = s
 		}
 	}
@@ -185,7 +189,8 @@ func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) 
 }
 
 // Transcript is the end of what was typed and shown in a session, also of one
-// that has ended. A guest that does not answer is done without.
+// that has ended, without the agent's secrets. A guest that does not answer is
+// done without.
 func (t *Terminals) Transcript(ctx context.Context, ref string, id config.SessionID) (string, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -197,7 +202,7 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 		defer l.Return()
 		text, _, err := l.Shells().Transcript(ctx, agent.User, id)
 		if err == nil {
-			return text, nil
+			return redactTranscript(t.Agents.Redact(ctx, agent).Scrubber(), text), nil
 		}
 		if fault.KindOf(err) != fault.NotFound {
 			trouble = err

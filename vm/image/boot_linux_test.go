@@ -27,7 +27,7 @@ import (
 func TestBoot(t *testing.T) {
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		t.Run(string(arch), func(t *testing.T) {
-			store := image.Store{Dir: t.TempDir(), Init: probe(t)}
+			store := image.Store{Dir: t.TempDir(), Programs: probe(t)}
 			i := ensure(t, store, debianPack(t, arch))
 			if info, err := os.Stat(i.Initrd); err == nil {
 				t.Logf("initramfs of %d kB", info.Size()>>10)
@@ -84,15 +84,16 @@ func TestBoot(t *testing.T) {
 }
 
 // probe builds the first process of the tests' guests.
-func probe(t testing.TB) func(vm.Arch) ([]byte, error) {
-	return func(arch vm.Arch) ([]byte, error) {
+func probe(t testing.TB) func(vm.Arch) (map[string][]byte, error) {
+	return func(arch vm.Arch) (map[string][]byte, error) {
 		out := filepath.Join(t.TempDir(), "probe")
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "osaurus-sandbox/vm/image/internal/probe")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+string(arch))
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("%w\n%s", err, text)
 		}
-		return os.ReadFile(out)
+		program, err := os.ReadFile(out)
+		return map[string][]byte{"init": program}, err
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"osaurus-sandbox/vm"
@@ -47,8 +49,9 @@ func (i Image) VerifyBase(ctx context.Context) error { return i.base.verify(ctx)
 // Store is a folder of built images. Any number of programs may use it at once.
 type Store struct {
 	Dir string
-	// Init returns the guest's first program for an architecture.
-	Init func(vm.Arch) ([]byte, error)
+	// Programs returns what the guest is given for an architecture, by the names
+	// of files in the initramfs. Among them is init, its first program.
+	Programs func(vm.Arch) (map[string][]byte, error)
 }
 
 // An image is two parts, since they change at different times: a new guest
@@ -126,12 +129,16 @@ func bakedKey(p pack.Pack, recipe []string) digest.SHA256 {
 }
 
 func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() error, report progress.Func) (part, error) {
-	init, err := s.Init(p.Manifest.Arch)
+	programs, err := s.Programs(p.Manifest.Arch)
 	if err != nil {
 		return part{}, err
 	}
 	m := p.Manifest
-	key := key(bootKind, fmt.Sprint(bootFormat), m.Kernel.SHA256.String(), m.Modules.SHA256.String(), digest.SHA256(sha256.Sum256(init)).String())
+	words := []string{bootKind, fmt.Sprint(bootFormat), m.Kernel.SHA256.String(), m.Modules.SHA256.String()}
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		words = append(words, name, digest.SHA256(sha256.Sum256(programs[name])).String())
+	}
+	key := key(words...)
 	return s.ensure(ctx, bootKind, label(p), key, report, func(ctx context.Context, dir string) error {
 		if err := verified(); err != nil {
 			return err
@@ -141,7 +148,7 @@ func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() erro
 		}
 		meter := report.Start("build initramfs", 0, 0)
 		defer meter.Finish()
-		return buildInitramfs(ctx, p, init, filepath.Join(dir, initrdName))
+		return buildInitramfs(ctx, p, programs, filepath.Join(dir, initrdName))
 	})
 }
 

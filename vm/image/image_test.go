@@ -84,7 +84,7 @@ func smallPack(t testing.TB, root string) pack.Pack {
 }
 
 func newStore(t testing.TB, init string) image.Store {
-	return image.Store{Dir: t.TempDir(), Init: func(vm.Arch) ([]byte, error) { return []byte(init), nil }}
+	return image.Store{Dir: t.TempDir(), Programs: only(init)}
 }
 
 func ensure(t testing.TB, s image.Store, p pack.Pack) image.Image {
@@ -141,7 +141,7 @@ func TestBuiltOnce(t *testing.T) {
 func TestNewGuestProgramKeepsTheBase(t *testing.T) {
 	s, p := newStore(t, "init"), smallPack(t, "one")
 	old := ensure(t, s, p)
-	s.Init = func(vm.Arch) ([]byte, error) { return []byte("newer init"), nil }
+	s.Programs = only("newer init")
 	now := ensure(t, s, p)
 	if now.Base != old.Base || now.Initrd == old.Initrd || now.Digest == old.Digest {
 		t.Errorf("old %v, new %v", old, now)
@@ -262,7 +262,7 @@ func TestMissingModule(t *testing.T) {
 
 func TestNoGuestProgram(t *testing.T) {
 	none := errors.New("no program")
-	s := image.Store{Dir: t.TempDir(), Init: func(vm.Arch) ([]byte, error) { return nil, none }}
+	s := image.Store{Dir: t.TempDir(), Programs: func(vm.Arch) (map[string][]byte, error) { return nil, none }}
 	if _, err := s.Ensure(t.Context(), smallPack(t, "one"), nil); !errors.Is(err, none) {
 		t.Errorf("Ensure = %v", err)
 	}
@@ -280,7 +280,7 @@ func TestOneBuildsTheOthersWait(t *testing.T) {
 		}
 	})
 	hold := make(chan struct{})
-	s.Init = func(vm.Arch) ([]byte, error) { <-hold; return []byte("init"), nil }
+	s.Programs = func(a vm.Arch) (map[string][]byte, error) { <-hold; return only("init")(a) }
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
@@ -327,9 +327,9 @@ func TestKilledBuilds(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	length := time.Since(began)
-	want := ensure(t, image.Store{Dir: whole, Init: builderInit}, p)
+	want := ensure(t, image.Store{Dir: whole, Programs: only("init")}, p)
 
-	store := image.Store{Dir: t.TempDir(), Init: builderInit}
+	store := image.Store{Dir: t.TempDir(), Programs: only("init")}
 	killed := 0
 	for i := range kills {
 		cmd := builder(store.Dir, p.Dir)
@@ -359,7 +359,10 @@ func TestKilledBuilds(t *testing.T) {
 
 const builderEnv = "OSAURUS_TEST_BUILDER"
 
-func builderInit(vm.Arch) ([]byte, error) { return []byte("init"), nil }
+// only is an initramfs with a first program and no other.
+func only(init string) func(vm.Arch) (map[string][]byte, error) {
+	return func(vm.Arch) (map[string][]byte, error) { return map[string][]byte{"init": []byte(init)}, nil }
+}
 
 // builder is this program again, building an image in a store.
 func builder(store, packDir string) *exec.Cmd {
@@ -372,7 +375,7 @@ func TestMain(m *testing.M) {
 	if store, packDir, ok := strings.Cut(os.Getenv(builderEnv), "\n"); ok {
 		p, err := pack.Open(packDir)
 		if err == nil {
-			_, err = image.Store{Dir: store, Init: builderInit}.Ensure(context.Background(), p, nil)
+			_, err = image.Store{Dir: store, Programs: only("init")}.Ensure(context.Background(), p, nil)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

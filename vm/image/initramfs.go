@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func needed() moduleSet {
 		bootIfThere: []string{"crc32c_generic"},
 		late: []string{
 			"evdev", "button", "gpio_keys", "virtio_rng",
-			"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_masq",
+			"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq",
 		},
 	}
 }
@@ -63,10 +64,10 @@ const (
 	lateList   = "late"
 )
 
-// buildInitramfs writes the first root of a guest: its first program, the
-// modules, and the two devices without which no Go program starts. It is not
+// buildInitramfs writes the first root of a guest: its programs, the modules,
+// and the two devices without which no Go program starts. It is not
 // compressed, because unpacking takes the guest longer than loading does.
-func buildInitramfs(ctx context.Context, p pack.Pack, init []byte, path string) error {
+func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte, path string) error {
 	boot, late, err := pickModules(ctx, p)
 	if err != nil {
 		return fault.New(fault.KindOf(err), "build initramfs", p.Path(p.Manifest.Modules), err)
@@ -78,7 +79,7 @@ func buildInitramfs(ctx context.Context, p pack.Pack, init []byte, path string) 
 	defer f.Close()
 	out := bufio.NewWriter(f)
 	w := newc.NewWriter(out)
-	for _, e := range initramfs(init, boot, late) {
+	for _, e := range initramfs(programs, boot, late) {
 		if err := w.Write(e); err != nil {
 			return err
 		}
@@ -86,13 +87,15 @@ func buildInitramfs(ctx context.Context, p pack.Pack, init []byte, path string) 
 	return errors.Join(w.Close(), out.Flush())
 }
 
-func initramfs(init []byte, boot, late []modules.Module) []newc.Entry {
+func initramfs(programs map[string][]byte, boot, late []modules.Module) []newc.Entry {
 	entries := []newc.Entry{
 		{Name: "dev", Mode: newc.Dir | 0o755},
 		{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1},
 		{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3},
-		{Name: "init", Mode: newc.File | 0o755, Data: init},
 		{Name: modulesDir, Mode: newc.Dir | 0o755},
+	}
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		entries = append(entries, newc.Entry{Name: name, Mode: newc.File | 0o555, Data: programs[name]})
 	}
 	for _, list := range []struct {
 		name    string

@@ -70,7 +70,8 @@ type AgentsClient interface {
 	Rename(context.Context, *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error)
 	// Delete ends all that the agent runs and removes its user, its room and what
 	// it installed; its home folder too if that is asked for. What cannot be
-	// removed from the guest now, since none runs, is removed when one does.
+	// removed from the guest now, since none runs, is removed when one does. Its
+	// secrets stay too unless that is asked for.
 	Delete(context.Context, *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error)
 	// Set changes settings, all or none, and says of each when it counts.
 	Set(context.Context, *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error)
@@ -236,7 +237,8 @@ type AgentsHandler interface {
 	Rename(context.Context, *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error)
 	// Delete ends all that the agent runs and removes its user, its room and what
 	// it installed; its home folder too if that is asked for. What cannot be
-	// removed from the guest now, since none runs, is removed when one does.
+	// removed from the guest now, since none runs, is removed when one does. Its
+	// secrets stay too unless that is asked for.
 	Delete(context.Context, *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error)
 	// Set changes settings, all or none, and says of each when it counts.
 	Set(context.Context, *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error)

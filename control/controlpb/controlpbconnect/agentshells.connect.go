@@ -58,9 +58,10 @@ type ShellsClient interface {
 	// on the terminal: at most as long as its time limit, then fails as unavailable. A
 	// call that ends early ends its command.
 	Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error)
-	// Cancel ends the command that runs in a session as if its time were over: SIGINT,
-	// SIGTERM, SIGKILL, and at last the whole shell. It answers when that has ended,
-	// and fails as not_found if none runs.
+	// Cancel ends the command that runs in a session, or with a call's id that call
+	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
+	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
+	// Cancel answers when the call has ended, and fails as not_found if there is none.
 	Cancel(context.Context, *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error)
 	// Attach puts a person before a session's shell: the very one that Run uses. The
 	// first request is open; the first answers are what was shown last. From then
@@ -176,9 +177,10 @@ type ShellsHandler interface {
 	// on the terminal: at most as long as its time limit, then fails as unavailable. A
 	// call that ends early ends its command.
 	Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error)
-	// Cancel ends the command that runs in a session as if its time were over: SIGINT,
-	// SIGTERM, SIGKILL, and at last the whole shell. It answers when that has ended,
-	// and fails as not_found if none runs.
+	// Cancel ends the command that runs in a session, or with a call's id that call
+	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
+	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
+	// Cancel answers when the call has ended, and fails as not_found if there is none.
 	Cancel(context.Context, *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error)
 	// Attach puts a person before a session's shell: the very one that Run uses. The
 	// first request is open; the first answers are what was shown last. From then

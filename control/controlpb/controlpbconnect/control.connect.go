@@ -124,7 +124,8 @@ type SandboxClient interface {
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
 	Events(context.Context, *connect.Request[controlpb.EventsRequest]) (*connect.ServerStreamForClient[controlpb.EventsResponse], error)
-	// Logs answers lines of the daemon's log and of the guest's console.
+	// Logs answers lines of the daemon's log and of the guest's console, or those that
+	// programs of an agent have logged.
 	Logs(context.Context, *connect.Request[controlpb.LogsRequest]) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest]) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
@@ -422,7 +423,8 @@ type SandboxHandler interface {
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
 	Events(context.Context, *connect.Request[controlpb.EventsRequest], *connect.ServerStream[controlpb.EventsResponse]) error
-	// Logs answers lines of the daemon's log and of the guest's console.
+	// Logs answers lines of the daemon's log and of the guest's console, or those that
+	// programs of an agent have logged.
 	Logs(context.Context, *connect.Request[controlpb.LogsRequest], *connect.ServerStream[controlpb.LogsResponse]) error
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest], *connect.ServerStream[controlpb.DiagnoseResponse]) error

@@ -58,9 +58,10 @@ type ShellsClient interface {
 	// terminal: at most timeout_nanos, then fails as unavailable. A call that is
 	// cancelled ends its command.
 	Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error)
-	// Cancel ends the command of a session, as if its time were over: SIGINT,
-	// SIGTERM, SIGKILL, and at last the whole shell. It returns when the command
-	// has ended, and not_found when none runs.
+	// Cancel ends the command that runs in a session, or with a call's id that call
+	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
+	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
+	// Cancel returns when the call has ended, and not_found when there is none.
 	Cancel(context.Context, *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error)
 	// Attach puts a person before the shell of a session. The first request is
 	// open, and the first responses are the recent transcript; from then on the
@@ -173,9 +174,10 @@ type ShellsHandler interface {
 	// terminal: at most timeout_nanos, then fails as unavailable. A call that is
 	// cancelled ends its command.
 	Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error)
-	// Cancel ends the command of a session, as if its time were over: SIGINT,
-	// SIGTERM, SIGKILL, and at last the whole shell. It returns when the command
-	// has ended, and not_found when none runs.
+	// Cancel ends the command that runs in a session, or with a call's id that call
+	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
+	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
+	// Cancel returns when the call has ended, and not_found when there is none.
 	Cancel(context.Context, *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error)
 	// Attach puts a person before the shell of a session. The first request is
 	// open, and the first responses are the recent transcript; from then on the

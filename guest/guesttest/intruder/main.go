@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -28,8 +29,9 @@ func main() {
 	name, args := os.Args[1], os.Args[2:]
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
-		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU,
+		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-disk": hogDisk, "hog-cpu": hogCPU, "hog-connections": hogConnections,
 		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn, "stop": stop,
+		"ask": ask, "hold": hold, "modes": modes,
 	}
 	trick, ok := tricks[name]
 	if !ok {
@@ -205,6 +207,22 @@ func dial(args []string) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	b, _ := io.ReadAll(c)
 	fmt.Printf("connected: %s\n", strings.TrimSpace(string(b)))
+}
+
+// hogConnections sends a packet to each of so many ports of an address, which makes each
+// a connection.
+func hogConnections(args []string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	to := netip.MustParseAddr(args[0]).As4()
+	many, _ := strconv.Atoi(args[1])
+	for port := range many {
+		// That some are refused is what they are sent for.
+		_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1024 + port, Addr: to})
+	}
 }
 
 // setuid says as whom it runs.

@@ -33,7 +33,7 @@ const (
 	// MaxEntropy is more than the guest's pool can use.
 	MaxEntropy = 512
 	// MaxCommands is how many commands run at once. One more is refused. It
-	// bounds threads, pipes and buffers in the guest.
+	// bounds threads, pipes and buffers in the guest; of these, one agent cannot have all.
 	MaxCommands = 128
 	// Chunk is the most bytes of a stream in one message: a pipe's capacity.
 	Chunk = 64 << 10

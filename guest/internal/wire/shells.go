@@ -58,7 +58,11 @@ func CheckShellRun(r *guestpb.ShellRunRequest) error {
 	if t := r.TimeoutNanos; t < 0 || t > int64(MaxShellTimeout) {
 		return bad("time limit %v is not between 0 and %v", time.Duration(t), MaxShellTimeout)
 	}
-	return nil
+	if r.Call == "" {
+		return nil
+	}
+	_, err := config.ParseCallID(r.Call)
+	return err
 }
 
 // CheckShellOpen says what is wrong with a wish to attach to a shell.

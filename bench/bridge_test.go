@@ -1,0 +1,176 @@
+//go:build linux
+
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/bridgetest"
+	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/disk"
+	"osaurus-sandbox/vm/qemu"
+)
+
+const (
+	askTurns   = 6 // of each side
+	askSeconds = 2
+	askRounds  = 12   // single requests and programs per turn
+	rawPort    = 1999 // as bench/ask has it
+)
+
+// BenchmarkBridge compares a request of an agent, through the relay and past
+// tokens and limits, with the same request over raw vsock to a server that does
+// nothing else; and osaurus-host as a process with starting a program that does
+// nothing and one such request.
+func BenchmarkBridge(b *testing.B) {
+	w := newAskWorld(b)
+	for _, clients := range []int{1, 16, 64} {
+		var room, raw []time.Duration
+		for turn := range askTurns + 1 {
+			r, v := w.nanos(w.room, "ask", "room", clients, askSeconds), w.nanos(w.root, "ask", "vsock", clients, askSeconds)
+			if turn > 0 { // the first is to warm up
+				room, raw = append(room, r...), append(raw, v...)
+			}
+		}
+		b.Run(fmt.Sprintf("%d clients", clients), func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(1/median(room).Seconds(), "requests/s")
+			b.ReportMetric(1/median(raw).Seconds(), "raw-requests/s")
+			b.ReportMetric(median(raw).Seconds()/median(room).Seconds(), "bridge/raw")
+		})
+	}
+	var shim, idle, request []time.Duration
+	for turn := range askTurns + 1 {
+		s := w.nanos(w.room, "spawn", askRounds, "/usr/local/bin/osaurus-host", "config", "get", "key")
+		i := w.nanos(w.room, "spawn", askRounds, "/bin/true")
+		r := w.nanos(w.root, "ask", "vsock", askRounds)
+		if turn > 0 {
+			shim, idle, request = append(shim, s...), append(idle, i...), append(request, r...)
+		}
+	}
+	b.Run("osaurus-host", func(b *testing.B) {
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(median(shim).Microseconds())/1000, "shim-ms")
+		b.ReportMetric(float64(median(idle).Microseconds())/1000, "true-ms")
+		b.ReportMetric(float64(median(request).Microseconds())/1000, "raw-request-ms")
+		b.ReportMetric(median(shim).Seconds()/(median(idle)+median(request)).Seconds(), "shim/(true+request)")
+	})
+}
+
+// askWorld is a Debian guest with an agent's room and two servers that answer
+// the same.
+type askWorld struct {
+	b     *testing.B
+	guest *launch.Guest
+	dir   string // of the programs, in the room
+}
+
+func newAskWorld(b *testing.B) *askWorld {
+	b.Helper()
+	dir, workspace := b.TempDir(), b.TempDir()
+	home := filepath.Join(workspace, "agents", "alice")
+	for _, program := range []string{"ask", "spawn"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(home, program), "osaurus-sandbox/bench/"+program)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := build.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, text)
+		}
+	}
+	data := filepath.Join(dir, "data.ext4")
+	if err := disk.Create(data, 2<<30); err != nil {
+		b.Fatal(err)
+	}
+	room := guest.Room{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}
+	var folders vm.Subtrees
+	if err := folders.Set(vm.Subtree{Path: "agents/alice", UID: room.UID, GID: room.UID}); err != nil {
+		b.Fatal(err)
+	}
+	bridged := bridgetest.New(b)
+	g, err := launch.Boot(b.Context(), launch.Spec{
+		Driver: &qemu.Driver{}, Image: lab.Image(b, lab.DebianPack(b)), Name: "bench", Hostname: "bench", CPUs: cpus, Memory: memoryMB << 20,
+		DataDisk: data, StateDir: dir, ConsoleLog: filepath.Join(dir, "console.log"), Bridge: bridged.Server,
+		Shares: []launch.Share{{Share: vm.Share{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}, MountPoint: "/workspace"}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { g.Close() })
+	w := &askWorld{b: b, guest: g, dir: "/tmp"}
+	w.serveRaw()
+	token := bridged.Tokens.Mint(bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: room.UID})
+	if _, _, err := g.Client.EnsureRoom(b.Context(), room, string(token)); err != nil {
+		b.Fatal(err)
+	}
+	w.run("agent-alice", "sh", "-c", "cp $HOME/ask $HOME/spawn /tmp && OSAURUS_PLUGIN=bench osaurus-host config set key value")
+	w.run("", "sh", "-c", "cp /workspace/agents/alice/ask /tmp")
+	return w
+}
+
+// serveRaw answers every request as the bridge answers the one of the benchmark.
+func (w *askWorld) serveRaw() {
+	l, err := w.guest.Machine.Listen(rawPort)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		text, _ := json.Marshal(wire.Value{Value: "value"}) // two texts, which always marshal
+		out.Header().Set("Content-Type", "application/json")
+		out.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		_, _ = out.Write(text) // who has left does not read it
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // until it is closed
+	w.b.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+}
+
+func (w *askWorld) room(args ...string) string { return w.run("agent-alice", args...) }
+func (w *askWorld) root(args ...string) string { return w.run("", args...) }
+
+// run runs a program in a room, or as root of the guest.
+func (w *askWorld) run(room string, args ...string) string {
+	w.b.Helper()
+	var out, errs bytes.Buffer
+	exit, err := w.guest.Client.Run(w.b.Context(), guest.Command{
+		Args: args, Room: room, Env: []string{"OSAURUS_PLUGIN=bench", "PATH=/usr/local/bin:/usr/bin:/bin"}, Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || exit.Status() != 0 {
+		w.b.Fatalf("%v: %+v %v: %s", args, exit, err, errs.String())
+	}
+	return out.String()
+}
+
+// nanos runs a program of the benchmark and returns what it prints.
+func (w *askWorld) nanos(run func(...string) string, program string, args ...any) (took []time.Duration) {
+	w.b.Helper()
+	words := []string{w.dir + "/" + program}
+	for _, a := range args {
+		words = append(words, fmt.Sprint(a))
+	}
+	for _, line := range strings.Fields(run(words...)) {
+		n, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			w.b.Fatal(err)
+		}
+		took = append(took, time.Duration(n))
+	}
+	return took
+}

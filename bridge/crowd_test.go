@@ -1,0 +1,228 @@
+package bridge_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// descriptors counts what this process has open.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("this system does not tell what is open: %v", err)
+	}
+	return len(open)
+}
+
+// Ten thousand connections of bob's cost what his share costs, and alice is
+// answered meanwhile. When they are gone, nothing of them is left.
+func TestTenThousandConnections(t *testing.T) {
+	const all, share = 10_000, 128
+	w := newWorld(t)
+	before := descriptors(t)
+	var mine []net.Conn
+	var closed int
+	for i := range all {
+		c := w.dial(bob.UID)
+		if i < share {
+			mine = append(mine, c)
+			continue
+		}
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := c.Read(make([]byte, 1)); n == 0 && err != nil && !os.IsTimeout(err) {
+			closed++
+		}
+		c.Close()
+		if i%1000 == 0 {
+			if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != 200 {
+				t.Fatalf("with %d of bob's connections alice is answered %v", i, got)
+			}
+		}
+	}
+	if closed != all-share {
+		t.Errorf("%d of %d were closed, want all but %d", closed, all, share)
+	}
+	if open := descriptors(t) - before; open > 2*share+10 { // both ends are here
+		t.Errorf("%d descriptors are open", open)
+	}
+	for _, c := range mine {
+		c.Close()
+	}
+	for end := time.Now().Add(10 * time.Second); descriptors(t) > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors stay open", descriptors(t)-before)
+		}
+	}
+	if got := w.ask(w.as(bob, "GET", "/api/secrets/KEY", "")); got.status != 200 {
+		t.Errorf("afterwards bob is answered %v", got)
+	}
+}
+
+// held makes services wait until they are let go or their caller has left.
+func (s *services) held() (began chan struct{}, left chan error, letGo func()) {
+	began, left = make(chan struct{}, 1000), make(chan error, 1000)
+	gate := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = func(ctx context.Context) error {
+		began <- struct{}{}
+		select {
+		case <-gate:
+			return nil
+		case <-ctx.Done():
+			left <- ctx.Err()
+			return ctx.Err()
+		}
+	}
+	return began, left, sync.OnceFunc(func() { close(gate) })
+}
+
+// A request ends when its program leaves, on every route.
+func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
+	w := newWorld(t)
+	began, left, letGo := w.services.held()
+	defer letGo()
+	for _, c := range everyRoute {
+		r := c.of(w, alice)
+		conn := w.dial(alice.UID)
+		text := w.head(r.method, r.path) + "X-Osaurus-Script-Id: s1\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(r.body), r.body)
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		conn.Close()
+		select {
+		case err := <-left:
+			if err != context.Canceled {
+				t.Errorf("%s %s: %v", r.method, r.path, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s %s is still worked on", r.method, r.path)
+		}
+	}
+}
+
+// Of one agent so many requests are worked on at a time; the next is told to
+// wait, and other agents do not notice.
+func TestRequestsAtATime(t *testing.T) {
+	const share = 96
+	w := newWorld(t)
+	began, _, letGo := w.services.held()
+	defer letGo()
+	answers := make(chan response, share)
+	for range share {
+		go func() { answers <- w.ask(w.as(alice, "POST", "/api/log", `{"message":"a"}`)) }()
+	}
+	for range share {
+		<-began
+	}
+	if got := w.ask(w.as(alice, "POST", "/api/log", `{"message":"a"}`)); got.status != 429 || got.header.Get("Retry-After") != "1" {
+		t.Errorf("one more: %v", got)
+	}
+	go func() { answers <- w.ask(w.as(bob, "POST", "/api/log", `{"message":"a"}`)) }()
+	<-began // bob's
+	letGo()
+	for range share + 1 {
+		if got := <-answers; got.status != 200 {
+			t.Errorf("%v", got)
+		}
+	}
+	if got := w.ask(w.as(alice, "POST", "/api/log", `{"message":"a"}`)); got.status != 200 {
+		t.Errorf("afterwards: %v", got)
+	}
+}
+
+// Large bodies wait for each other, small ones do not wait for them.
+func TestLargeBodiesAtATime(t *testing.T) {
+	const share = 4
+	w := newWorld(t)
+	began, _, letGo := w.services.held()
+	defer letGo()
+	large := w.as(alice, "POST", "/api/log", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
+	answers := make(chan response, share+2)
+	for range share + 2 {
+		go func() { answers <- w.ask(large) }()
+	}
+	for range share {
+		<-began
+	}
+	go func() { answers <- w.ask(w.as(alice, "POST", "/api/log", `{"message":"small"}`)) }()
+	<-began
+	select {
+	case <-began:
+		t.Errorf("more than %d large bodies are worked on", share)
+	case <-time.After(100 * time.Millisecond):
+	}
+	letGo()
+	for range share + 3 {
+		if got := <-answers; got.status != 200 {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// The parts of an answer are told as they come.
+func TestStream(t *testing.T) {
+	w := newWorld(t)
+	chat := func(text string) *bufio.Scanner {
+		conn := w.dial(alice.UID)
+		t.Cleanup(func() { conn.Close() })
+		body := fmt.Sprintf(`{"stream":true,"messages":[{"role":"user","content":%q}]}`, text)
+		go io.WriteString(conn, w.head("POST", "/api/inference/chat")+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind := r.Header.Get("Content-Type"); r.StatusCode != 200 || kind != "text/event-stream" {
+			t.Fatalf("%s of %s", r.Status, kind)
+		}
+		return bufio.NewScanner(r.Body)
+	}
+	all := func(s *bufio.Scanner) (lines []string) {
+		for s.Scan() {
+			lines = append(lines, s.Text())
+		}
+		return lines
+	}
+	for text, want := range map[string]string{
+		"hi":    `data: {"content":"hello,"}||data: {"content":" you"}||data: [DONE]|`,
+		"break": `data: {"content":"hello,"}||data: {"error":"chat: the model is gone","kind":"unavailable","advice":"Start it."}|`,
+	} {
+		if got := strings.Join(all(chat(text)), "|"); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	// Before the first part an error is an answer like any other.
+	w.services.fails(io.ErrUnexpectedEOF)
+	if got := w.ask(w.as(alice, "POST", "/api/inference/chat", `{"stream":true,"messages":[{"role":"user","content":"hi"}]}`)); got.status != 500 || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%v", got)
+	}
+}
+
+// A server that is closed ends what is under way.
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	began, left, letGo := w.services.held()
+	defer letGo()
+	conn := w.dial(alice.UID)
+	defer conn.Close()
+	if _, err := io.WriteString(conn, w.hidden()); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	started := time.Now()
+	_ = w.server.Close() // that it did not end by itself is not of interest
+	if err, took := <-left, time.Since(started); err != context.Canceled || took > 15*time.Second {
+		t.Errorf("after %s: %v", took, err)
+	}
+}

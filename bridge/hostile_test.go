@@ -1,0 +1,330 @@
+package bridge_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const tooMuch = 8<<20 + 1
+
+// head begins a request of alice's, whose last header and body the test adds.
+func (w *world) head(method, path string) string {
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nX-Osaurus-Plugin: rss\r\n", method, path, w.alice)
+}
+
+// statuses are those of the answers that come until the connection is closed.
+func (w *world) statuses(text string) string {
+	w.t.Helper()
+	var list []string
+	for _, r := range w.raw(alice.UID, text, 100) {
+		list = append(list, fmt.Sprint(r.status))
+	}
+	return strings.Join(list, " ")
+}
+
+// hidden is a whole request that another's body may carry.
+func (w *world) hidden() string {
+	return w.head("POST", "/api/log") + "Connection: close\r\nContent-Length: 20\r\n\r\n" + `{"message":"hidden"}`
+}
+
+// The two ends never disagree where a request ends: who sends it with two
+// lengths has none after it answered.
+func TestSmuggling(t *testing.T) {
+	w := newWorld(t)
+	hidden := w.hidden()
+	for name, c := range map[string]struct{ text, want string }{
+		"content length and chunked": {w.head("POST", "/api/config/k") + fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n", 5+len(hidden)) +
+			"0\r\n\r\n" + hidden, "400"},
+		"chunked and content length":  {w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + "d\r\n{\"value\":\"v\"}\r\n0\r\n\r\n" + hidden, "200"},
+		"two content lengths":         {w.head("POST", "/api/config/k") + "Content-Length: 0\r\nContent-Length: 13\r\n\r\n" + `{"value":"v"}` + hidden, "400"},
+		"a list of lengths":           {w.head("POST", "/api/config/k") + "Content-Length: 0, 13\r\n\r\n" + `{"value":"v"}` + hidden, "400"},
+		"a signed length":             {w.head("POST", "/api/config/k") + "Content-Length: +13\r\n\r\n" + `{"value":"v"}` + hidden, "400"},
+		"a negative length":           {w.head("POST", "/api/config/k") + "Content-Length: -1\r\n\r\n" + hidden, "400"},
+		"a length with a space":       {w.head("POST", "/api/config/k") + "Content-Length : 0\r\n\r\n" + hidden, "400"},
+		"chunked with a space":        {w.head("POST", "/api/config/k") + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + hidden, "400"},
+		"chunked twice":               {w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "501"},
+		"another encoding":            {w.head("POST", "/api/config/k") + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + hidden, "501"},
+		"gzip, chunked":               {w.head("POST", "/api/config/k") + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + hidden, "501"},
+		"chunked in HTTP/1.0":         {strings.Replace(w.head("POST", "/api/config/k"), "1.1", "1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "505"},
+		"a bad chunk":                 {w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n" + hidden, "400"},
+		"an endless chunk size":       {w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("f", 17) + "\r\n", "400"},
+		"a header with a line feed":   {w.head("POST", "/api/log") + "X: a\nContent-Length: 0\r\n\r\n" + hidden, "400 200"}, // as RFC 9112 allows: one line, one header
+		"a header with a CR":          {w.head("POST", "/api/log") + "X: a\rContent-Length: 0\r\n\r\n", "400"},
+		"an unknown version":          {strings.Replace(w.head("POST", "/api/log"), "1.1", "2.0", 1) + "\r\n", "505"},
+		"HTTP/2 with prior knowledge": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"},
+		"an upgrade":                  {w.head("GET", "/api/secrets/KEY") + "Connection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", "200"},
+		"not HTTP at all":             {"hello\r\n\r\n", "400"},
+		"TLS":                         {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"},
+		"after a body that is none":   {w.head("GET", "/api/secrets/KEY") + "Content-Length: 5\r\n\r\nhello" + hidden, "200 200"},
+	} {
+		if got := w.statuses(c.text); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The cap holds before anybody is known, whether the size is told or not, and
+// the connection is closed.
+func TestOversized(t *testing.T) {
+	w := newWorld(t)
+	for name, token := range map[string]string{"alice": string(w.alice), "nobody": "", "an unknown token": strings.Repeat("A", 43)} {
+		head := "POST /api/nothing/at/all HTTP/1.1\r\nHost: localhost\r\n"
+		if token != "" {
+			head += "Authorization: Bearer " + token + "\r\n"
+		}
+		chunks := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("100000\r\n"+strings.Repeat("x", 1<<20)+"\r\n", 9) + "0\r\n\r\n"
+		for how, text := range map[string]string{
+			"declared": fmt.Sprintf("Content-Length: %d\r\n\r\n", tooMuch),
+			"huge":     "Content-Length: 9223372036854775807\r\n\r\n",
+			"streamed": chunks,
+		} {
+			got := w.raw(alice.UID, head+text, 2)
+			if len(got) != 1 || got[0].status != 413 || !strings.Contains(got[0].body, "larger than 8388608 bytes") {
+				t.Errorf("%s, %s: %v", how, name, got)
+			}
+		}
+	}
+	if got := w.statuses(w.head("POST", "/api/log") + "Expect: 100-continue\r\nContent-Length: 9000000\r\n\r\n"); got != "413" {
+		t.Errorf("who asks before sending hears %s", got)
+	}
+}
+
+// What just fits is read, declared or not.
+func TestLargest(t *testing.T) {
+	w := newWorld(t)
+	value := strings.Repeat("x", 8<<20-len(`{"message":""}`))
+	body := `{"message":"` + value + `"}`
+	if got := w.ask(w.as(alice, "POST", "/api/log", body)); got.status != 200 || w.services.last() != "agent-alice/rss log info "+value {
+		t.Errorf("%d %.100s", got.status, got.body)
+	}
+	text := w.head("POST", "/api/log") + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	if got := w.statuses(text); got != "200" {
+		t.Errorf("in one chunk: %s", got)
+	}
+	if got := w.ask(w.as(alice, "POST", "/api/log", body+" ")); got.status != 413 {
+		t.Errorf("a byte more: %d %.100s", got.status, got.body)
+	}
+}
+
+func TestChunkedWithoutLength(t *testing.T) {
+	w := newWorld(t)
+	text := w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\n\r\n"
+	for _, b := range []byte(`{"value":"v"}`) {
+		text += fmt.Sprintf("1;x=y\r\n%c\r\n", b)
+	}
+	if got := w.statuses(text + "0\r\nAuthorization: Bearer x\r\n\r\n"); got != "200" || w.services.last() != "agent-alice/rss config k=v" {
+		t.Errorf("%s, %s", got, w.services.last())
+	}
+	if got := w.statuses(w.head("POST", "/api/log") + "Connection: close\r\n\r\n"); got != "400" {
+		t.Errorf("neither chunks nor a length: %s", got)
+	}
+}
+
+// Who sends a byte a second is not waited for, in the head or in the body, nor
+// who says nothing, nor who does not read the answer.
+func TestOneByteASecond(t *testing.T) {
+	whole := "Content-Length: 15\r\n\r\n" + `{"message":"a"}`
+	for name, c := range map[string]struct {
+		fast, slow string // after alice's head
+		want       time.Duration
+	}{
+		"nothing at all":          {"", "", 10 * time.Second},
+		"a head":                  {"", "HEAD", 10 * time.Second},
+		"headers":                 {"HEAD", strings.Repeat("X: y\r\n", 100), 10 * time.Second},
+		"a body":                  {"HEADContent-Length: 1000\r\n\r\n", strings.Repeat(" ", 1000), 30 * time.Second},
+		"chunks":                  {"HEADTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\n \r\n", 100), 30 * time.Second},
+		"a stranger's body":       {"POST /api/log HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", strings.Repeat(" ", 1000), 30 * time.Second},
+		"a body of a GET":         {"GET /api/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", strings.Repeat(" ", 1000), 30 * time.Second},
+		"a stranger's chunks":     {"POST /api/log HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", strings.Repeat("1\r\n \r\n", 100), 30 * time.Second},
+		"nothing after a request": {"HEAD" + whole, "", 60 * time.Second},
+		"the next request":        {"HEAD" + whole, "HEAD", 14 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := piped(t)
+				head := w.head("POST", "/api/log")
+				began := time.Now()
+				conn := w.dial(alice.UID)
+				var writing sync.WaitGroup
+				defer writing.Wait()
+				defer conn.Close()
+				writing.Go(func() {
+					for i, part := range []string{c.fast, c.slow} {
+						text := strings.ReplaceAll(part, "HEAD", head)
+						for k := 0; k < len(text); k++ {
+							if i == 1 {
+								time.Sleep(time.Second)
+							}
+							if _, err := io.WriteString(conn, text[k:k+1]); err != nil {
+								return
+							}
+						}
+					}
+				})
+				_, _ = io.Copy(io.Discard, conn)
+				if took := time.Since(began); took < c.want-time.Second || took > c.want+2*time.Second {
+					t.Errorf("closed after %s, want %s", took, c.want)
+				}
+				if name == "a body" && w.services.count() > 0 {
+					t.Errorf("it was answered: %s", w.services.last())
+				}
+			})
+		})
+	}
+}
+
+func TestAnswerThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := piped(t)
+		conn := w.dial(alice.UID)
+		defer conn.Close()
+		if _, err := io.WriteString(conn, w.hidden()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(31 * time.Second)
+		if text, err := io.ReadAll(conn); err != nil || len(text) > 0 {
+			t.Errorf("after 31 s it still says %.80q, %v", text, err)
+		}
+	})
+}
+
+// The path alone says what is asked for, also in an absolute URI; this is no
+// proxy.
+func TestAbsoluteURI(t *testing.T) {
+	w := newWorld(t)
+	for line, want := range map[string]string{
+		"GET http://other.example/api/secrets/KEY HTTP/1.1":       "200",
+		"GET http://user:pass@localhost/api/secrets/KEY HTTP/1.1": "200",
+		"GET http://localhost HTTP/1.1":                           "404",
+		"GET file:///etc/passwd HTTP/1.1":                         "404",
+		"GET //other.example/api/secrets/KEY HTTP/1.1":            "404", // a path, and an unknown one
+		"CONNECT localhost:22 HTTP/1.1":                           "404",
+		"OPTIONS * HTTP/1.1":                                      "404",
+		"GET api/secrets/KEY HTTP/1.1":                            "400",
+		"GET http://[::1 HTTP/1.1":                                "400",
+		"GET mailto:somebody HTTP/1.1":                            "404",
+	} {
+		text := line + strings.TrimPrefix(w.head("GET", "/"), "GET / HTTP/1.1") + "Connection: close\r\n\r\n"
+		if got := w.statuses(text); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// Two headers that say who asks are nobody; both may be right.
+func TestDuplicateAuthorization(t *testing.T) {
+	w := newWorld(t)
+	for _, second := range []string{string(w.alice), string(w.bob), "", strings.Repeat("A", 43)} {
+		for _, name := range []string{"Authorization", "authorization", "AUTHORIZATION"} {
+			if got := w.statuses(w.head("GET", "/api/secrets/KEY") + name + ": Bearer " + second + "\r\nConnection: close\r\n\r\n"); got != "401" {
+				t.Errorf("%s: %q: %s", name, second, got)
+			}
+		}
+	}
+	folded := "GET /api/secrets/KEY HTTP/1.1\r\nHost: x\r\nX-Osaurus-Plugin: rss\r\nConnection: close\r\nAuthorization: Bearer " + string(w.bob) + "\r\n " + string(w.alice) + "\r\n\r\n"
+	if got := w.statuses(folded); got != "401" && got != "400" {
+		t.Errorf("folded: %s", got)
+	}
+}
+
+// A slash that is encoded is part of a name, and no name has one. Nothing is
+// decoded twice.
+func TestPercentEncodedSlashes(t *testing.T) {
+	w := newWorld(t)
+	for path, want := range map[string]int{
+		"/api/secrets%2FKEY": 404, "/api%2fsecrets%2fKEY": 404, "/api/secrets/%2FKEY": 400, "/api/secrets/..%2FKEY": 400, "/api/secrets/%2e%2e%2fKEY": 400,
+		"/api/secrets/%252FKEY": 400, "/api/config/%2E%2E": 400, "/api/config/..": 400, "/api/config/%2e": 400, "/api/config/a%2F..%2Fb": 400,
+		"/api/sandbox-tool/..%2Flog": 400, "/api/secrets/%": 400, "/api/secrets/%zz": 400, "/api/secrets/%4": 400, "/api/secrets/%4BEY": 200, "/%61pi/secrets/KEY": 200,
+		"/api/config/..%5C..%5Cx": 400, "/api/config/%c0%af": 400, "/api/config/%ef%bc%8f": 400,
+	} {
+		method := "GET"
+		if strings.Contains(path, "tool") {
+			method = "POST"
+		}
+		r := w.as(alice, method, path, "")
+		r.headers["X-Osaurus-Script-Id"], r.headers["Connection"] = "s1", "close"
+		if got := w.ask(r); got.status != want {
+			t.Errorf("%s: %v, want %d", path, got, want)
+		}
+	}
+	for _, asked := range w.services.asked {
+		if asked != "agent-alice/rss secret KEY" {
+			t.Errorf("asked for %s", asked)
+		}
+	}
+}
+
+func TestNUL(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]struct{ text, want string }{
+		"in the path":         {strings.Replace(w.head("GET", "/api/secrets/KEY"), "KEY", "K\x00Y", 1), "400"},
+		"encoded in the path": {w.head("GET", "/api/secrets/KEY%00"), "400"},
+		"encoded in a key":    {w.head("GET", "/api/config/k%00.json"), "400"},
+		"in the method":       {w.head("GE\x00T", "/api/secrets/KEY"), "400"},
+		"in a header":         {w.head("GET", "/api/secrets/KEY") + "X: a\x00b\r\n", "400"},
+		"in a header's name":  {w.head("GET", "/api/secrets/KEY") + "X\x00: ab\r\n", "400"},
+		"in the plugin":       {strings.Replace(w.head("GET", "/api/secrets/KEY"), "rss", "r\x00s", 1), "400"},
+		"in the token":        {strings.Replace(w.head("GET", "/api/secrets/KEY"), string(w.alice), string(w.alice[:42])+"\x00", 1), "400"},
+		"in the body":         {w.head("POST", "/api/log") + "Content-Length: 15\r\nConnection: close\r\n\r\n{\"message\":\"\x00\"}", "400"},
+		"escaped in the body": {w.head("POST", "/api/events/emit") + "Content-Length: 17\r\nConnection: close\r\n\r\n{\"type\":\"a\\u0000\"}", "400"},
+	} {
+		if !strings.Contains(c.text, "\r\n\r\n") {
+			c.text += "Connection: close\r\n\r\n"
+		}
+		if got := w.statuses(c.text); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if n := w.services.count(); n > 0 {
+		t.Errorf("services were asked for %d things, the last for %s", n, w.services.last())
+	}
+}
+
+// A head is bounded, whatever is long in it.
+func TestOneMiBToken(t *testing.T) {
+	w := newWorld(t)
+	long := strings.Repeat("A", 1<<20)
+	for name, text := range map[string]string{
+		"token":   "GET /api/secrets/KEY HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + long + "\r\n\r\n",
+		"plugin":  w.head("GET", "/api/secrets/KEY") + "X-Osaurus-Plugin: " + long + "\r\n\r\n",
+		"path":    w.head("GET", "/api/secrets/"+long) + "\r\n",
+		"headers": w.head("GET", "/api/secrets/KEY") + strings.Repeat("X: y\r\n", 1<<18) + "\r\n",
+	} {
+		if got := w.statuses(text); got != "431" {
+			t.Errorf("a long %s: %s", name, got)
+		}
+	}
+	if r := w.as(alice, "GET", "/api/secrets/KEY", ""); r.token != "" {
+		r.token = long[:12<<10]
+		if got := w.ask(r); got.status != 401 {
+			t.Errorf("a token of 12 KiB: %v", got)
+		}
+	}
+}
+
+// A connection that cannot say whose it is, is closed.
+func TestNobodysConnection(t *testing.T) {
+	w := plan(t)
+	l := newPipes()
+	done := make(chan error)
+	go func() { done <- w.server.Serve(l) }()
+	here, there := net.Pipe()
+	l.come <- there
+	if text, err := io.ReadAll(here); err != nil || len(text) > 0 {
+		t.Errorf("it was told %q, %v", text, err)
+	}
+	l.Close()
+	if err := <-done; err != nil {
+		t.Errorf("the listener is closed, and Serve says %v", err)
+	}
+	if err := w.server.Close(); err != nil {
+		t.Error(err)
+	}
+	w.settled()
+}

@@ -1,0 +1,194 @@
+package inference
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// maxDocument bounds an answer that comes at once: its text, were every
+// character escaped, and what is around it. One in parts has as many bytes
+// around each of its words; there the text and the time are bounded.
+const maxDocument = 6*maxAnswer + 1<<20
+
+// request is a chat in the endpoint's words.
+type request struct {
+	Model         config.ModelName     `json:"model"`
+	Messages      []bridge.ChatMessage `json:"messages"`
+	Stream        bool                 `json:"stream"`
+	StreamOptions *streamOptions       `json:"stream_options,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// response is its answer, or a part of it.
+type response struct {
+	Choices []struct {
+		Message, Delta struct {
+			Content *string `json:"content"`
+		}
+		FinishReason *string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage *struct {
+		TotalTokens int `json:"total_tokens"`
+	} `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+// answer is what comes of a question.
+type answer struct {
+	question
+	tell func(string) error
+
+	text     strings.Builder
+	asked    bool // the endpoint has the question
+	used     int  // tokens, as the endpoint says; 0 if it does not
+	finished bool // the model has said that this is all
+}
+
+// bytesPerToken is what a token of most texts in most languages has.
+const bytesPerToken = 4
+
+// tokens is what the question and the answer so far have cost: what the
+// endpoint says, or where it does not, or not yet, a guess.
+func (a *answer) tokens() int {
+	if a.used > 0 || !a.asked {
+		return a.used
+	}
+	size := a.text.Len()
+	for _, m := range a.messages {
+		size += len(m.Content)
+	}
+	return size / bytesPerToken
+}
+
+// ask has the endpoint answer.
+func (s *Service) ask(ctx context.Context, a *answer) error {
+	in := request{Model: a.model, Messages: a.messages, Stream: a.stream}
+	if a.stream {
+		in.StreamOptions = &streamOptions{IncludeUsage: true}
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fault.New(fault.InvalidArgs, op, string(a.model), err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
+	if err != nil {
+		return a.unavailable("the endpoint's address is wrong")
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if a.key.Check() == nil {
+		r.Header.Set("Authorization", "Bearer "+a.key.Reveal())
+	}
+	reply, err := s.http.Do(r)
+	if err != nil {
+		return a.unreachable(err)
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		return a.refusal(reply)
+	}
+	a.asked = true
+	if a.stream {
+		return a.readStream(reply.Body)
+	}
+	return a.readWhole(reply.Body)
+}
+
+// readWhole reads an answer that comes at once.
+func (a *answer) readWhole(body io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(body, maxDocument))
+	switch {
+	case err != nil:
+		return a.broken("it broke off")
+	case len(text) == maxDocument:
+		return a.broken("it is too long")
+	}
+	var r response
+	if json.Unmarshal(text, &r) != nil || len(r.Choices) == 0 {
+		return a.notOne(r, text)
+	}
+	a.count(r)
+	if content := r.Choices[0].Message.Content; content != nil {
+		return a.add(*content)
+	}
+	return nil
+}
+
+// readStream reads an answer that comes as server-sent events. Each one's data
+// is a line of its own.
+func (a *answer) readStream(body io.Reader) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		if !ok {
+			continue // what parts events, names them, or keeps the connection awake
+		}
+		if data = bytes.TrimSpace(data); string(data) == "[DONE]" {
+			return nil
+		}
+		var r response
+		if json.Unmarshal(data, &r) != nil || len(r.Error) > 0 && string(r.Error) != "null" {
+			return a.notOne(r, data)
+		}
+		a.count(r)
+		if len(r.Choices) == 0 {
+			continue // the last one has what it cost, and nothing else
+		}
+		a.finished = a.finished || r.Choices[0].FinishReason != nil
+		if content := r.Choices[0].Delta.Content; content != nil && *content != "" {
+			if err := a.add(*content); err != nil {
+				return err
+			}
+			if err := a.tell(*content); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case lines.Err() == nil && a.finished:
+		return nil // some endpoints just hang up then
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return a.broken("it is too long")
+	}
+	return a.broken("it broke off")
+}
+
+// add takes a piece of text.
+func (a *answer) add(text string) error {
+	if a.text.Len()+len(text) > maxAnswer {
+		return a.broken("it is too long")
+	}
+	a.text.WriteString(text)
+	return nil
+}
+
+func (a *answer) count(r response) {
+	if r.Usage != nil {
+		a.used = max(a.used, r.Usage.TotalTokens)
+	}
+}
+
+// notOne is the error for what should have been an answer.
+func (a *answer) notOne(r response, text []byte) error {
+	if said := a.said(text); len(r.Error) > 0 && said != "" {
+		return fault.New(fault.Execution, op, string(a.model), errors.New(said))
+	}
+	return a.broken("it is not in the endpoint's format")
+}
+
+func (a *answer) broken(why string) error {
+	return fault.New(fault.Execution, op, string(a.model), errors.New("the endpoint's answer: "+why))
+}

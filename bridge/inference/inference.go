@@ -1,0 +1,121 @@
+// Package inference asks an endpoint that is compatible with OpenAI's for what a model answers, within what each agent may have.
+package inference
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+)
+
+const (
+	// patience is how long a chat may take from its question to its last word.
+	patience = 14 * time.Minute // less than the bridge's own, so that who asked is told which of the two it was
+	// maxAnswer bounds an answer: a model's longest is a tenth of it.
+	maxAnswer = 4 << 20
+)
+
+// Options are what a service is made of.
+type Options struct {
+	// Settings are asked for each chat.
+	Settings func() config.Inference
+	// Key is what the endpoint is shown. One that is secrets.Missing is none: an
+	// endpoint of one's own often needs none.
+	Key func(context.Context) (secrets.Value, error)
+}
+
+// Service answers chats. It is a bridge.Inference.
+type Service struct {
+	options Options
+	http    *http.Client
+
+	mu   sync.Mutex
+	days map[config.AgentID]*day
+}
+
+// New returns a service.
+func New(o Options) *Service {
+	transport := http.DefaultTransport.(*http.Transport).Clone() // it goes through the proxies that the environment names
+	return &Service{
+		options: o,
+		http: &http.Client{
+			Transport: transport,
+			// Another address was not chosen, and would be shown the key.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		days: map[config.AgentID]*day{},
+	}
+}
+
+// Close closes the connections that are kept for the next chat.
+func (s *Service) Close() { s.http.CloseIdleConnections() }
+
+const op = "ask the model"
+
+// Chat implements bridge.Inference.
+func (s *Service) Chat(ctx context.Context, who bridge.Caller, chat bridge.Chat, tell func(string) error) (string, error) {
+	settings := s.options.Settings()
+	q, err := s.question(ctx, settings, chat, tell != nil)
+	if err != nil {
+		return "", err
+	}
+	day := s.day(who.Agent)
+	if err := day.begin(settings); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a := &answer{question: q, tell: tell}
+	defer func() { day.spend(a.tokens()) }()
+	if err := s.ask(ctx, a); err != nil {
+		if cause := ctx.Err(); cause != nil {
+			return "", fault.New(fault.KindOf(cause), op, string(q.model), cause)
+		}
+		return "", err
+	}
+	return a.text.String(), nil
+}
+
+// question is what is sent, and where.
+type question struct {
+	url      string
+	model    config.ModelName
+	key      secrets.Value // may be the zero one
+	messages []bridge.ChatMessage
+	stream   bool
+}
+
+// usual is what programs call the model of the settings.
+const usual = "default"
+
+func (s *Service) question(ctx context.Context, settings config.Inference, chat bridge.Chat, stream bool) (question, error) {
+	q := question{url: string(settings.BaseURL) + "/chat/completions", model: settings.Model, messages: chat.Messages, stream: stream}
+	if settings.BaseURL == "" {
+		return question{}, fault.New(fault.Unavailable, op, "", errors.New("this host has no endpoint for inference")).
+			Advise("A person sets one: osaurus-sandbox config set inference.baseURL=http://127.0.0.1:1337/v1 inference.model=NAME")
+	}
+	if name := cmp.Or(chat.Model, usual); name != usual {
+		var err error
+		if q.model, err = config.ParseModelName(name); err != nil {
+			return question{}, err
+		}
+	}
+	if q.model == "" {
+		return question{}, fault.New(fault.Unavailable, op, "", errors.New("this host has no usual model")).
+			Advise("Name one, or have a person set one: osaurus-sandbox config set inference.model=NAME")
+	}
+	key, err := s.options.Key(ctx)
+	if err != nil && !errors.Is(err, secrets.Missing) {
+		return question{}, fault.New(fault.Unavailable, op, string(q.model), errors.New("the host cannot read the endpoint's key")).
+			Advise("A person sees why: osaurus-sandbox doctor")
+	}
+	q.key = key
+	return q, nil
+}

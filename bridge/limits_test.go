@@ -1,0 +1,106 @@
+package bridge_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// In any minute as many requests are accepted as the limit says, of each
+// agent for itself. What is refused, for whatever reason, does not count.
+func TestLimits(t *testing.T) {
+	limits := config.BridgeLimits{Secrets: 2, Config: 3, Inference: 2, HTTP: 2, Dispatch: 1, Memory: 2, Log: 4}
+	for _, c := range []struct {
+		limit   int
+		routes  []oneRoute // which share it
+		without oneRoute   // what is refused before it counts
+	}{
+		{2, everyRoute[0:1], oneRoute{"GET", "/api/secrets/a-b", ""}},
+		{3, everyRoute[1:3], oneRoute{"POST", "/api/config/key", `{}`}},
+		{2, everyRoute[3:4], oneRoute{"POST", "/api/inference/chat", `{"messages":[]}`}},
+		{1, everyRoute[4:5], oneRoute{"POST", "/api/agent/dispatch", `{"task":"a","agent_id":"bob"}`}},
+		{2, everyRoute[5:7], oneRoute{"POST", "/api/agent/memory/store", `{"content":""}`}},
+		{2, everyRoute[7:9], oneRoute{"POST", "/api/events/emit", `{"type":"a b"}`}},
+		{4, everyRoute[9:10], oneRoute{"POST", "/api/log", `{"level":"loud","message":""}`}},
+	} {
+		t.Run(c.routes[0].path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := piped(t, func(o *bridge.Options) { o.Limits = always(limits) })
+				turn := 0
+				ask := func(h bridge.Holder, want int) response {
+					r := c.routes[turn%len(c.routes)]
+					turn++
+					got := w.ask(r.of(w, h))
+					if got.status != want && got.status != http.StatusNotFound {
+						t.Fatalf("%s: %v, want %d", r.path, got, want)
+					}
+					return got
+				}
+				for range 5 {
+					if got := w.ask(c.without.of(w, alice)); got.status < 400 {
+						t.Fatalf("%s: %v", c.without.path, got)
+					}
+				}
+				began := time.Now()
+				for range c.limit {
+					ask(alice, 200)
+					time.Sleep(10 * time.Second)
+				}
+				left := began.Add(time.Minute).Sub(time.Now())
+				got := ask(alice, 429)
+				if after, err := time.ParseDuration(got.header.Get("Retry-After") + "s"); err != nil || after < left || after > left+time.Second {
+					t.Errorf("Retry-After: %s, and it is %s", got.header.Get("Retry-After"), left)
+				}
+				if !strings.Contains(got.body, "a minute is reached") || !strings.Contains(got.body, `"rejected"`) {
+					t.Errorf("it says %s", got.body)
+				}
+				ask(bob, 200) // has his own
+				time.Sleep(left - time.Millisecond)
+				ask(alice, 429)
+				time.Sleep(2 * time.Millisecond)
+				ask(alice, 200) // the first of them is a minute old
+				ask(alice, 429)
+			})
+		})
+	}
+}
+
+// What a service fails at has been accepted: asking for secrets that are not
+// there is not for nothing.
+func TestFailuresCount(t *testing.T) {
+	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Secrets: 3}) })
+	w.services.fails(fault.New(fault.NotFound, "read", "", nil))
+	for i, want := range []int{404, 404, 404, 429} {
+		if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != want {
+			t.Errorf("%d: %v", i, got)
+		}
+	}
+}
+
+// A limit that is changed counts at once, for what was accepted before too.
+func TestLimitsThatChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := 3
+		w := piped(t, func(o *bridge.Options) {
+			o.Limits = func() config.BridgeLimits { return config.BridgeLimits{Inference: limit} }
+		})
+		for i, c := range []struct {
+			limit, status int
+			after         string
+		}{
+			{3, 200, ""}, {3, 200, ""}, {2, 429, "40"}, {3, 200, ""}, {3, 429, "20"}, {1, 429, "40"}, {0, 429, "60"}, {4, 200, ""}, {1, 429, "50"},
+		} {
+			limit = c.limit
+			if got := w.ask(everyRoute[3].of(w, alice)); got.status != c.status || got.header.Get("Retry-After") != c.after {
+				t.Errorf("%d: at most %d: %v after %s, want %d after %s", i, c.limit, got, got.header.Get("Retry-After"), c.status, c.after)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package bridge_test
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"osaurus-sandbox/bridge"
+)
+
+// pipes is a listener in memory, for bubbles with a clock of their own.
+type pipes struct {
+	come chan net.Conn
+	gone chan struct{}
+	once sync.Once
+}
+
+func newPipes() *pipes { return &pipes{come: make(chan net.Conn), gone: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.come:
+		return c, nil
+	case <-p.gone:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.gone) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// piped is a world whose connections are pipes.
+func piped(t testing.TB, change ...func(*bridge.Options)) *world {
+	w := plan(t, change...)
+	l := newPipes()
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		if err := w.server.Serve(l); err != nil {
+			t.Error(err)
+		}
+	})
+	w.dial = func(uid uint32) net.Conn {
+		here, there := net.Pipe()
+		l.come <- peer{there, uid}
+		return here
+	}
+	t.Cleanup(func() {
+		if err := w.server.Close(); err != nil {
+			t.Error(err)
+		}
+		listening.Wait()
+		synctest.Wait() // what is left behind is a deadlock of the bubble
+	})
+	return w
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// given is what was given to a command: its arguments and its flags, where
+// one without a value is "true".
+type given struct {
+	words []string
+	flags map[string]string
+	help  bool
+}
+
+// looksLikeFlag parts flags from texts that begin with a dash: "-5", "- milk"
+// and "--no, really" are texts.
+func looksLikeFlag(word string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	name, dashed := strings.CutPrefix(name, "-")
+	name = strings.TrimPrefix(name, "-")
+	if !dashed || name == "" || name[0] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') })
+}
+
+// find returns the command that the words begin with, and the words after it.
+func find(all []command, words []string) (command, []string, error) {
+	for _, c := range all {
+		name := strings.Fields(c.name)
+		if len(words) >= len(name) && slices.Equal(name, words[:len(name)]) {
+			return c, words[len(name):], nil
+		}
+	}
+	near := under(all, words)
+	var names []string
+	for _, c := range near {
+		names = append(names, c.name)
+	}
+	return command{}, nil, misused("no such command: "+strings.Join(words[:min(len(words), 3)], " "),
+		"There is: "+strings.Join(names, ", ")+". See osaurus-host --help.")
+}
+
+// under returns the commands whose names begin with as many of the words as any does.
+func under(all []command, words []string) []command {
+	for n := min(len(words), 3); n > 0; n-- {
+		prefix := strings.Join(words[:n], " ") + " "
+		var near []command
+		for _, c := range all {
+			if strings.HasPrefix(c.name+" ", prefix) {
+				near = append(near, c)
+			}
+		}
+		if len(near) > 0 {
+			return near
+		}
+	}
+	return all
+}
+
+// read parts a command's flags from its arguments. After "--" all are arguments.
+func (c command) read(words []string) (given, error) {
+	g := given{flags: map[string]string{}}
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		if word == "--" {
+			g.words = append(g.words, words...)
+			break
+		}
+		if !looksLikeFlag(word) {
+			g.words = append(g.words, word)
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if name == "help" || name == "h" {
+			g.help = true
+			return g, nil
+		}
+		i := slices.IndexFunc(c.flags, func(f flag) bool { return f.name == name || f.short == name })
+		if i < 0 {
+			return g, c.misused("it has no flag %s", word)
+		}
+		f := c.flags[i]
+		switch {
+		case f.value == "" && hasValue:
+			return g, c.misused("--%s takes no value", f.name)
+		case f.value == "":
+			value = "true"
+		case !hasValue && len(words) == 0:
+			return g, c.misused("--%s needs a value", f.name)
+		case !hasValue:
+			value, words = words[0], words[1:]
+		}
+		g.flags[f.name] = value
+	}
+	if len(g.words) < c.least || len(g.words) > c.most {
+		return g, c.misused("it takes %s, not %d words", c.takes(), len(g.words))
+	}
+	return g, nil
+}
+
+// takes says what arguments the command has.
+func (c command) takes() string {
+	if c.arguments == "" {
+		return "no arguments"
+	}
+	return c.arguments
+}
+
+func (c command) misused(format string, args ...any) error {
+	return misused(c.name+": "+fmt.Sprintf(format, args...),
+		"See osaurus-host "+c.name+" --help. A text that looks like a flag goes after --, one with spaces in quotes.")
+}
+
+func misused(what, advice string) error {
+	return fault.New(fault.InvalidArgs, "", "", errors.New(what)).Advise(advice)
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+func newMemory(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "See and change what agents have in mind",
+		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). Of an agent 2,000 are kept: for one more, the one
+that matters least and is oldest is forgotten, never one that is pinned. What is pinned, and what you have added, is found before others.`,
+		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
+  osaurus-sandbox memory search alice where is the repository
+  osaurus-sandbox memory export alice > alice.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newMemoryList(c), newMemorySearch(c), newMemoryAdd(c), newMemoryPin(c), newMemoryDelete(c), newMemoryExport(c))
+	return cmd
+}
+
+// eachFact does something with each fact of an agent.
+func eachFact(ctx context.Context, client *control.Client, agent string, do func(*controlpb.Fact) error) error {
+	stream, err := client.Memory.List(ctx, connect.NewRequest(&controlpb.ListFactsRequest{Agent: agent}))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := do(stream.Msg().Fact); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+func printFacts(w io.Writer, facts []*controlpb.Fact) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tCREATED\tPINNED\tSOURCE\tFACT")
+	for _, f := range facts {
+		pinned := ""
+		if f.Pinned {
+			pinned = "pinned"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
+	}
+	return table.Flush()
+}
+
+func newMemoryList(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "list AGENT",
+		Short:             "List all facts of an agent, the oldest first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			answer := &controlpb.SearchFactsResponse{}
+			err := eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error {
+				answer.Facts = append(answer.Facts, f)
+				return nil
+			})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, answer)
+			}
+			return printFacts(c.out, answer.Facts)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newMemoryExport(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "export AGENT",
+		Short:             "Print all facts of an agent as JSON, one a line",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			return eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error { return printLine(c.out, f) })
+		}),
+	}
+	alwaysJSON(cmd)
+	return cmd
+}
+
+func newMemorySearch(c console) *cobra.Command {
+	var asJSON bool
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:               "search AGENT [WORD...]",
+		Short:             "Print what an agent would be told, the best first",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Memory.Search(cmd.Context(), connect.NewRequest(&controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			return printFacts(c.out, r.Msg.Facts)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().Uint32Var(&limit, "limit", 10, "at most so many facts, up to 100")
+	return cmd
+}
+
+func newMemoryAdd(c console) *cobra.Command {
+	var asJSON, pin bool
+	cmd := &cobra.Command{
+		Use:               "add AGENT WORD...",
+		Short:             "Add a fact, and print its id",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Memory.Add(cmd.Context(), connect.NewRequest(&controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg.Fact)
+			}
+			_, err = fmt.Fprintln(c.out, r.Msg.Fact.Id)
+			return err
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&pin, "pin", false, "never forget it to make room, and find it before others")
+	return cmd
+}
+
+func newMemoryPin(c console) *cobra.Command {
+	var asJSON, undo bool
+	cmd := &cobra.Command{
+		Use:               "pin AGENT ID",
+		Short:             "Have a fact never be forgotten to make room",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
+				r, err := client.Memory.Pin(cmd.Context(), connect.NewRequest(&controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo}))
+				if err != nil || !asJSON {
+					return err
+				}
+				return printProto(c.out, r.Msg.Fact)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&undo, "undo", false, "have it be as others again")
+	return cmd
+}
+
+func newMemoryDelete(c console) *cobra.Command {
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:               "delete AGENT [ID]",
+		Short:             "Forget a fact of an agent, or all",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all != (len(args) == 1) {
+				return fault.New(fault.InvalidArgs, "delete memory", "", errors.New("which fact?")).Advise("Write its id, or --all.")
+			}
+			if all && !yes {
+				if err := confirm(c, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
+					return err
+				}
+			}
+			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
+				_, err := client.Memory.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all}))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all of them")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// withFact calls the daemon about the fact that the second argument names, if there
+// is one.
+func withFact(ctx context.Context, args []string, do func(client *control.Client, id int64) error) error {
+	var id int64
+	if len(args) > 1 {
+		var err error
+		if id, err = strconv.ParseInt(args[1], 10, 64); err != nil {
+			return fault.New(fault.InvalidArgs, "read id of fact", args[1], errors.New("not a number")).Advise("See `osaurus-sandbox memory list`.")
+		}
+	}
+	client, err := need(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(client, id)
+}

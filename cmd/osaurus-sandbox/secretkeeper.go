@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+)
+
+// changeSecret has a secret be changed by the daemon that runs, so that it is in
+// the audit and what it writes is freed of it at once. Without one, or where the
+// store is closed to the daemon and may not be to this program (a passphrase can
+// be typed here), it is changed here.
+func changeSecret(ctx context.Context, c console, byDaemon func(*control.Client) error, here func(secrets.Store) error) error {
+	client, err := reach(ctx)
+	if err == nil {
+		defer client.Close()
+		err = byDaemon(client)
+	}
+	if fault.KindOf(err) != fault.Unavailable {
+		return err
+	}
+	store, err := secretStore(c)
+	if err != nil {
+		return err
+	}
+	return here(store)
+}
+
+func setSecret(ctx context.Context, c console, k secrets.Key, v secrets.Value) error {
+	return changeSecret(ctx, c, func(client *control.Client) error {
+		_, err := client.Secrets.Set(ctx, connect.NewRequest(&controlpb.SetSecretRequest{
+			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
+		}))
+		return err
+	}, func(store secrets.Store) error { return store.Set(ctx, k, v) })
+}
+
+func deleteSecret(ctx context.Context, c console, k secrets.Key) error {
+	return changeSecret(ctx, c, func(client *control.Client) error {
+		_, err := client.Secrets.Delete(ctx, connect.NewRequest(&controlpb.DeleteSecretRequest{
+			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
+		}))
+		return err
+	}, func(store secrets.Store) error { return store.Delete(ctx, k) })
+}
+
+func newSecretAsk(c console) *cobra.Command {
+	var plugin, text string
+	var timeout time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ask AGENT NAME",
+		Short: "Have somebody be asked for a secret, and wait until it is kept",
+		Long: `Asks with a prompt, which any terminal or app that is attached can answer: osaurus-sandbox prompt answer. The exit code is 4 if
+they say no, and 5 if nobody answers.`,
+		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,
+		Args:    cobra.ExactArgs(2),
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			k, err := secretKey(cmd.Context(), args, plugin)
+			if err != nil {
+				return err
+			}
+			request := &controlpb.AskSecretRequest{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Text: text}
+			if timeout != 0 {
+				request.Timeout = durationpb.New(timeout)
+			}
+			if _, err := client.Secrets.Ask(cmd.Context(), connect.NewRequest(request)); err != nil {
+				return err
+			}
+			return printKey(c, "kept", k, asJSON)
+		}),
+	}
+	pluginFlag(cmd, &plugin)
+	cmd.Flags().StringVar(&text, "text", "", "what it is for")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default 5m)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

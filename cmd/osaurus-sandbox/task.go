@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+func newTask(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "task",
+		Short: "See and answer the tasks that agents dispatch",
+		Long: `Programs of an agent dispatch tasks (osaurus-host agent dispatch) for the app that serves it. An app takes one, does it, and says
+what it came to; until then it has it on lease, and if that is over somebody else may take it. A task that nobody takes for 24 hours
+expires. Where a task's id is asked for, its beginning will do.`,
+		Example: `  osaurus-sandbox task list
+  osaurus-sandbox task show 7F3A
+  osaurus-sandbox task cancel 7F3A
+  osaurus-sandbox task take alice --wait 10m`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newTaskAdd(c), newTaskList(c), newTaskShow(c), newTaskCancel(c), newTaskTake(c), newTaskDone(c), newTaskFail(c))
+	return cmd
+}
+
+// eachTask does something with each task of an agent, or of all.
+func eachTask(ctx context.Context, client *control.Client, request *controlpb.ListTasksRequest, do func(*controlpb.Task) error) error {
+	stream, err := client.Tasks.List(ctx, connect.NewRequest(request))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := do(stream.Msg().Task); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+// withTask calls the daemon about the task that is meant by a beginning of its id.
+func withTask(ctx context.Context, text string, do func(client *control.Client, id string) error) error {
+	client, err := need(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	const whole = 36
+	if len(text) == whole || text == "" {
+		return do(client, text)
+	}
+	var found []string
+	err = eachTask(ctx, client, &controlpb.ListTasksRequest{}, func(t *controlpb.Task) error {
+		if strings.HasPrefix(t.Id, strings.ToUpper(text)) {
+			found = append(found, t.Id)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 1:
+		return do(client, found[0])
+	case len(found) == 0:
+		return fault.New(fault.NotFound, "find task", text, errors.New("there is none whose id begins so")).Advise("See `osaurus-sandbox task list`.")
+	}
+	return fault.New(fault.InvalidArgs, "find task", text, errors.New("more than one id begins so")).Advise("Write more of it.")
+}
+
+func newTaskAdd(c console) *cobra.Command {
+	var asJSON bool
+	var key string
+	cmd := &cobra.Command{
+		Use:               "add AGENT WORD...",
+		Short:             "Dispatch a task, and print its id",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Tasks.Dispatch(cmd.Context(), connect.NewRequest(&controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg.Task)
+			}
+			_, err = fmt.Fprintln(c.out, r.Msg.Task.Id)
+			return err
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&key, "key", "", "a task of the agent with this key is the same task")
+	return cmd
+}
+
+func newTaskList(c console) *cobra.Command {
+	var asJSON, open bool
+	cmd := &cobra.Command{
+		Use:               "list [AGENT]",
+		Short:             "List the tasks of an agent, or of all, the newest first",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			request := &controlpb.ListTasksRequest{Agent: first(args), Open: open}
+			if asJSON {
+				return eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error { return printLine(c.out, t) })
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
+			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
+				const row = 100 // of a text, enough to recognise it
+				_, err := fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
+				return err
+			})
+			return errors.Join(err, table.Flush())
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	return cmd
+}
+
+func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
+	if asJSON {
+		return printProto(w, t)
+	}
+	until := "expires"
+	if t.State == "leased" {
+		until = "lease over"
+	}
+	rows := [][2]string{
+		{"id", t.Id}, {"agent", t.Agent}, {"state", t.State}, {"source", t.Source}, {"key", t.Key}, {"created", t.Created.AsTime().Local().Format(time.DateTime)},
+		{"depth", fmt.Sprint(t.Depth)}, {"leases", fmt.Sprint(t.Attempts)}, {"worker", t.Worker},
+	}
+	if t.Ended == nil {
+		rows = append(rows, [2]string{until, t.Until.AsTime().Local().Format(time.DateTime)})
+	} else {
+		rows = append(rows, [2]string{"ended", t.Ended.AsTime().Local().Format(time.DateTime)})
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range append(rows, [2]string{"text", t.Text}, [2]string{"result", t.Result}) {
+		// Only a text or a result has more lines than one.
+		for i, line := range strings.Split(strings.TrimRight(row[1], "\n"), "\n") {
+			if i > 0 {
+				row[0] = ""
+			}
+			if line != "" || i > 0 {
+				fmt.Fprintf(table, "%s\t%s\n", row[0], faultrpc.Clip(line))
+			}
+		}
+	}
+	return table.Flush()
+}
+
+func newTaskShow(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show TASK",
+		Short: "Show a task and what it came to",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
+				r, err := client.Tasks.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowTaskRequest{Id: id}))
+				if err != nil {
+					return err
+				}
+				return printTask(c.out, r.Msg.Task, asJSON)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newTaskCancel(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cancel TASK",
+		Short: "End a task that has not ended",
+		Long:  "Ends a task that has not ended. Who has taken it is told so with the next word from there. A task that has ended is left as it is.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
+				r, err := client.Tasks.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelTaskRequest{Id: id}))
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printProto(c.out, r.Msg.Task)
+				}
+				_, err = fmt.Fprintln(c.out, r.Msg.Task.State)
+				return err
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

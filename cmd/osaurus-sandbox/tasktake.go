@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+func newTaskTake(c console) *cobra.Command {
+	var hold, wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "take [AGENT]",
+		Short: "Take the oldest task that waits, and print it with its lease as JSON",
+		Long: `Takes the oldest task that waits, of an agent or of any, to nobody else until the lease is over, and prints both as JSON. Say
+what it came to with "task done" or "task fail". Where none waits the exit code is 7.`,
+		Example: `  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
+  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Tasks.Lease(cmd.Context(), connect.NewRequest(&controlpb.LeaseTaskRequest{Agent: first(args), Hold: durationpb.New(hold), Wait: durationpb.New(wait)}))
+			switch {
+			case err != nil:
+				return err
+			case r.Msg.Task == nil:
+				return fault.New(fault.NotFound, "take task", first(args), errors.New("none waits"))
+			}
+			return printProto(c.out, r.Msg)
+		}),
+	}
+	alwaysJSON(cmd)
+	cmd.Flags().DurationVar(&hold, "hold", time.Minute, "how long until somebody else may take it, up to 1h")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for one")
+	return cmd
+}
+
+func newTaskDone(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "done TASK LEASE [WORD...]",
+		Short: "Say that a task is done, and what it came to",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
+				r, err := client.Tasks.Complete(cmd.Context(), connect.NewRequest(&controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")}))
+				if err != nil || !asJSON {
+					return err
+				}
+				return printProto(c.out, r.Msg.Task)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newTaskFail(c console) *cobra.Command {
+	var asJSON, retry bool
+	cmd := &cobra.Command{
+		Use:   "fail TASK LEASE [WORD...]",
+		Short: "Say that a task went wrong, and why",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
+				r, err := client.Tasks.Fail(cmd.Context(), connect.NewRequest(&controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry}))
+				if err != nil || !asJSON {
+					return err
+				}
+				return printProto(c.out, r.Msg.Task)
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&retry, "retry", false, "somebody may try again, unless it was taken 3 times")
+	return cmd
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+// printTopics prints what programs of agents have told.
+func printTopics(ctx context.Context, c console, client *control.Client, request *controlpb.ReadTopicsRequest, asJSON bool) error {
+	stream, err := client.Topics.Read(ctx, connect.NewRequest(request))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		e := stream.Msg()
+		switch {
+		case asJSON:
+			err = printLine(c.out, e)
+		case e.GapTo != 0:
+			_, err = fmt.Fprintf(c.out, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
+		default:
+			_, err = fmt.Fprintf(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Topic, faultrpc.Clip(e.Payload), e.Source)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}

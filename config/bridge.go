@@ -1,0 +1,44 @@
+package config
+
+// BridgeLimits are how many requests of one agent's programs the bridge accepts
+// in any minute. What it refuses does not count; 0 refuses all.
+type BridgeLimits struct {
+	Secrets   int
+	Config    int // get and set
+	Inference int
+	HTTP      int // events and plugins
+	Dispatch  int
+	Memory    int // query and store
+	Log       int
+}
+
+// maxPerMinute is a thousand a second, which is more than a bridge carries: the
+// bound only catches a slip of the keyboard.
+const maxPerMinute = 60_000
+
+func bridgeDefaults() BridgeLimits {
+	return BridgeLimits{
+		Secrets:   120, // a program asks once and keeps it
+		Config:    600, // cheap, and plugins have loops
+		Inference: 60,
+		HTTP:      120,
+		Dispatch:  10, // each becomes the work of an agent
+		Memory:    120,
+		Log:       1200, // a line each 50 ms: more is lost in the ring before anybody reads it
+	}
+}
+
+func bridgeFields() table[Settings] {
+	perMinute := func(of string, at func(*BridgeLimits) *int) field[Settings] {
+		return live(intField("bridge."+of+"PerMinute", 0, maxPerMinute, func(s *Settings) *int { return at(&s.Bridge) }))
+	}
+	return table[Settings]{
+		perMinute("secrets", func(l *BridgeLimits) *int { return &l.Secrets }),
+		perMinute("config", func(l *BridgeLimits) *int { return &l.Config }),
+		perMinute("inference", func(l *BridgeLimits) *int { return &l.Inference }),
+		perMinute("http", func(l *BridgeLimits) *int { return &l.HTTP }),
+		perMinute("dispatch", func(l *BridgeLimits) *int { return &l.Dispatch }),
+		perMinute("memory", func(l *BridgeLimits) *int { return &l.Memory }),
+		perMinute("log", func(l *BridgeLimits) *int { return &l.Log }),
+	}
+}

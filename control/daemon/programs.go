@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/supervisor/audit"
+)
+
+// recordLimit is how long the audit may take over what a program did: a busy disk
+// takes a moment, and the program waits for its answer.
+const recordLimit = 10 * time.Second
+
+// programs records what programs in the guest did, as done by whoever runs the
+// daemon.
+type programs struct {
+	audit *audit.Log
+	log   *slog.Logger
+}
+
+// Record implements bridge.Audit. Done is done: what cannot be recorded is in
+// the log.
+func (p programs) Record(ctx context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: subject, Outcome: audit.OutcomeOf(err)}
+	if who.Plugin != "" {
+		e.Client += " for plugin " + string(who.Plugin)
+	}
+	if err != nil {
+		e.Detail = err.Error()
+	}
+	if _, err := p.audit.Record(ctx, e); err != nil {
+		p.log.Error("the audit lacks an entry", "agent", who.Name, "action", action, "outcome", e.Outcome, "error", err)
+	}
+}

@@ -1,0 +1,335 @@
+package daemon_test
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets/agefile"
+)
+
+const (
+	canary   = "canary-77e1c4d0"
+	redacted = "[REDACTED:TOKEN]"
+)
+
+// secretHome is a home whose secrets are in a file.
+func secretHome(t *testing.T) config.Home {
+	t.Helper()
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	home := newHome(t, "home")
+	if err := config.Edit(home, func(f *config.File) error { return f.Set("secrets", "file") }); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+func (d desk) setSecret(name, value string) {
+	d.t.Helper()
+	if _, err := d.Secrets.Set(d.t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: d.agent, Name: name, Value: value})); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// exec runs a command and returns what it wrote, errors after output.
+func (d desk) exec(script string) string {
+	d.t.Helper()
+	var out, errOut bytes.Buffer
+	p, err := d.RunAs(d.t.Context(), d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		d.t.Fatal(err)
+	}
+	return out.String() + errOut.String()
+}
+
+// clean looks for the value in every file of the home, byte by byte.
+func clean(t *testing.T, home config.Home) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(string(home), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(canary)) {
+			t.Errorf("the value is in %s", path)
+		}
+		return err
+	})
+	if err != nil || files < 5 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// Whatever way an agent's programs say a secret of its, nobody reads it: not in
+// what a command, a session or a job writes, not in a transcript, a list, an error
+// or the audit.
+func TestSecretsAreRedacted(t *testing.T) {
+	home := secretHome(t)
+	var log view
+	client, end := serve(t, daemon.Options{Home: home, Log: &log})
+	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
+	alice.setSecret("TOKEN", canary)
+
+	if got := alice.exec("echo a " + canary + "; echo " + canary + " >&2"); got != "a "+redacted+"\n"+redacted+"\n" {
+		t.Errorf("a command: %q", got)
+	}
+	if got := alice.exec("printf cana; sleep 0.3; printf ry-77; printf 'e1c4d0 canary-77'"); got != redacted+" canary-77" {
+		t.Errorf("in pieces: %q", got)
+	}
+	if got := bob.exec("echo " + canary); got != canary+"\n" {
+		t.Errorf("another agent's output: %q", got)
+	}
+	_, err := client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"no-such-" + canary}})
+	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
+		t.Errorf("an error: %v", err)
+	}
+
+	r := alice.run("s", "echo "+canary+"; echo "+canary+" >&2; ( (sleep 0.3; echo "+canary+") & )")
+	if r.Stdout.String() != redacted+"\n" || r.Stderr.String() != redacted+"\n" {
+		t.Errorf("a session: %+v", r)
+	}
+	until(t, "it writes in the background", func() bool {
+		r := alice.run("s", "true")
+		for _, late := range r.Late {
+			if strings.Contains(late.Command+late.Output.String(), canary) {
+				t.Errorf("a session, later: %+v", late)
+			}
+		}
+		return len(r.Late) > 0 && strings.Contains(r.Late[0].Output.String(), redacted)
+	})
+	script := "printf '%5990s' | tr ' ' x; printf " + canary + "; printf '%9000s' | tr ' ' y; printf " + canary + "; printf '%8992s' | tr ' ' z"
+	if o := alice.run("cut", script).Stdout; o.Omitted == 0 || !strings.HasSuffix(string(o.Head), "x"+redacted) || !strings.HasPrefix(string(o.Tail), redacted+"z") {
+		t.Errorf("cut through: %d left out, %q and %q", o.Omitted, o.Head[5900:], o.Tail[:100])
+	}
+
+	// People see their own terminal. What is kept of it has no value in it.
+	a, screen := alice.attach("s")
+	alice.types(a, "echo "+canary+"\r")
+	until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
+	a.Close()
+	until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
+	if text, err := alice.transcript("s"); err != nil || strings.Contains(text, canary) {
+		t.Errorf("a transcript: %q, %v", text, err)
+	}
+
+	job := alice.start("echo begin; echo " + canary + "; printf canary-; sleep 0.3; echo 77e1c4d0")
+	data, ended, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, Follow: true})
+	if want := "begin\n" + redacted + "\n" + redacted + "\n"; data != want || err != nil || strings.Contains(job.Command+ended.GetCommand(), canary) {
+		t.Errorf("a job: %q, %v, %v", data, ended, err)
+	}
+	alice.tailInPieces(t, job.Id)
+
+	if _, err := client.Agents.Processes(t.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: "alice"})); err != nil {
+		t.Error(err)
+	}
+	stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	entries := map[string]int{}
+	for stream.Receive() {
+		e := stream.Msg()
+		entries[e.Agent+" "+e.Action]++
+		if e.Agent == "alice" && strings.Contains(e.String(), canary) {
+			t.Errorf("the audit: %v", e)
+		}
+	}
+	for _, what := range []string{"alice secret.set", "alice exec", "alice session.run", "alice job.start"} {
+		if entries[what] < 2 {
+			t.Errorf("the audit has %d entries of %q", entries[what], what)
+		}
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), canary) {
+		t.Errorf("the log: %s", &log)
+	}
+}
+
+// tailInPieces reads a job's output from every byte on, where readers go on who
+// have read to there: wherever that is, no more than five bytes of a value show.
+func (d desk) tailInPieces(t *testing.T, id string) {
+	t.Helper()
+	for offset := range uint64(20) {
+		data, _, err := d.tail(&controlpb.TailJobRequest{Agent: "alice", Id: id, Offset: offset})
+		if err != nil || strings.Contains(data, canary[len(canary)-6:]) {
+			t.Errorf("from %d: %q, %v", offset, data, err)
+		}
+	}
+}
+
+// A secret that an agent gets while its command runs is taken out of what that
+// command writes.
+func TestSecretOfARunningCommand(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Home: secretHome(t)})
+	alice := newDesk(t, client, "alice")
+	var out view
+	in, feed := io.Pipe()
+	p, err := client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed.Write([]byte("before\n"))
+	out.await(t, "before\n")
+	alice.setSecret("TOKEN", canary)
+	feed.Write([]byte(canary + "\n"))
+	out.await(t, "\n"+redacted+"\n")
+	feed.Close()
+	if _, err := p.Wait(); err != nil || strings.Contains(out.String(), canary) {
+		t.Errorf("%q, %v", &out, err)
+	}
+}
+
+// Who asks for a secret gets it kept when somebody answers, and a no when
+// somebody says no, or deletes the agent.
+func TestSecretIsAsked(t *testing.T) {
+	home := secretHome(t)
+	client, end := serve(t, daemon.Options{Home: home})
+	alice := newDesk(t, client, "alice")
+	ask := func(name string) <-chan error {
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := client.Secrets.Ask(t.Context(), connect.NewRequest(&controlpb.AskSecretRequest{Agent: "alice", Name: name, Text: "it is for " + name}))
+			outcome <- err
+		}()
+		return outcome
+	}
+	watch, err := client.Prompts.Watch(t.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	next := func(name string) *controlpb.Prompt {
+		t.Helper()
+		for watch.Receive() {
+			for _, p := range watch.Msg().Prompts {
+				if p.Secret == name {
+					return p
+				}
+			}
+		}
+		t.Fatal(watch.Err())
+		return nil
+	}
+
+	first := ask("TOKEN")
+	p := next("TOKEN")
+	if p.Agent != "alice" || p.State != "waiting" || p.Text != "it is for TOKEN" || p.Kind != "secret" {
+		t.Errorf("%v", p)
+	}
+	r, err := client.Prompts.Answer(t.Context(), connect.NewRequest(&controlpb.AnswerPromptRequest{Id: p.Id, Value: canary}))
+	if err != nil || !r.Msg.Taken || r.Msg.Prompt.State != "answered" {
+		t.Errorf("%v, %v", r, err)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if got := alice.exec("echo " + canary); got != redacted+"\n" {
+		t.Errorf("what was answered is not known: %q", got)
+	}
+
+	second := ask("NO")
+	if _, err := client.Prompts.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: next("NO").Id})); err != nil {
+		t.Error(err)
+	}
+	if err := <-second; fault.KindOf(err) != fault.UserDenied {
+		t.Errorf("cancelled: %v", err)
+	}
+
+	third := ask("GONE")
+	next("GONE")
+	deleted, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "alice"}))
+	if err != nil || deleted.Msg.SecretsKept != 1 || deleted.Msg.SecretsUnknown || deleted.Msg.SecretsDeleted != 0 {
+		t.Errorf("%v, %v", deleted, err)
+	}
+	if err := <-third; fault.KindOf(err) != fault.UserDenied {
+		t.Errorf("of a deleted agent: %v", err)
+	}
+	if got := alice.events("prompt."); len(got) != 6 {
+		t.Errorf("the events are %q", got)
+	}
+
+	// The end of the daemon cancels all, and the next one knows of it.
+	newDesk(t, client, "carol")
+	left := make(chan error, 1)
+	go func() {
+		_, err := client.Secrets.Ask(t.Context(), connect.NewRequest(&controlpb.AskSecretRequest{Agent: "carol", Name: "LATER"}))
+		left <- err
+	}()
+	last := next("LATER")
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if err := <-left; err == nil {
+		t.Error("it was answered by nobody")
+	}
+	clean(t, home)
+	client, _ = serve(t, daemon.Options{Home: home})
+	answer, err := client.Prompts.Answer(t.Context(), connect.NewRequest(&controlpb.AnswerPromptRequest{Id: last.Id, Value: canary}))
+	if err != nil || answer.Msg.Taken || answer.Msg.Prompt.State != "cancelled" {
+		t.Errorf("after a restart: %v, %v", answer, err)
+	}
+}
+
+// An agent that is deleted with its secrets has none left, nor have its plugins.
+func TestAgentDeletedWithSecrets(t *testing.T) {
+	home := secretHome(t)
+	client, _ := serve(t, daemon.Options{Home: home})
+	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
+	alice.setSecret("ONE", canary)
+	bob.setSecret("ONE", canary)
+	if _, err := client.Secrets.Set(t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: "alice", Plugin: "p", Name: "TWO", Value: canary})); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := client.Agents.Show(t.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: "alice"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true}))
+	if err != nil || r.Msg.SecretsDeleted != 2 {
+		t.Errorf("%v, %v", r, err)
+	}
+	for ref, want := range map[string]int{shown.Msg.Agent.Id: 0, "bob": 1} {
+		if r, err := client.Secrets.List(t.Context(), connect.NewRequest(&controlpb.ListSecretsRequest{Agent: ref})); err != nil || len(r.Msg.Keys) != want {
+			t.Errorf("%s: %v, %v", ref, r, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"of nobody": errOf(client.Secrets.List(t.Context(), connect.NewRequest(&controlpb.ListSecretsRequest{Agent: "nobody"}))),
+		"missing":   errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "TWO"}))),
+	} {
+		if fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"an odd name":   errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "T.O"}))),
+		"an odd plugin": errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "ONE", Plugin: "../p"}))),
+		"no value":      errOf(client.Secrets.Set(t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: "bob", Name: "ONE"}))),
+		"an odd prompt": errOf(client.Prompts.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: "x"}))),
+	} {
+		if fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func errOf[T any](_ *connect.Response[T], err error) error { return err }

@@ -1,0 +1,105 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/memory"
+)
+
+// memoryService is the part of the API that is about what agents have in mind.
+type memoryService struct{ service }
+
+func factProto(f memory.Fact) *controlpb.Fact {
+	return &controlpb.Fact{
+		Id: int64(f.ID), Content: f.Content, Salience: f.Salience, Source: f.Source, Pinned: f.Pinned, Created: timestamppb.New(f.Created),
+	}
+}
+
+// List answers all facts of an agent.
+func (s memoryService) List(ctx context.Context, r *connect.Request[controlpb.ListFactsRequest], stream *connect.ServerStream[controlpb.ListFactsResponse]) error {
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return err
+	}
+	for f, err := range s.Memory.List(ctx, agent.ID) {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&controlpb.ListFactsResponse{Fact: factProto(f)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Search answers what an agent would be told.
+func (s memoryService) Search(ctx context.Context, r *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error) {
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(r.Msg.Limit, memory.Found)
+	found, err := s.Memory.Search(ctx, agent.ID, r.Msg.Query, int(min(limit, memory.MaxFound+1)))
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.SearchFactsResponse{}
+	for _, f := range found {
+		answer.Facts = append(answer.Facts, factProto(f))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Add keeps a fact.
+func (s memoryService) Add(ctx context.Context, r *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error) {
+	var f memory.Fact
+	// What it is, is the agent's and not the audit's.
+	err := s.onRecord(ctx, r.Msg.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Msg.Content)), func(agent agents.Agent) (err error) {
+		f, err = s.Memory.Add(ctx, agent.ID, r.Msg.Content, r.Msg.Pinned)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.AddFactResponse{Fact: factProto(f)}), nil
+}
+
+// Pin has a fact never be forgotten to make room.
+func (s memoryService) Pin(ctx context.Context, r *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error) {
+	var f memory.Fact
+	err := s.onRecord(ctx, r.Msg.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Msg.Id, r.Msg.Pinned), func(agent agents.Agent) (err error) {
+		f, err = s.Memory.Pin(ctx, agent.ID, memory.ID(r.Msg.Id), r.Msg.Pinned)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.PinFactResponse{Fact: factProto(f)}), nil
+}
+
+// Delete forgets one fact, or all.
+func (s memoryService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error) {
+	what := fmt.Sprint(r.Msg.Id)
+	if r.Msg.All {
+		what = "all"
+	}
+	deleted := 1
+	err := s.onRecord(ctx, r.Msg.Agent, "memory.delete", what, func(agent agents.Agent) (err error) {
+		if r.Msg.All {
+			deleted, err = s.Memory.DeleteAll(ctx, agent.ID)
+			return err
+		}
+		return s.Memory.Delete(ctx, agent.ID, memory.ID(r.Msg.Id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}), nil
+}

@@ -1,0 +1,94 @@
+package control
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor/prompts"
+)
+
+// promptService is the part of the API that is about what people are asked for.
+type promptService struct{ service }
+
+func promptProto(p prompts.Prompt) *controlpb.Prompt {
+	return &controlpb.Prompt{
+		Id: string(p.ID), Agent: string(p.Name), Kind: string(p.Kind), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
+		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
+	}
+}
+
+func promptProtos(list []prompts.Prompt) (protos []*controlpb.Prompt) {
+	for _, p := range list {
+		protos = append(protos, promptProto(p))
+	}
+	return protos
+}
+
+// List answers the prompts that wait.
+func (s promptService) List(_ context.Context, r *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error) {
+	list := s.Prompts.List()
+	if r.Msg.Ended {
+		list = append(s.Prompts.Ended(), list...)
+	}
+	return connect.NewResponse(&controlpb.ListPromptsResponse{Prompts: promptProtos(list)}), nil
+}
+
+// Watch answers the prompts that wait, whenever they are others.
+func (s promptService) Watch(ctx context.Context, _ *connect.Request[controlpb.WatchPromptsRequest], stream *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
+	for list := range s.Prompts.Watch(ctx) {
+		if err := stream.Send(&controlpb.WatchPromptsResponse{Prompts: promptProtos(list)}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// Answer gives what is asked for.
+func (s promptService) Answer(ctx context.Context, r *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error) {
+	value, err := secrets.ParseValue(r.Msg.Value)
+	if err != nil {
+		return nil, err
+	}
+	p, taken, err := s.settle(ctx, "prompt.answer", r.Msg.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
+		return s.Prompts.Answer(ctx, id, value, callerOf(ctx).cause())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}), nil
+}
+
+// Cancel says no.
+func (s promptService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error) {
+	p, taken, err := s.settle(ctx, "prompt.cancel", r.Msg.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
+		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}), nil
+}
+
+// settle ends a prompt, on the record.
+func (s promptService) settle(ctx context.Context, action, text string, do func(prompts.ID) (prompts.Prompt, bool, error)) (p prompts.Prompt, taken bool, err error) {
+	id, err := prompts.ParseID(text)
+	if err != nil {
+		return p, false, err
+	}
+	was, err := s.Prompts.Get(id)
+	if err != nil {
+		return p, false, err
+	}
+	n := note{action: action, subject: string(id) + ": " + was.Secret.String(), strict: action == "prompt.answer"}
+	if agent, err := s.Agents.Get(string(was.Secret.Agent)); err == nil {
+		n.agent = agent.Name
+	}
+	err = s.audited(ctx, n, func() (err error) {
+		p, taken, err = do(id)
+		return err
+	})
+	return p, taken, err
+}

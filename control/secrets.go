@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor/prompts"
+)
+
+// namesLimit is how long a store of secrets may take to say what an agent that
+// is deleted leaves there.
+const namesLimit = 5 * time.Second
+
+// secretService is the part of the API that is about secrets.
+type secretService struct{ service }
+
+// secretKey reads which secret is meant, and finds the agent's name if there
+// still is one.
+func (s secretService) secretKey(ref, plugin, name string) (k secrets.Key, of config.AgentName, err error) {
+	if k.Agent, of, err = s.owner(ref); err != nil {
+		return k, of, err
+	}
+	if k.Name, err = config.ParseSecretName(name); err != nil {
+		return k, of, err
+	}
+	if plugin != "" {
+		k.Plugin, err = config.ParsePluginID(plugin)
+	}
+	return k, of, err
+}
+
+// owner is the agent that is meant. An id may be that of one that is gone.
+func (s secretService) owner(ref string) (config.AgentID, config.AgentName, error) {
+	agent, err := s.Agents.Get(ref)
+	if err == nil {
+		return agent.ID, agent.Name, nil
+	}
+	if id, notID := config.ParseAgentID(ref); notID == nil {
+		return id, "", nil
+	}
+	return "", "", err
+}
+
+func keyProto(k secrets.Key) *controlpb.SecretKey {
+	return &controlpb.SecretKey{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name)}
+}
+
+// Set keeps a secret.
+func (s secretService) Set(ctx context.Context, r *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
+	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	value, err := secrets.ParseValue(r.Msg.Value)
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, note{action: "secret.set", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Set(ctx, k, value) })
+	return connect.NewResponse(&controlpb.SetSecretResponse{Key: keyProto(k)}), err
+}
+
+// Ask has a person be asked for a secret.
+func (s secretService) Ask(ctx context.Context, r *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error) {
+	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	q := prompts.Question{Secret: k, Name: of, Text: s.secretsOf(ctx, of).Scrubber().Text(r.Msg.Text), Wait: r.Msg.Timeout.AsDuration()}
+	err = s.audited(ctx, note{action: "secret.ask", subject: k.String(), agent: of}, func() error { return s.Prompts.Ask(ctx, q, callerOf(ctx).cause()) })
+	return connect.NewResponse(&controlpb.AskSecretResponse{Key: keyProto(k)}), err
+}
+
+// List names an agent's secrets.
+func (s secretService) List(ctx context.Context, r *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
+	agent, _, err := s.owner(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.Vault.List(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.ListSecretsResponse{}
+	for _, k := range keys {
+		answer.Keys = append(answer.Keys, keyProto(k))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Delete forgets a secret.
+func (s secretService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error) {
+	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, note{action: "secret.delete", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Delete(ctx, k) })
+	return connect.NewResponse(&controlpb.DeleteSecretResponse{Key: keyProto(k)}), err
+}
+
+// leaveSecrets deletes the secrets of an agent that was deleted, or says how
+// many it leaves behind.
+func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove bool, answer *controlpb.DeleteAgentResponse) error {
+	if remove {
+		n, err := s.Vault.DeleteAll(ctx, agent)
+		answer.SecretsDeleted = uint32(n)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesLimit)
+	defer cancel()
+	keys, err := s.Vault.Names(ctx, agent)
+	answer.SecretsKept, answer.SecretsUnknown = uint32(len(keys)), err != nil
+	return nil
+}

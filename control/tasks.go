@@ -1,0 +1,130 @@
+package control
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/tasks"
+)
+
+// taskService is the part of the API that is about work which agents dispatch.
+type taskService struct{ service }
+
+func taskProto(t tasks.Task) *controlpb.Task {
+	return &controlpb.Task{
+		Id: string(t.ID), Agent: string(t.Name), Text: t.Text, Key: t.Key, Source: t.Source, Depth: uint32(t.Depth), State: string(t.State),
+		Created: timestamppb.New(t.Created), Until: timestamppb.New(t.Until), Attempts: uint32(t.Attempts), Worker: t.Worker,
+		Ended: moment(t.Ended), Result: t.Result,
+	}
+}
+
+// Dispatch queues a task.
+func (s taskService) Dispatch(ctx context.Context, r *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error) {
+	var task tasks.Task
+	err := s.onRecord(ctx, r.Msg.Agent, "task.dispatch", r.Msg.Key, func(agent agents.Agent) (err error) {
+		task, err = s.Tasks.Add(ctx, agent.ID, r.Msg.Text, r.Msg.Key, callerOf(ctx).client)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.DispatchTaskResponse{Task: taskProto(task)}), nil
+}
+
+// those is the agent that is meant, or none for all.
+func (s taskService) those(ref string) (config.AgentID, error) {
+	if ref == "" {
+		return "", nil
+	}
+	agent, err := s.Agents.Get(ref)
+	return agent.ID, err
+}
+
+// List answers tasks.
+func (s taskService) List(ctx context.Context, r *connect.Request[controlpb.ListTasksRequest], stream *connect.ServerStream[controlpb.ListTasksResponse]) error {
+	agent, err := s.those(r.Msg.Agent)
+	if err != nil {
+		return err
+	}
+	for task, err := range s.Tasks.List(ctx, agent, r.Msg.Open) {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&controlpb.ListTasksResponse{Task: taskProto(task)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Show answers one task.
+func (s taskService) Show(ctx context.Context, r *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error) {
+	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Msg.Id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.ShowTaskResponse{Task: taskProto(task)}), nil
+}
+
+// Cancel ends a task.
+func (s taskService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error) {
+	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Msg.Id))
+	if err != nil {
+		return nil, err
+	}
+	err = s.audited(ctx, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() error {
+		task, err = s.Tasks.Cancel(ctx, task.ID, callerOf(ctx).client)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.CancelTaskResponse{Task: taskProto(task)}), nil
+}
+
+// Lease hands out a task. That it did is an event; what an app does with it is in
+// the audit by what it does.
+func (s taskService) Lease(ctx context.Context, r *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error) {
+	agent, err := s.those(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	task, lease, ok, err := s.Tasks.Lease(ctx, agent, callerOf(ctx).client, r.Msg.Hold.AsDuration(), r.Msg.Wait.AsDuration())
+	if err != nil || !ok {
+		return connect.NewResponse(&controlpb.LeaseTaskResponse{}), err
+	}
+	return connect.NewResponse(&controlpb.LeaseTaskResponse{Task: taskProto(task), Lease: string(lease)}), nil
+}
+
+// Renew has a lease last longer.
+func (s taskService) Renew(ctx context.Context, r *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error) {
+	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Hold.AsDuration())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.RenewTaskResponse{Task: taskProto(task)}), nil
+}
+
+// Complete ends a task with what it came to.
+func (s taskService) Complete(ctx context.Context, r *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error) {
+	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Result)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.CompleteTaskResponse{Task: taskProto(task)}), nil
+}
+
+// Fail ends a task, or an attempt at it, with why it went wrong.
+func (s taskService) Fail(ctx context.Context, r *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error) {
+	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Reason, r.Msg.Retry)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.FailTaskResponse{Task: taskProto(task)}), nil
+}

@@ -1,0 +1,64 @@
+package control
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/topics"
+)
+
+// topicService is the part of the API that is about what programs have to tell.
+type topicService struct{ service }
+
+// Read answers what was told, and what is.
+func (s topicService) Read(ctx context.Context, r *connect.Request[controlpb.ReadTopicsRequest], stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
+	filter := topics.Filter{After: events.Seq(r.Msg.After)}
+	if r.Msg.Agent != "" {
+		agent, err := s.Agents.Get(r.Msg.Agent)
+		if err != nil {
+			return err
+		}
+		filter.Agent = agent.ID
+	}
+	for _, text := range r.Msg.Topics {
+		pattern, err := topics.ParsePattern(text)
+		if err != nil {
+			return err
+		}
+		filter.Topics = append(filter.Topics, pattern)
+	}
+	read := s.Topics.List
+	if r.Msg.Follow {
+		read = s.Topics.Subscribe
+		// The header alone: who waits for the first event has been heard.
+		if err := stream.Send(nil); err != nil {
+			return err
+		}
+	}
+	for e, err := range read(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		p := &controlpb.ReadTopicsResponse{
+			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Topic: string(e.Topic), Agent: string(s.nameOf(e.Agent)), Source: e.Source, Payload: string(e.Payload),
+		}
+		if e.Gap != nil {
+			p.GapFrom, p.GapTo = int64(e.Gap.From), int64(e.Gap.To)
+		}
+		if err := stream.Send(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameOf is an agent's name, or none for one that was deleted meanwhile.
+func (s topicService) nameOf(id config.AgentID) config.AgentName {
+	agent, _ := s.Agents.Get(string(id))
+	return agent.Name
+}

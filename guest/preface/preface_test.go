@@ -1,0 +1,67 @@
+package preface_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/preface"
+)
+
+func TestPreface(t *testing.T) {
+	p := preface.Preface{Key: preface.NewKey(), UID: 0x01020304}
+	b := p.Bytes()
+	// Both ends of a wire whose programs are not updated together.
+	if want := "4f53415542524731" + hex.EncodeToString(p.Key[:]) + "01020304"; hex.EncodeToString(b) != want || len(b) != preface.Size {
+		t.Errorf("%x, want %s", b, want)
+	}
+	rest := bytes.NewReader(append(b, "GET /"...))
+	if got, err := preface.Read(rest, p.Key); err != nil || got != p || rest.Len() != len("GET /") {
+		t.Errorf("%+v %v, and %d bytes are left", got, err, rest.Len())
+	}
+	if preface.NewKey() == preface.NewKey() {
+		t.Error("two boots have the same key")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	key := preface.NewKey()
+	good := preface.Preface{Key: key, UID: 2001}.Bytes()
+	for i := range len(good) - 4 { // the last four are the user
+		bad := bytes.Clone(good)
+		bad[i] ^= 1 << rand.N(8)
+		if _, err := preface.Read(bytes.NewReader(bad), key); fault.KindOf(err) != fault.Rejected {
+			t.Errorf("with another byte %d: %v", i, err)
+		}
+	}
+	for n := range good {
+		if _, err := preface.Read(bytes.NewReader(good[:n]), key); err == nil {
+			t.Errorf("%d bytes are enough", n)
+		}
+	}
+}
+
+// FuzzRead: whatever comes, only who has the key is somebody, and what follows is left.
+func FuzzRead(f *testing.F) {
+	key := preface.Key(bytes.Repeat([]byte("k"), preface.KeySize))
+	f.Add(preface.Preface{Key: key, UID: 2001}.Bytes())
+	f.Add(append(preface.Preface{Key: key}.Bytes(), "GET / HTTP/1.1\r\n"...))
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: bridge\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := bytes.NewReader(b)
+		p, err := preface.Read(in, key)
+		if err != nil {
+			if p != (preface.Preface{}) {
+				t.Errorf("%v, and yet %+v", err, p)
+			}
+			return
+		}
+		rest, _ := io.ReadAll(in)
+		if !bytes.Equal(append(p.Bytes(), rest...), b) || p.Key != key {
+			t.Errorf("%x is read as %+v", b, p)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+//go:build linux
+
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/preface"
+)
+
+const (
+	// chunkSize is what is carried at a time: a request or an answer, mostly.
+	chunkSize = 16 << 10
+	// sendBuffer is what the kernel holds for a program that does not read, beyond
+	// one chunk; by default it would be three times that.
+	sendBuffer = 64 << 10
+	// stall is how long a program may leave its answer unread. The host, which has
+	// long handed it over, cannot bound that.
+	stall = time.Minute
+	// linger is how long a program that still sends is heard after the host has
+	// closed: it has not yet read why.
+	linger = 500 * time.Millisecond
+)
+
+type chunk [chunkSize]byte
+
+// connect joins a program with the host.
+func (s *Socket) connect(c *net.UnixConn) {
+	defer hangUp(c)
+	peer, err := peerOf(c)
+	if err != nil {
+		return
+	}
+	uid, ok := s.whose(peer)
+	if !ok || !s.track(c) {
+		return
+	}
+	defer s.untrack(c)
+	_ = c.SetWriteBuffer(sendBuffer) // then it holds more
+	ctx, cancel := context.WithTimeout(s.life, dialPatience)
+	host, err := s.relay.dial(ctx)
+	cancel()
+	if err != nil {
+		return
+	}
+	defer hangUp(host)
+	if !s.track(host) {
+		return
+	}
+	defer s.untrack(host)
+	if _, err := host.Write(preface.Preface{Key: s.relay.key, UID: uid}.Bytes()); err != nil {
+		return
+	}
+	s.relay.join(c, host)
+}
+
+// peerOf is the user who connected, as the kernel noted it then.
+func peerOf(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return peer.Uid, nil
+}
+
+// join carries what both say until one of them has said all. A program that ends its
+// half has left: not on every machine could the host be told of a half.
+func (r *Relay) join(program, host Conn) {
+	var down sync.WaitGroup
+	down.Go(func() {
+		_ = r.carry(program, host)
+		_ = program.CloseWrite()
+		_ = program.SetReadDeadline(time.Now().Add(linger))
+	})
+	if err := r.carry(host, program); err == nil {
+		shut(host)
+	} else { // it takes no more, and may have said why
+		_ = program.SetReadDeadline(time.Now().Add(linger))
+		_, _ = io.Copy(io.Discard, program)
+	}
+	down.Wait()
+}
+
+// carry takes what one end says to the other, until there is no more. Its error is
+// that of the end that takes.
+func (r *Relay) carry(to, from Conn) error {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	for {
+		b, n := r.receive(raw)
+		if n == 0 {
+			return nil
+		}
+		err := to.SetWriteDeadline(time.Now().Add(stall))
+		if err == nil {
+			_, err = to.Write(b[:n])
+		}
+		r.chunks.Put(b)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// receive waits for bytes, and takes a chunk for them when they are there. None
+// are the end, whatever ended it.
+func (r *Relay) receive(raw syscall.RawConn) (b *chunk, n int) {
+	err := raw.Read(func(fd uintptr) bool {
+		b = r.chunks.Get().(*chunk)
+		for {
+			var err error
+			n, err = unix.Read(int(fd), b[:])
+			if err == unix.EINTR {
+				continue
+			}
+			if err == nil && n > 0 {
+				return true
+			}
+			r.chunks.Put(b)
+			b, n = nil, 0
+			return err != unix.EAGAIN
+		}
+	})
+	if err != nil {
+		return nil, 0
+	}
+	return b, n
+}
+
+// shut ends a connection for whoever has it: a command that is being started has a
+// copy of every descriptor of this process, until it is its program.
+func shut(c Conn) {
+	_ = c.CloseRead()
+	_ = c.CloseWrite()
+}
+
+func hangUp(c Conn) {
+	shut(c)
+	_ = c.Close()
+}

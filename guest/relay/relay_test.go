@@ -1,0 +1,339 @@
+//go:build linux
+
+package relay_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/relay"
+)
+
+// Whoever connects is the room's user to the host, and what both say arrives whole.
+func TestCarries(t *testing.T) {
+	r := newRig(t, echo)
+	path := r.room("socket", uint32(os.Getuid()))
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o666 {
+		t.Errorf("%v %v", st, err)
+	}
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			in := bufio.NewReader(c)
+			if line, err := in.ReadString('\n'); line != fmt.Sprintln(os.Getuid()) {
+				t.Errorf("%q %v", line, err)
+			}
+			sent := make([]byte, 1<<20)
+			_, _ = rand.Read(sent)
+			go func() { _, _ = c.Write(sent) }()
+			back := make([]byte, len(sent))
+			if _, err := io.ReadFull(in, back); err != nil || !bytes.Equal(sent, back) {
+				t.Errorf("what came back is not what was sent: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A room's socket is for its user and its root, who is the user too. The guest's own
+// takes everybody for who they are.
+func TestWho(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be others")
+	}
+	r := newRig(t, echo)
+	for _, dir := range []string{r.dir, filepath.Dir(r.dir)} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const alice, bob = 20001, 20002
+	hers, guests := r.room("alice", alice), filepath.Join(r.dir, "guest")
+	s, err := r.Guest(guests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, c := range []struct {
+		path string
+		as   int
+		want string
+	}{
+		{hers, alice, "20001\n"}, {hers, 0, "20001\n"}, {hers, bob, ""},
+		{guests, alice, "20001\n"}, {guests, 0, "0\n"}, {guests, bob, "20002\n"},
+	} {
+		conn := dialAs(t, c.path, c.as)
+		if got, _ := asked(conn); got != c.want {
+			t.Errorf("%d at %s is %q, want %q", c.as, filepath.Base(c.path), got, c.want)
+		}
+	}
+}
+
+// Whoever holds all the connections that a room may have keeps no other room from the
+// host, and in its own the next ones wait for their turn.
+func TestIdleConnectionsHoldUpNobodyElse(t *testing.T) {
+	r := newRig(t, echo)
+	me := uint32(os.Getuid())
+	bobs, alices := r.room("bob", me), r.room("alice", me)
+	const many = 1000
+	held := make([]net.Conn, 0, many)
+	for range many {
+		held = append(held, dial(t, bobs))
+	}
+	if _, err := asked(held[0]); err != nil {
+		t.Error(err)
+	}
+	for range 200 {
+		c := dial(t, alices)
+		if _, err := asked(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	files, err := os.ReadDir("/proc/self/fd")
+	const bound = 3 * 96 // here both ends of the host's connections are ours
+	if err != nil || len(files)-many > bound+100 {
+		t.Errorf("%d descriptors for %d connections of one room: %v", len(files)-many, many, err)
+	}
+	_ = held[many-1].SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if got, err := asked(held[many-1]); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the last of %d is answered %q, %v", many, got, err)
+	}
+	for _, c := range held[:many-1] {
+		c.Close()
+	}
+	_ = held[many-1].SetDeadline(time.Now().Add(patience))
+	if _, err := asked(held[many-1]); err != nil {
+		t.Errorf("the last of %d had no turn: %v", many, err)
+	}
+}
+
+// When many rooms hold all that there is together, one more still has its share.
+func TestEveryRoomHasAShare(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 16<<10 {
+		t.Skipf("it takes 16384 descriptors: %+v %v", limit, err)
+	}
+	var served atomic.Int32
+	r := newRig(t, func(uid uint32, c net.Conn) {
+		served.Add(1)
+		echo(uid, c)
+	})
+	me := uint32(os.Getuid())
+	const rooms, each, shared = 22, 96, 2048
+	for i := range rooms {
+		path := r.room(fmt.Sprint("hog", i), me)
+		for range each {
+			dial(t, path)
+		}
+	}
+	for end := time.Now().Add(patience); served.Load() < shared-rooms; time.Sleep(time.Millisecond) { // each waits for one more
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open", served.Load())
+		}
+	}
+	late := r.room("late", me)
+	for range 20 {
+		c := dial(t, late)
+		if _, err := asked(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+}
+
+// The end of one side is the end of both, after what was said.
+func TestEnds(t *testing.T) {
+	left := make(chan error, 1)
+	r := newRig(t, func(_ uint32, c net.Conn) {
+		var b [1]byte
+		_, _ = c.Read(b[:])
+		switch b[0] {
+		case 'l': // wait for the program to leave
+			_, err := c.Read(b[:])
+			left <- err
+		case 'a': // answer and close
+			_, _ = c.Write(bytes.Repeat([]byte("answer"), 100_000))
+		case 'r': // refuse while it still sends
+			fmt.Fprint(c, "refused")
+		}
+	})
+	path := r.room("socket", uint32(os.Getuid()))
+
+	c := dial(t, path)
+	fmt.Fprint(c, "l")
+	c.Close()
+	select {
+	case err := <-left:
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("the host is told %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the host is not told that the program has left")
+	}
+
+	c = dial(t, path)
+	fmt.Fprint(c, "a")
+	if all, err := io.ReadAll(c); err != nil || len(all) != 600_000 {
+		t.Errorf("%d bytes of the answer, %v", len(all), err)
+	}
+
+	c = dial(t, path)
+	fmt.Fprint(c, "r")
+	go func() { _, _ = io.Copy(c, neverending{}) }()
+	said := make([]byte, len("refused"))
+	if _, err := io.ReadFull(c, said); err != nil || string(said) != "refused" {
+		t.Errorf("who still sends reads %q, %v", said, err)
+	}
+	if _, err := c.Read(said); err == nil {
+		t.Error("the connection goes on")
+	}
+}
+
+type neverending struct{}
+
+func (neverending) Read(b []byte) (int, error) { return len(b), nil }
+
+// A host that does not answer costs its callers their connection, and nothing else.
+func TestHostIsAway(t *testing.T) {
+	leftovers(t)
+	away := true
+	var mu sync.Mutex
+	ours, theirs := socketpair(t)
+	r := relay.New(preface.NewKey(), func(context.Context) (relay.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if away {
+			return nil, errors.New("nobody is there")
+		}
+		return ours, nil
+	})
+	path := filepath.Join(t.TempDir(), "socket")
+	s, err := r.Room(path, uint32(os.Getuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 200 {
+		c := dial(t, path)
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Fatalf("%d bytes from nobody", n)
+		}
+		c.Close()
+	}
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	dial(t, path)
+	head := make([]byte, preface.Size)
+	if _, err := io.ReadFull(theirs, head); err != nil {
+		t.Errorf("when the host is back: %v", err)
+	}
+}
+
+// A command that is being started has a copy of every descriptor, and may be held up
+// so. Nobody waits for that.
+func TestCopiesHoldNothingOpen(t *testing.T) {
+	r := newRig(t, func(_ uint32, c net.Conn) {
+		fmt.Fprintln(c, "hello")
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.(*preface.Conn).Conn.(*net.UnixConn).CloseWrite()
+	})
+	path := filepath.Join(r.dir, "socket")
+	s, err := r.Room(path, uint32(os.Getuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []struct {
+		name string
+		end  func(c net.Conn) error
+	}{
+		{"the host", func(c net.Conn) error { _, err := fmt.Fprint(c, "x"); return err }},
+		{"the socket", func(net.Conn) error { return s.Close() }},
+	} {
+		c := dial(t, path)
+		if line, err := asked(c); line != "hello\n" {
+			t.Fatal(line, err)
+		}
+		release := copyAll(t) // the host's end too, which is of this process here
+		if err := by.end(c); err != nil {
+			t.Error(err)
+		}
+		if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+			t.Errorf("when %s has ended: %q %v", by.name, rest, err)
+		}
+		release()
+	}
+}
+
+// copyAll copies all descriptors of this process.
+func copyAll(t *testing.T) (release func()) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copies []int
+	for _, e := range list {
+		n, _ := strconv.Atoi(e.Name())
+		if fd, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			copies = append(copies, fd)
+		}
+	}
+	return func() {
+		for _, fd := range copies {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// A socket that is closed takes with it whatever is open, and its name is free.
+func TestClose(t *testing.T) {
+	r := newRig(t, echo)
+	path := filepath.Join(r.dir, "socket")
+	for range 3 {
+		s, err := r.Room(path, uint32(os.Getuid()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet, waits := dial(t, path), make([]net.Conn, 0, 200)
+		for range 200 { // more than it takes at once
+			waits = append(waits, dial(t, path))
+		}
+		if _, err := asked(quiet); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, c := range append(waits, quiet) {
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("a connection outlived its socket")
+			}
+			c.Close()
+		}
+	}
+}

@@ -1,0 +1,126 @@
+//go:build linux
+
+package room
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/relay"
+)
+
+// Where else programs of a room look: older ones for the socket, and everybody for the
+// program that asks.
+const (
+	olderSocket = "/tmp/osaurus-bridge.sock"
+	shim        = "/usr/local/bin/osaurus-host"
+)
+
+// outlet is a room's way to the bridge. Its files are the guest's own, and the room is
+// shown them: nobody in it can put others in their place, and the guest writes them
+// without looking into the room.
+type outlet struct {
+	socket *relay.Socket // nil: the host serves no bridge
+	token  []byte
+}
+
+// The names of those files.
+func outletSocket(files string) string { return filepath.Join(files, "bridge.sock") }
+func outletTokens(files string) string { return filepath.Join(files, "osaurus") }
+
+// openOutlet makes the way to the bridge, before the room is made.
+func (r *Room) openOutlet(o Options, token []byte) (err error) {
+	by := o.Relay()
+	if by == nil {
+		return nil
+	}
+	tokens := outletTokens(r.files)
+	// Not to be listed: whoever knows the name may ask for the file.
+	const passable = 0o711
+	if err := errors.Join(os.RemoveAll(tokens), os.Mkdir(tokens, passable), os.Chmod(tokens, passable)); err != nil {
+		return fault.New(fault.Unavailable, "make room", r.spec.User, err)
+	}
+	if r.outlet.socket, err = by.Room(outletSocket(r.files), r.spec.Uid); err != nil {
+		return err
+	}
+	return r.tell(token)
+}
+
+// close ends what programs of the room ask.
+func (o outlet) close() {
+	if o.socket != nil {
+		_ = o.socket.Close()
+	}
+}
+
+// tell gives the room's programs another token, or none.
+func (r *Room) tell(token []byte) error {
+	if r.outlet.socket == nil || bytes.Equal(token, r.outlet.token) {
+		return nil
+	}
+	path := filepath.Join(outletTokens(r.files), r.spec.User+".token")
+	var err error
+	if len(token) == 0 {
+		err = os.Remove(path)
+	} else {
+		err = r.writeToken(path, token)
+	}
+	if err != nil {
+		return fault.New(fault.Execution, "hand the room its token", r.spec.User, err)
+	}
+	r.outlet.token = token
+	return nil
+}
+
+// writeToken replaces a file that is nobody else's before anything is in it.
+func (r *Room) writeToken(path string, token []byte) error {
+	fresh := path + ".new"
+	_ = os.Remove(fresh)
+	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = f.Chown(int(r.spec.Uid), int(r.spec.Uid))
+	if err == nil {
+		_, err = f.Write(token)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// bridge shows the room its way to the bridge, and the program that knows how to ask.
+func (b *builder) bridge() error {
+	if b.Outlet {
+		if err := b.showFile(outletSocket(b.Files), preface.Socket, sealed); err != nil {
+			return err
+		}
+		if err := b.bindFolder(outletTokens(b.Files), preface.TokenDir, sealed); err != nil {
+			return err
+		}
+		if err := b.link(preface.Socket, olderSocket); err != nil {
+			b.warn("%s is not there: %v", olderSocket, err)
+		}
+	}
+	if err := b.showFile(b.Shim, shim, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
+		b.warn("%s is the layer's own: %v", shim, err)
+	}
+	return nil
+}
+
+// link lays a link in a folder that is new.
+func (b *builder) link(to, path string) error {
+	dir, err := look(b.root, filepath.Dir(path)[1:], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return unix.Symlinkat(to, dir, filepath.Base(path))
+}

@@ -1,0 +1,130 @@
+package loglines
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+var (
+	alice = bridge.Caller{Agent: "A", User: "agent-alice", Plugin: "rss"}
+	bob   = bridge.Caller{Agent: "B", User: "agent-bob"}
+)
+
+func known(agent config.AgentID) bool { return agent == alice.Agent || agent == bob.Agent }
+
+func (l *Lines) log(t testing.TB, who bridge.Caller, message string) {
+	t.Helper()
+	if err := l.Append(t.Context(), who, bridge.Warn, message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *Lines) list(t testing.TB, who bridge.Caller) (list []Line) {
+	t.Helper()
+	for line, err := range l.Read(t.Context(), who.Agent, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+func TestLines(t *testing.T) {
+	l := New(known)
+	before := time.Now()
+	l.log(t, alice, "one\r\n  two\n\nthree\n")
+	l.log(t, bob, "")
+	list := l.list(t, alice)
+	var texts []string
+	for i, line := range list {
+		texts = append(texts, line.Text)
+		if int(line.Seq) != i+1 || line.Level != bridge.Warn || line.Source != "agent-alice/rss" || line.Time.Before(before) {
+			t.Errorf("%+v", line)
+		}
+	}
+	if !slices.Equal(texts, []string{"one", "  two", "", "three"}) {
+		t.Errorf("%q", texts)
+	}
+	if list := l.list(t, bob); len(list) != 1 || list[0].Source != "agent-bob" || list[0].Text != "" {
+		t.Errorf("%+v", list)
+	}
+	nobody := bridge.Caller{Agent: "C"}
+	if err := l.Append(t.Context(), nobody, bridge.Info, "x"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("nobody: %v", err)
+	}
+	l.Forget(alice.Agent)
+	if list := l.list(t, alice); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	l := New(known)
+	l.log(t, bob, "bob's")
+	for i := range MaxLines + 10 {
+		l.log(t, alice, fmt.Sprint(i))
+	}
+	if list := l.list(t, alice); len(list) != MaxLines || list[0].Text != "10" {
+		t.Errorf("%d lines, the first %+v", len(list), list[0])
+	}
+	l.log(t, alice, strings.Repeat("\n", 1_000)+"x")
+	if list := l.list(t, alice); list[MaxLines-1].Text != "… and more lines" || list[MaxLines-maxMessage-2].Text != fmt.Sprint(MaxLines+9) {
+		t.Errorf("%+v", list[MaxLines-maxMessage-2:])
+	}
+	for range 2 * MaxBytes / MaxLine {
+		l.log(t, alice, strings.Repeat("é", MaxLine)+"\xff")
+	}
+	total := 0
+	list := l.list(t, alice)
+	for _, line := range list {
+		if total += len(line.Text); len(line.Text) > MaxLine || !utf8.ValidString(line.Text) || !strings.HasSuffix(line.Text, "…") {
+			t.Errorf("%d bytes, …%q", len(line.Text), line.Text[len(line.Text)-6:])
+		}
+	}
+	if total > MaxBytes || total < MaxBytes-MaxLine || len(list) != total/len(list[0].Text) {
+		t.Errorf("%d bytes are kept in %d lines", total, len(list))
+	}
+	if list := l.list(t, bob); len(list) != 1 {
+		t.Errorf("bob's are %+v", list)
+	}
+}
+
+// Who follows gets every line, those of before first, until the end of its context.
+func TestFollow(t *testing.T) {
+	l := New(known)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l.log(t, alice, "0")
+	go func() {
+		for i := 1; i < 1_000; i++ {
+			if err := l.Append(ctx, alice, bridge.Info, fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	n := 0
+	for line, err := range l.Read(ctx, alice.Agent, true) {
+		if n == 1_000 {
+			if err == nil {
+				t.Errorf("more: %+v", line)
+			}
+			break
+		}
+		if err != nil || line.Text != fmt.Sprint(n) {
+			t.Fatalf("%d: %+v, %v", n, line, err)
+		}
+		if n++; n == 1_000 {
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package prompts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	// keepLimit is how long a store may take over an answer: it may show its
+	// owner a dialog of its own.
+	keepLimit = 2 * time.Minute
+	// noteLimit is how long the disk may take over the end of a prompt.
+	noteLimit = 10 * time.Second
+)
+
+// Options are what prompts are asked with.
+type Options struct {
+	DB *store.DB
+	// Keep takes the secret that was asked for.
+	Keep   func(context.Context, secrets.Key, secrets.Value) error
+	Record interface{ Note(events.Event) }
+	Log    *slog.Logger
+}
+
+// Broker has the prompts of a home. Its methods may be called from any
+// goroutine; their errors are *fault.Error.
+//
+// A prompt ends once, however many answer it, and who comes later is told how
+// it ended. The end of the broker cancels all; one that was killed has them
+// cancelled when it opens again.
+type Broker struct {
+	Options
+	rows  rows
+	life  context.Context // ends with Close
+	close context.CancelFunc
+
+	mu      sync.Mutex // held for moments only
+	waiting []*waiting // the oldest first
+	ended   []Prompt   // the last ones, the oldest first
+	changed chan struct{}
+}
+
+// waiting is a prompt that waits. Broker.mu guards what may change of it.
+type waiting struct {
+	Prompt
+	turn chan struct{} // has one token, for who ends it, once it is on the disk
+	done chan struct{} // closed when it has ended
+}
+
+// Open returns the broker of a home.
+func Open(ctx context.Context, o Options) (*Broker, error) {
+	b := &Broker{Options: o, rows: rows{o.DB}, changed: make(chan struct{})}
+	lost, ended, err := b.rows.open(ctx, "the daemon ended")
+	if err != nil {
+		return nil, err
+	}
+	b.ended = ended
+	for _, p := range lost {
+		b.note(p)
+	}
+	b.life, b.close = context.WithCancel(context.WithoutCancel(ctx))
+	return b, nil
+}
+
+// Close cancels what waits.
+func (b *Broker) Close() {
+	b.close()
+	for _, w := range b.all() {
+		b.end(context.Background(), w, Cancelled, "the daemon ends")
+	}
+}
+
+// Ask asks for a secret and returns when it is kept. It fails with
+// fault.UserDenied when somebody cancels it, with fault.Timeout when nobody
+// answers, and with fault.Rejected when too many wait already. A question
+// whose context has ended is withdrawn.
+func (b *Broker) Ask(ctx context.Context, q Question, by supervisor.Cause) error {
+	q, err := q.check()
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	w := &waiting{
+		Prompt: Prompt{
+			ID: newID(), Kind: Secret, Secret: q.Secret, Name: q.Name, Text: q.Text, Asked: now, Deadline: now.Add(q.Wait), State: Waiting, Cause: string(by),
+		},
+		turn: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if err := b.add(ctx, w); err != nil {
+		return err
+	}
+	late := time.NewTimer(q.Wait)
+	defer late.Stop()
+	select {
+	case <-w.done:
+	case <-late.C:
+		b.end(context.Background(), w, Expired, "nobody has answered")
+	case <-ctx.Done():
+		b.end(context.Background(), w, Cancelled, "who asked has left")
+	case <-b.life.Done():
+		b.end(context.Background(), w, Cancelled, "the daemon ends")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return w.Err()
+}
+
+// add has a prompt wait. Nobody ends it before it is on the disk.
+func (b *Broker) add(ctx context.Context, w *waiting) error {
+	defer func() { w.turn <- struct{}{} }()
+	p := w.Prompt
+	b.mu.Lock()
+	of := 0
+	for _, other := range b.waiting {
+		if other.Secret.Agent == p.Secret.Agent {
+			of++
+		}
+	}
+	if of >= maxWaiting {
+		b.mu.Unlock()
+		return fault.New(fault.Rejected, "ask for", p.Secret.String(), fmt.Errorf("%d prompts of the agent wait already", of)).
+			Advise("Wait until they are answered: osaurus-sandbox prompt list")
+	}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
+	err := b.rows.add(ctx, p)
+	b.mu.Lock()
+	if err != nil {
+		w.State, w.Cause = Cancelled, "it could not be kept"
+		b.waiting = without(b.waiting, w)
+	}
+	b.touch()
+	b.mu.Unlock()
+	if err == nil {
+		b.note(p)
+	}
+	return err
+}
+
+func without(list []*waiting, w *waiting) []*waiting {
+	return slices.DeleteFunc(list, func(other *waiting) bool { return other == w })
+}
+
+// Answer gives what was asked for, and reports whether it was this that ended
+// the prompt. One that cannot be kept is an error, and the prompt goes on waiting.
+func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by supervisor.Cause) (Prompt, bool, error) {
+	if err := value.Check(); err != nil {
+		return Prompt{}, false, err
+	}
+	return b.settle(ctx, id, Answered, by, func(p Prompt) error {
+		ctx, cancel := context.WithTimeout(ctx, keepLimit)
+		defer cancel()
+		defer context.AfterFunc(b.life, cancel)()
+		return b.Keep(ctx, p.Secret, value)
+	})
+}
+
+// Cancel says no, and reports whether it was this that ended the prompt.
+func (b *Broker) Cancel(ctx context.Context, id ID, by supervisor.Cause) (Prompt, bool, error) {
+	return b.settle(ctx, id, Cancelled, by, func(Prompt) error { return nil })
+}
+
+// settle ends a prompt unless it has ended, if do does not fail.
+func (b *Broker) settle(ctx context.Context, id ID, to State, by supervisor.Cause, do func(Prompt) error) (Prompt, bool, error) {
+	w, ended, err := b.find(id)
+	if err != nil || w == nil {
+		return ended, false, err
+	}
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return Prompt{}, false, fault.New(fault.KindOf(ctx.Err()), "answer prompt", string(id), errors.New("another answer is being kept"))
+	}
+	defer func() { w.turn <- struct{}{} }()
+	now := b.now(w)
+	if now.State != Waiting {
+		return now, false, nil
+	}
+	if err := do(now); err != nil {
+		return now, false, err
+	}
+	b.finish(w, to, string(by))
+	return b.now(w), true, nil
+}
+
+// end ends a prompt unless it has ended. It waits for an answer that is being kept.
+func (b *Broker) end(ctx context.Context, w *waiting, to State, cause string) {
+	_, _, _ = b.settle(ctx, w.ID, to, supervisor.Cause(cause), func(Prompt) error { return nil })
+}
+
+// finish tells everybody that a prompt has ended. Its turn is the caller's.
+func (b *Broker) finish(w *waiting, to State, cause string) {
+	b.mu.Lock()
+	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
+	p := w.Prompt
+	b.waiting = without(b.waiting, w)
+	b.ended = append(b.ended, p)
+	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
+	b.touch()
+	close(w.done)
+	b.mu.Unlock()
+	b.note(p)
+	ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
+	defer cancel()
+	if err := b.rows.end(ctx, p); err != nil {
+		b.Log.Warn("that a prompt has ended could not be kept", "prompt", p.ID, "error", err)
+	}
+}
+
+// Forget cancels what an agent asked for that is gone.
+func (b *Broker) Forget(agent config.AgentID) {
+	for _, w := range b.all() {
+		if w.Secret.Agent == agent {
+			b.end(context.Background(), w, Cancelled, "the agent was deleted")
+		}
+	}
+}
+
+// List are the prompts that wait, the oldest first.
+func (b *Broker) List() []Prompt {
+	list, _ := b.look()
+	return list
+}
+
+// Ended are the last prompts that have ended, the oldest first.
+func (b *Broker) Ended() []Prompt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.ended)
+}
+
+// Watch yields the prompts that wait, now and whenever they are others, until
+// the context or the broker ends.
+func (b *Broker) Watch(ctx context.Context) iter.Seq[[]Prompt] {
+	return func(yield func([]Prompt) bool) {
+		for {
+			list, changed := b.look()
+			if !yield(list) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			case <-b.life.Done():
+				return
+			}
+		}
+	}
+}
+
+func (b *Broker) look() (list []Prompt, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.waiting {
+		list = append(list, w.Prompt)
+	}
+	return list, b.changed
+}
+
+// Get is a prompt as it is now.
+func (b *Broker) Get(id ID) (Prompt, error) {
+	w, p, err := b.find(id)
+	if w != nil {
+		p = b.now(w)
+	}
+	return p, err
+}
+
+// find finds a prompt that waits, or else how it ended.
+func (b *Broker) find(id ID) (*waiting, Prompt, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.waiting {
+		if w.ID == id {
+			return w, Prompt{}, nil
+		}
+	}
+	for _, p := range b.ended {
+		if p.ID == id {
+			return nil, p, nil
+		}
+	}
+	return nil, Prompt{}, fault.New(fault.NotFound, "find prompt", string(id), errors.New("there is none")).Advise("See `osaurus-sandbox prompt list`.")
+}
+
+func (b *Broker) now(w *waiting) Prompt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return w.Prompt
+}
+
+func (b *Broker) all() []*waiting {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.waiting)
+}
+
+// touch tells who watches. The mutex is held.
+func (b *Broker) touch() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// note takes note of what a prompt has become.
+func (b *Broker) note(p Prompt) {
+	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID), "secret": string(p.Secret.Name)}
+	if p.Secret.Plugin != "" {
+		fields["plugin"] = string(p.Secret.Plugin)
+	}
+	b.Record.Note(events.Event{Kind: p.State.kind(), Cause: p.Cause, Fields: fields})
+}

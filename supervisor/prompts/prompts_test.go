@@ -1,0 +1,317 @@
+package prompts_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor/prompts"
+)
+
+// An answer goes into the store, once, and nowhere else.
+func TestAnswer(t *testing.T) {
+	r := someRig(t)
+	p, outcome := r.ask(t.Context(), question("TOKEN"))
+	if p.State != prompts.Waiting || p.Secret.Name != "TOKEN" || p.Text != "for the report" || p.Deadline.Sub(p.Asked) != prompts.UsualWait {
+		t.Errorf("%+v", p)
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	took := 0
+	for i := range 20 { // all at once, and half of them say no
+		all.Go(func() {
+			var taken bool
+			var err error
+			if i%2 == 0 {
+				_, taken, err = r.Answer(t.Context(), p.ID, value(t, fmt.Sprint(canary, i)), "first")
+			} else {
+				_, taken, err = r.Cancel(t.Context(), p.ID, "first")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			if taken {
+				took++
+			}
+		})
+	}
+	all.Wait()
+	now, err := r.Get(p.ID)
+	if err != nil || took != 1 {
+		t.Fatal(now, err, took)
+	}
+	if kept := r.storeHas(); (now.State == prompts.Answered) != (strings.Count(kept, canary) == 1) || now.State == prompts.Cancelled && kept != "" {
+		t.Errorf("it is %s, and kept is %q", now.State, kept)
+	}
+	if now.State == prompts.Answered {
+		ended(t, outcome, "")
+	} else {
+		ended(t, outcome, fault.UserDenied)
+	}
+	if again, taken, err := r.Answer(t.Context(), p.ID, value(t, "later"), "second"); taken || err != nil || again.State != now.State || strings.Contains(r.storeHas(), "later") {
+		t.Errorf("a second time: %+v, %v, %v", again, taken, err)
+	}
+	if told := r.told(); told != "prompt.asked by somebody; prompt."+string(now.State)+" by first" {
+		t.Errorf("the events are %s", told)
+	}
+	if len(r.List()) != 0 || len(r.Ended()) != 1 {
+		t.Errorf("%v wait, %v have ended", r.List(), r.Ended())
+	}
+	files, err := filepath.Glob(r.path + "*")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte(canary)) {
+			t.Errorf("the value is in %s, %v", file, err)
+		}
+	}
+	if strings.Contains(fmt.Sprintf("%+v", r.events), canary) {
+		t.Errorf("the value is in an event: %+v", r.events)
+	}
+}
+
+// What ends a prompt, and what who asked gets.
+func TestEnds(t *testing.T) {
+	r := someRig(t)
+	p, outcome := r.ask(t.Context(), question("A"))
+	if now, taken, err := r.Cancel(t.Context(), p.ID, "me"); !taken || err != nil || now.State != prompts.Cancelled || now.Cause != "me" || now.Ended.IsZero() {
+		t.Errorf("%+v, %v, %v", now, taken, err)
+	}
+	ended(t, outcome, fault.UserDenied)
+
+	q := question("B")
+	q.Wait = 20 * time.Millisecond
+	ended(t, func() <-chan error { c := make(chan error, 1); c <- r.Ask(t.Context(), q, "x"); return c }(), fault.Timeout)
+
+	ctx, leave := context.WithCancel(t.Context())
+	_, outcome = r.ask(ctx, question("C"))
+	leave()
+	ended(t, outcome, fault.UserDenied)
+
+	_, outcome = r.ask(t.Context(), question("D"))
+	r.Forget(bob)
+	if len(r.List()) != 1 {
+		t.Error("another agent's prompt was cancelled")
+	}
+	r.Forget(alice)
+	ended(t, outcome, fault.UserDenied)
+
+	_, outcome = r.ask(t.Context(), question("E"))
+	r.Close()
+	ended(t, outcome, fault.UserDenied)
+	var states []prompts.State
+	for _, p := range r.Ended() {
+		states = append(states, p.State)
+	}
+	if fmt.Sprint(states) != "[cancelled expired cancelled cancelled cancelled]" {
+		t.Error(states)
+	}
+	if _, _, err := r.Cancel(t.Context(), "00000000", "me"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("one that never was: %v", err)
+	}
+}
+
+// What cannot be kept is told to whoever answered, and the prompt goes on waiting.
+func TestStoreThatFails(t *testing.T) {
+	r := someRig(t)
+	p, outcome := r.ask(t.Context(), question("TOKEN"))
+	r.will(secrets.Locked.Fault("keep secret", "it", nil))
+	if _, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me"); taken || !errors.Is(err, secrets.Locked) {
+		t.Errorf("%v, %v", taken, err)
+	}
+	if _, _, err := r.Answer(t.Context(), p.ID, secrets.Value{}, "me"); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("no value: %v", err)
+	}
+	if now, err := r.Get(p.ID); err != nil || now.State != prompts.Waiting {
+		t.Errorf("%+v, %v", now, err)
+	}
+	r.will(nil)
+	if _, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me"); !taken || err != nil {
+		t.Errorf("%v, %v", taken, err)
+	}
+	ended(t, outcome, "")
+}
+
+// While an answer is being kept, the prompt ends in no other way; and an end of
+// the daemon does not wait for a store that hangs.
+func TestSlowStore(t *testing.T) {
+	r := someRig(t)
+	r.hold = make(chan struct{})
+	q := question("TOKEN")
+	q.Wait = 2 * time.Second // enough for the answer to come
+	p, outcome := r.ask(t.Context(), q)
+	answered := make(chan bool, 1)
+	go func() {
+		_, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me")
+		answered <- taken && err == nil
+	}()
+	<-r.busy
+	time.Sleep(time.Until(p.Deadline) + 50*time.Millisecond)
+	if now, err := r.Get(p.ID); err != nil || now.State != prompts.Waiting {
+		t.Errorf("%+v, %v", now, err)
+	}
+	close(r.hold)
+	if !<-answered {
+		t.Error("the answer was not taken")
+	}
+	ended(t, outcome, "")
+
+	r.mu.Lock()
+	r.hold = make(chan struct{})
+	r.mu.Unlock()
+	p, outcome = r.ask(t.Context(), question("HANGS"))
+	go func() {
+		_, taken, _ := r.Answer(t.Context(), p.ID, value(t, canary), "me")
+		answered <- taken
+	}()
+	<-r.busy
+	r.Close()
+	if <-answered {
+		t.Error("it was taken")
+	}
+	ended(t, outcome, fault.UserDenied)
+}
+
+// A daemon that was killed leaves prompts that are cancelled when the next opens.
+func TestKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	first := newRig(t, path)
+	p, _ := first.ask(t.Context(), question("TOKEN"))
+	copied := filepath.Join(t.TempDir(), "db") // as it is on the disk at this moment
+	for _, end := range []string{"", "-wal"} {
+		text, err := os.ReadFile(path + end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+end, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		next := newRig(t, copied)
+		now, err := next.Get(p.ID)
+		if err != nil || now.State != prompts.Cancelled || now.Secret != p.Secret || now.Name != p.Name || now.Text != p.Text || now.Cause != "the daemon ended" {
+			t.Errorf("%+v, %v", now, err)
+		}
+		if _, taken, err := next.Answer(t.Context(), p.ID, value(t, canary), "me"); taken || err != nil {
+			t.Errorf("it is answered: %v, %v", taken, err)
+		}
+		next.Close()
+		next.db.Close()
+	}
+}
+
+func TestOrderAndBounds(t *testing.T) {
+	r := someRig(t)
+	var outcomes []<-chan error
+	for i := range 8 {
+		_, outcome := r.ask(t.Context(), question(fmt.Sprintf("S%d", i)))
+		outcomes = append(outcomes, outcome)
+	}
+	if err := r.Ask(t.Context(), question("ONE_MORE"), "x"); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+		t.Errorf("one more: %v", err)
+	}
+	other := question("OTHER")
+	other.Secret.Agent = bob
+	_, outcome := r.ask(t.Context(), other)
+	outcomes = append(outcomes, outcome)
+	list := r.List()
+	for i, p := range list[:8] {
+		if string(p.Secret.Name) != fmt.Sprintf("S%d", i) {
+			t.Errorf("%d is %s", i, p.Secret)
+		}
+	}
+	for _, p := range list {
+		if _, _, err := r.Cancel(t.Context(), p.ID, "me"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, outcome := range outcomes {
+		ended(t, outcome, fault.UserDenied)
+	}
+
+	for name, change := range map[string]func(*prompts.Question){
+		"a long text": func(q *prompts.Question) { q.Text = strings.Repeat("x", prompts.MaxText+1) },
+		"a long wait": func(q *prompts.Question) { q.Wait = prompts.MaxWait + 1 },
+		"no wait":     func(q *prompts.Question) { q.Wait = -1 },
+		"no name":     func(q *prompts.Question) { q.Secret.Name = "" },
+		"an odd name": func(q *prompts.Question) { q.Secret.Name = "a.b" },
+	} {
+		q := question("TOKEN")
+		change(&q)
+		if err := r.Ask(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for i := range 120 { // far more than are kept
+		p, outcome := r.ask(t.Context(), question(fmt.Sprintf("T%d", i)))
+		r.Cancel(t.Context(), p.ID, "me")
+		ended(t, outcome, fault.UserDenied)
+	}
+	if n := len(r.Ended()); n != 100 {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// What an agent says about a prompt does nothing to the terminal that shows it.
+func TestTextIsReadable(t *testing.T) {
+	r := someRig(t)
+	q := question("TOKEN")
+	q.Text = "a\x1b[2J\x1b]0;x\a b\r\n\u202ec\xff\u009b"
+	p, outcome := r.ask(t.Context(), q)
+	if want := "a·[2J·]0;x· b·\n·c··"; p.Text != want {
+		t.Errorf("%q, want %q", p.Text, want)
+	}
+	r.Cancel(t.Context(), p.ID, "me")
+	ended(t, outcome, fault.UserDenied)
+}
+
+// Who watches sees what waits, at once and whenever it is something else.
+func TestWatch(t *testing.T) {
+	r := someRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	seen := make(chan int, 100)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for list := range r.Watch(ctx) {
+			seen <- len(list)
+		}
+	})
+	await := func(want int) {
+		t.Helper()
+		for {
+			select {
+			case n := <-seen:
+				if n == want {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("%d are never seen", want)
+			}
+		}
+	}
+	await(0)
+	p, outcome := r.ask(ctx, question("A"))
+	await(1)
+	_, other := r.ask(ctx, question("B"))
+	await(2)
+	r.Cancel(ctx, p.ID, "me")
+	await(1)
+	r.Close()
+	watching.Wait()
+	ended(t, outcome, fault.UserDenied)
+	ended(t, other, fault.UserDenied)
+}

@@ -1,0 +1,68 @@
+package prompts
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"osaurus-sandbox/supervisor/store"
+)
+
+// rows are the part of the database that is about prompts. They are there for
+// those who ask after a restart what became of one.
+type rows struct{ db *store.DB }
+
+const columns = "id, agent, name, kind, plugin, secret, text, asked, deadline, state, ended, cause"
+
+// open cancels what waited in a daemon that is no more, and returns those and
+// all that are kept.
+func (r rows) open(ctx context.Context, cause string) (lost, all []Prompt, err error) {
+	const op = "read prompts"
+	err = r.db.Write(ctx, op, func(tx *sql.Tx) (err error) {
+		if lost, err = prompts(ctx, tx, "UPDATE prompts SET state = ?, ended = ?, cause = ? WHERE state = ? RETURNING "+columns,
+			Cancelled, time.Now().UnixNano(), cause, Waiting); err != nil {
+			return err
+		}
+		all, err = prompts(ctx, tx, "SELECT "+columns+" FROM prompts ORDER BY ended")
+		return err
+	})
+	return lost, all, err
+}
+
+func (r rows) add(ctx context.Context, p Prompt) error {
+	return r.db.Write(ctx, "keep prompt", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO prompts ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+			p.ID, p.Secret.Agent, p.Name, p.Kind, p.Secret.Plugin, p.Secret.Name, p.Text, p.Asked.UnixNano(), p.Deadline.UnixNano(), p.State, p.Cause)
+		return err
+	})
+}
+
+// end notes how a prompt ended, and forgets the oldest ones.
+func (r rows) end(ctx context.Context, p Prompt) error {
+	return r.db.Write(ctx, "keep prompt", func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE prompts SET state = ?, ended = ?, cause = ? WHERE id = ?", p.State, p.Ended.UnixNano(), p.Cause, p.ID); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM prompts WHERE state <> ?1 AND id NOT IN
+			(SELECT id FROM prompts WHERE state <> ?1 ORDER BY ended DESC LIMIT ?2)`, Waiting, maxEnded)
+		return err
+	})
+}
+
+func prompts(ctx context.Context, tx *sql.Tx, query string, args ...any) (list []Prompt, err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p Prompt
+		var asked, deadline, ended int64
+		if err := rows.Scan(&p.ID, &p.Secret.Agent, &p.Name, &p.Kind, &p.Secret.Plugin, &p.Secret.Name, &p.Text, &asked, &deadline, &p.State, &ended, &p.Cause); err != nil {
+			return nil, err
+		}
+		p.Asked, p.Deadline, p.Ended = time.Unix(0, asked).UTC(), time.Unix(0, deadline).UTC(), time.Unix(0, ended).UTC()
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}

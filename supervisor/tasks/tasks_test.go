@@ -1,0 +1,388 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store/storetest"
+)
+
+// queue is a queue in a time of its own.
+type queue struct {
+	*Tasks
+	t     testing.TB
+	mu    sync.Mutex
+	clock time.Time
+	noted []string
+}
+
+func open(t testing.TB) (q *queue, alice, bob bridge.Caller) {
+	t.Helper()
+	db, who := storetest.New(t, "alice", "bob")
+	q = &queue{t: t, clock: time.Now()}
+	q.Tasks = New(db, func(e events.Event) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.noted = append(q.noted, string(e.Kind)+" "+e.Fields["agent"])
+	})
+	q.now = func() time.Time {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.clock
+	}
+	return q, who[0], who[1]
+}
+
+func (q *queue) pass(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.clock = q.clock.Add(d)
+}
+
+func (q *queue) dispatch(who bridge.Caller, text, key string) bridge.TaskID {
+	q.t.Helper()
+	id, err := q.Dispatch(q.t.Context(), who, text, key)
+	if err != nil {
+		q.t.Fatalf("%.50s: %v", text, err)
+	}
+	return id
+}
+
+// take leases a task at once.
+func (q *queue) take(agent config.AgentID) (Task, Lease) {
+	q.t.Helper()
+	task, lease, ok, err := q.Lease(q.t.Context(), agent, "app", time.Minute, 0)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	if ok != (lease != "") || ok != (task.ID != "") {
+		q.t.Fatalf("%v, %q, %+v", ok, lease, task)
+	}
+	return task, lease
+}
+
+func (q *queue) state(id bridge.TaskID) State {
+	q.t.Helper()
+	task, err := q.Get(q.t.Context(), id)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return task.State
+}
+
+func want(t testing.TB, what string, err error, kind fault.Kind) {
+	t.Helper()
+	if err == nil && kind != "" || err != nil && (fault.KindOf(err) != kind || kind != "" && fault.AdviceOf(err) == "") {
+		t.Errorf("%s: %v, want %q with advice", what, err, kind)
+	}
+}
+
+func TestLifeOfATask(t *testing.T) {
+	q, alice, bob := open(t)
+	id := q.dispatch(alice, "do it", "")
+	task, err := q.Get(t.Context(), bridge.TaskID(strings.ToLower(string(id))))
+	if err != nil || task.Text != "do it" || task.State != Queued || task.Name != "alice" || task.Source != "sandbox:agent-alice" || !task.Until.Equal(task.Created.Add(Patience)) {
+		t.Errorf("%+v, %v", task, err)
+	}
+	if none, _ := q.take(bob.Agent); none.ID != "" {
+		t.Errorf("bob has %+v", none)
+	}
+	task, lease := q.take(alice.Agent)
+	if task.ID != id || task.State != Leased || task.Attempts != 1 || task.Worker != "app" {
+		t.Errorf("%+v", task)
+	}
+	if again, _ := q.take(alice.Agent); again.ID != "" {
+		t.Errorf("it is leased twice: %+v", again)
+	}
+	q.pass(50 * time.Second)
+	task, err = q.Renew(t.Context(), id, lease, time.Minute)
+	want(t, "renew", err, "")
+	q.pass(50 * time.Second)
+	if q.state(id) != Leased {
+		t.Errorf("%+v", task)
+	}
+	for range 2 {
+		task, err = q.Complete(t.Context(), id, lease, "done so")
+		want(t, "complete", err, "")
+		if task.State != Done || task.Result != "done so" || task.Ended.IsZero() {
+			t.Errorf("%+v", task)
+		}
+	}
+	_, err = q.Fail(t.Context(), id, lease, "", true)
+	want(t, "fail what is done", err, fault.Rejected)
+	_, err = q.Renew(t.Context(), id, lease, 0)
+	want(t, "renew what is done", err, fault.Rejected)
+	if task, err = q.Cancel(t.Context(), id, "me"); err != nil || task.State != Done {
+		t.Errorf("cancelled: %+v, %v", task, err)
+	}
+
+	second := q.dispatch(bob, "not after all", "")
+	_, lease = q.take("")
+	if task, err = q.Cancel(t.Context(), second, "me"); err != nil || task.State != Cancelled {
+		t.Errorf("cancelled: %+v, %v", task, err)
+	}
+	_, err = q.Complete(t.Context(), second, lease, "")
+	want(t, "complete what is cancelled", err, fault.Rejected)
+	for what, lease := range map[string]Lease{"none": "", "another": "x"} {
+		_, err = q.Complete(t.Context(), second, lease, "")
+		want(t, "with lease "+what, err, fault.Rejected)
+	}
+	_, err = q.Get(t.Context(), "no-such")
+	want(t, "no such task", err, fault.NotFound)
+	if got := []string{"task.queued alice", "task.leased alice", "task.done alice", "task.queued bob", "task.leased bob", "task.cancelled bob"}; !slices.Equal(q.noted, got) {
+		t.Errorf("noted %q", q.noted)
+	}
+}
+
+func TestTime(t *testing.T) {
+	q, alice, _ := open(t)
+	id := q.dispatch(alice, "hard", "")
+	var leases []Lease
+	for i := range MaxAttempts {
+		task, lease := q.take("")
+		if task.ID != id || task.Attempts != i+1 {
+			t.Fatalf("attempt %d: %+v", i, task)
+		}
+		leases = append(leases, lease)
+		q.pass(time.Minute)
+	}
+	if task, _ := q.take(""); task.ID != "" || q.state(id) != Failed {
+		t.Errorf("after the last attempt: %+v", task)
+	}
+	_, err := q.Complete(t.Context(), id, leases[2], "")
+	want(t, "too late", err, fault.Rejected)
+
+	// Late, but nobody else has it; and then somebody has.
+	late := q.dispatch(alice, "slow", "")
+	_, lease := q.take("")
+	q.pass(time.Hour)
+	if q.state(late) != Queued {
+		t.Error(q.state(late))
+	}
+	_, err = q.Renew(t.Context(), late, lease, time.Minute)
+	want(t, "renew late", err, "")
+	q.pass(time.Hour)
+	_, other := q.take("")
+	_, err = q.Complete(t.Context(), late, lease, "")
+	want(t, "another has it", err, fault.Rejected)
+	for range 2 {
+		task, err := q.Fail(t.Context(), late, other, "again", true)
+		want(t, "fail", err, "")
+		if task.State != Queued || task.Result != "again" {
+			t.Errorf("%+v", task)
+		}
+	}
+	_, last := q.take("")
+	if task, err := q.Fail(t.Context(), late, last, "no more", true); err != nil || task.State != Failed || task.Result != "no more" {
+		t.Errorf("%+v, %v", task, err)
+	}
+
+	old := q.dispatch(alice, "nobody cares", "")
+	q.pass(Patience)
+	if q.state(old) != Expired {
+		t.Error(q.state(old))
+	}
+	for _, bad := range []time.Duration{-1, time.Millisecond, MaxHold + 1} {
+		_, _, _, err := q.Lease(t.Context(), "", "app", bad, 0)
+		want(t, bad.String(), err, fault.InvalidArgs)
+	}
+}
+
+func TestOneKeyIsOneTask(t *testing.T) {
+	q, alice, bob := open(t)
+	id := q.dispatch(alice, "do it", "chat-1")
+	if again := q.dispatch(alice, "do it please", "chat-1"); again != id {
+		t.Errorf("%s and %s", id, again)
+	}
+	if other := q.dispatch(bob, "do it", "chat-1"); other == id {
+		t.Error("bob's is alice's")
+	}
+	if other := q.dispatch(alice, "do it", ""); other == id || other == q.dispatch(alice, "do it", "") {
+		t.Error("without a key they are one")
+	}
+	_, lease := q.take(alice.Agent)
+	if _, err := q.Complete(t.Context(), id, lease, ""); err != nil {
+		t.Fatal(err)
+	}
+	if again := q.dispatch(alice, "do it", "chat-1"); again != id {
+		t.Error("what is done is done once more")
+	}
+	_, err := q.Dispatch(t.Context(), alice, "x", strings.Repeat("k", MaxKey+1))
+	want(t, "a long key", err, fault.InvalidArgs)
+	for _, text := range []string{"", " \n", strings.Repeat("x", MaxText+1)} {
+		_, err := q.Dispatch(t.Context(), alice, text, "")
+		want(t, fmt.Sprint(len(text), " bytes"), err, fault.InvalidArgs)
+	}
+	_, err = q.Complete(t.Context(), id, lease, strings.Repeat("x", MaxText+1))
+	want(t, "a long result", err, fault.InvalidArgs)
+	_, err = q.Dispatch(t.Context(), bridge.Caller{Agent: "nobody"}, "x", "")
+	if fault.KindOf(err) != fault.NotFound {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+// A task that dispatches its like goes on until the limit, and no further.
+func TestDepth(t *testing.T) {
+	q, alice, bob := open(t)
+	for depth := 0; ; depth++ {
+		_, err := q.Dispatch(t.Context(), alice, "again", "")
+		if depth > MaxDepth {
+			want(t, "too deep", err, fault.Rejected)
+			break
+		}
+		if task, _ := q.take(alice.Agent); err != nil || task.Depth != depth {
+			t.Fatalf("%d: %+v, %v", depth, task, err)
+		}
+	}
+	if task, err := q.Get(t.Context(), q.dispatch(bob, "my first", "")); err != nil || task.Depth != 0 {
+		t.Errorf("bob's: %+v, %v", task, err)
+	}
+	if task, err := q.Add(t.Context(), alice.Agent, "a person asks", "", "cli"); err != nil || task.Depth != 0 || task.Source != "cli" {
+		t.Errorf("%+v, %v", task, err)
+	}
+	q.pass(time.Hour) // nobody works on any of them
+	if task, err := q.Get(t.Context(), q.dispatch(alice, "another day", "")); err != nil || task.Depth != 0 {
+		t.Errorf("another day: %+v, %v", task, err)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	q, alice, bob := open(t)
+	err := q.write(t.Context(), "test", func(w *write) error {
+		return w.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
+			INSERT INTO tasks (id, agent, text, source, depth, state, created, until, attempts, lease, worker, leased, ended, result)
+			SELECT 'T' || i, ?1, 'x', '', 0, iif(i <= ?2, 'queued', 'done'), 0, ?4, 0, '', '', 0, iif(i <= ?2, 0, i), '' FROM n`,
+			alice.Agent, MaxOpen-1, MaxOpen-1+KeepEnded, q.clock.Add(time.Hour).UnixNano())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.dispatch(alice, "the last", "")
+	_, err = q.Dispatch(t.Context(), alice, "one too many", "")
+	want(t, "a full queue", err, fault.Rejected)
+
+	bobs := q.dispatch(bob, "I have waited less", "")
+	q.take("") // they take turns
+	if task, _ := q.take(""); task.ID != bobs {
+		t.Errorf("bob waits for %+v", task)
+	}
+	task, lease := q.take("")
+	if _, err := q.Complete(t.Context(), task.ID, lease, "well"); err != nil {
+		t.Fatal(err)
+	}
+	q.dispatch(alice, "there is room", "")
+	n := 0
+	for task, err := range q.List(t.Context(), alice.Agent, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 1 && task.Text != "there is room" {
+			t.Errorf("the newest is %+v", task)
+		}
+	}
+	if n != MaxOpen+KeepEnded {
+		t.Errorf("%d are kept", n)
+	}
+	if _, err := q.Get(t.Context(), bridge.TaskID(fmt.Sprint("T", MaxOpen))); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the oldest that has ended: %v", err)
+	}
+	n = 0
+	for range q.List(t.Context(), "", true) {
+		n++
+	}
+	if n != MaxOpen+1 {
+		t.Errorf("%d are open", n)
+	}
+	storetest.Delete(t, q.db, alice)
+	for task, err := range q.List(t.Context(), "", false) {
+		if err != nil || task.Name != "bob" {
+			t.Errorf("%+v, %v", task, err)
+		}
+	}
+}
+
+// Who waits is given a task when one comes, when a lease is over, or none.
+func TestWait(t *testing.T) {
+	q, alice, bob := open(t)
+	q.now = time.Now
+	type answer struct {
+		task Task
+		ok   bool
+		err  error
+	}
+	wait := func(ctx context.Context, agent config.AgentID, limit time.Duration) chan answer {
+		answers := make(chan answer, 1)
+		go func() {
+			task, _, ok, err := q.Lease(ctx, agent, "app", time.Second, limit)
+			answers <- answer{task, ok, err}
+		}()
+		return answers
+	}
+	alices, bobs := wait(t.Context(), alice.Agent, time.Minute), wait(t.Context(), bob.Agent, 10*time.Millisecond)
+	if a := <-bobs; a.ok || a.err != nil {
+		t.Errorf("bob: %+v", a)
+	}
+	id := q.dispatch(alice, "come", "")
+	if a := <-alices; a.err != nil || a.task.ID != id {
+		t.Errorf("alice: %+v", a)
+	}
+	if a := <-wait(t.Context(), "", time.Minute); a.err != nil || a.task.ID != id || a.task.Attempts != 2 {
+		t.Errorf("when the lease was over: %+v", a)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	leaving := wait(ctx, bob.Agent, time.Minute)
+	cancel()
+	if a := <-leaving; a.err == nil || a.ok {
+		t.Errorf("who leaves has %+v", a)
+	}
+}
+
+// However many take at once, each task is taken once.
+func TestManyWorkers(t *testing.T) {
+	q, alice, bob := open(t)
+	const each = 10
+	for i := range each {
+		q.dispatch(alice, fmt.Sprint(i), "")
+		q.dispatch(bob, fmt.Sprint(i), "")
+	}
+	var mu sync.Mutex
+	done := map[bridge.TaskID]int{}
+	var workers sync.WaitGroup
+	for range 5 {
+		workers.Go(func() {
+			for {
+				task, lease, ok, err := q.Lease(t.Context(), "", "app", time.Minute, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				if !ok {
+					return
+				}
+				if _, err := q.Complete(t.Context(), task.ID, lease, ""); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				done[task.ID]++
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	for id, times := range done {
+		if times != 1 {
+			t.Errorf("%s was taken %d times", id, times)
+		}
+	}
+	if len(done) != 2*each {
+		t.Errorf("%d were taken", len(done))
+	}
+}

@@ -1,0 +1,192 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/redact"
+)
+
+const (
+	// lookPatience is how long an agent's first command waits until its secrets
+	// are known. Without them it runs all the same: a keyring that hangs, or is
+	// locked, must not stop work.
+	lookPatience = 2 * time.Second
+	// lookLimit is how long a store may take to tell them.
+	lookLimit = 30 * time.Second
+	// fresh is how long they count as known. What is set here, or read through
+	// here, is known at once; this is for what other programs keep in the store.
+	fresh = time.Minute
+)
+
+// known is what is known of an agent's secrets. Vault.mu guards it, but for
+// what live says.
+type known struct {
+	live    redact.Live
+	values  map[secrets.Key]secrets.Value
+	changes int           // of values, by whoever set or read one
+	asked   time.Time     // when the store was asked last
+	looking chan struct{} // closed when it has answered; nil if it is not asked
+	first   bool          // for the first time
+	trouble string        // that the log has
+}
+
+// Redact is what takes an agent's secrets out of its output, also those that it
+// gets later. It waits for the store for a moment, the first time.
+func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
+	v.open()
+	k, looking, patience := v.look(agent)
+	if patience > 0 {
+		over := time.NewTimer(patience)
+		defer over.Stop()
+		select {
+		case <-looking:
+		case <-over.C:
+			v.Log.Warn("an agent's output is not freed of its secrets yet: their store does not answer", "agent", agent)
+		case <-ctx.Done():
+		}
+	}
+	return &k.live
+}
+
+// Redacted is what takes an agent's secrets out of a text, as far as they are known.
+func (v *Vault) Redacted(agent config.AgentID) *redact.Scrubber {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.of(agent).live.Scrubber()
+}
+
+// look has the store be asked, if that is due, and says how long to wait for it.
+// Only the first time, whoever comes meanwhile, and together for no longer than
+// lookPatience.
+func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, patience time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k = v.of(agent)
+	if k.looking == nil && time.Since(k.asked) > fresh && v.life.Err() == nil {
+		done := make(chan struct{})
+		k.first = k.asked.IsZero()
+		k.looking, k.asked = done, time.Now()
+		v.work.Go(func() {
+			defer close(done)
+			v.ask(agent, k)
+		})
+	}
+	if k.looking != nil && k.first {
+		patience = time.Until(k.asked.Add(lookPatience))
+	}
+	return k, k.looking, patience
+}
+
+// of is what is known of an agent. The mutex is held.
+func (v *Vault) of(agent config.AgentID) *known {
+	if v.known[agent] == nil {
+		v.known[agent] = &known{}
+	}
+	return v.known[agent]
+}
+
+// ask asks the store for an agent's secrets.
+func (v *Vault) ask(agent config.AgentID, k *known) {
+	ctx, cancel := context.WithTimeout(v.life, lookLimit)
+	defer cancel()
+	for {
+		v.mu.Lock()
+		before := k.changes
+		v.mu.Unlock()
+		values, err := v.read(ctx, agent)
+		v.mu.Lock()
+		if err == nil && before != k.changes {
+			v.mu.Unlock()
+			continue // somebody set one meanwhile
+		}
+		k.looking = nil
+		trouble := ""
+		if err != nil {
+			trouble = err.Error()
+		} else {
+			k.values = values
+			k.live.Set(scrubber(values))
+		}
+		said := k.trouble
+		k.trouble = trouble
+		v.mu.Unlock()
+		if trouble != "" && trouble != said && v.life.Err() == nil {
+			v.Log.Warn("an agent's output is not freed of secrets that are in the store", "agent", agent, "error", trouble)
+		}
+		return
+	}
+}
+
+// read reads an agent's secrets, as many as are looked for, where that asks
+// nobody for anything.
+func (v *Vault) read(ctx context.Context, agent config.AgentID) (map[secrets.Key]secrets.Value, error) {
+	keys, err := v.Names(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	values := map[secrets.Key]secrets.Value{}
+	for _, key := range keys[:min(len(keys), redact.MaxSecrets)] {
+		value, err := v.open().Get(ctx, key)
+		if err == nil {
+			values[key] = value
+		} else if !errors.Is(err, secrets.Missing) {
+			return nil, err
+		}
+	}
+	if n := len(keys); n > redact.MaxSecrets {
+		v.Log.Warn("an agent's output is freed of its first secrets only", "agent", agent, "has", n, "most", redact.MaxSecrets)
+	}
+	return values, nil
+}
+
+// scrubber takes values out of output.
+func scrubber(values map[secrets.Key]secrets.Value) *redact.Scrubber {
+	var list []redact.Secret
+	for _, key := range slices.SortedFunc(maps.Keys(values), secrets.Key.Compare) {
+		list = append(list, redact.Secret{Name: key.Name, Value: values[key]})
+	}
+	return redact.New(list)
+}
+
+// learn has a value be known from now on.
+func (v *Vault) learn(key secrets.Key, value secrets.Value) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.of(key.Agent)
+	if was, there := k.values[key]; there && was.Reveal() == value.Reveal() {
+		return
+	}
+	v.change(k, func(values map[secrets.Key]secrets.Value) { values[key] = value })
+}
+
+// unlearn forgets a value.
+func (v *Vault) unlearn(key secrets.Key) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.change(v.of(key.Agent), func(values map[secrets.Key]secrets.Value) { delete(values, key) })
+}
+
+// change changes what is known. The mutex is held.
+func (v *Vault) change(k *known, do func(map[secrets.Key]secrets.Value)) {
+	values := maps.Clone(k.values)
+	if values == nil {
+		values = map[secrets.Key]secrets.Value{}
+	}
+	do(values)
+	k.values = values
+	k.changes++
+	k.live.Set(scrubber(values))
+}
+
+// Forget forgets what is known of an agent that is gone.
+func (v *Vault) Forget(agent config.AgentID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.known, agent)
+}

@@ -1,0 +1,201 @@
+// Package vault is the way to agents' secrets in a home that runs: it opens the store that the settings name, notes who read what, and knows what must not be read in an agent's output.
+package vault
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/stores"
+	"osaurus-sandbox/supervisor/audit"
+)
+
+const (
+	// bridgeClient is who reads secrets for programs in the guest, in the audit.
+	bridgeClient = "bridge"
+	// noteLimit is how long the audit may take over a read.
+	noteLimit = 10 * time.Second
+)
+
+// Plugins know which secrets plugins declare.
+type Plugins interface {
+	// Declared are the secrets that a plugin declares, if the agent has it.
+	Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
+}
+
+// Options are what a vault is made of.
+type Options struct {
+	Home config.Home
+	// Which says which store the settings name by now.
+	Which func() config.SecretStore
+	// Plugins may be nil: then none is installed.
+	Plugins Plugins
+	Audit   *audit.Log
+	Log     *slog.Logger
+	// Open opens a store; nil is stores.Open, which asks nobody for a passphrase.
+	Open func(config.SecretStore) secrets.Store
+}
+
+// Vault has the secrets of a home's agents. Its methods may be called from any
+// goroutine; their errors are *fault.Error.
+type Vault struct {
+	Options
+	life  context.Context // ends with Close
+	close context.CancelFunc
+	work  sync.WaitGroup
+
+	mu    sync.Mutex // held for moments only
+	which config.SecretStore
+	store secrets.Store
+	known map[config.AgentID]*known
+}
+
+var _ bridge.Secrets = (*Vault)(nil)
+
+// New returns the vault of a home.
+func New(o Options) *Vault {
+	if o.Open == nil {
+		o.Open = func(which config.SecretStore) secrets.Store { return stores.Open(which, o.Home, nil) }
+	}
+	v := &Vault{Options: o, known: map[config.AgentID]*known{}}
+	v.life, v.close = context.WithCancel(context.Background())
+	return v
+}
+
+// Close ends what goes on by itself.
+func (v *Vault) Close() {
+	v.mu.Lock()
+	v.close() // and nothing new begins
+	v.mu.Unlock()
+	v.work.Wait()
+}
+
+// open is the store that the settings name. With another one, nothing is known.
+func (v *Vault) open() secrets.Store {
+	which := v.Which()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.store == nil || v.which != which {
+		v.store, v.which = v.Open(which), which
+		for _, k := range v.known {
+			k.asked = time.Time{}
+		}
+	}
+	return v.store
+}
+
+// Get implements bridge.Secrets. Nobody gets a value that the audit could not
+// take note of.
+func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Value, error) {
+	key, value, err := v.find(ctx, who, name)
+	entry := audit.Entry{
+		UID: os.Getuid(), Agent: who.Name, Client: bridgeClient, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
+	}
+	if err != nil {
+		entry.Detail = err.Error()
+	}
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	defer cancel()
+	if _, failed := v.Audit.Record(noting, entry); failed != nil && err == nil {
+		err = fault.New(fault.Unavailable, "read secret", string(name), failed)
+	}
+	if err != nil {
+		return secrets.Value{}, err
+	}
+	v.learn(key, value)
+	return value, nil
+}
+
+// subject names a secret as its owner calls it.
+func subject(plugin config.PluginID, name config.SecretName) string {
+	if plugin == "" {
+		return string(name)
+	}
+	return string(name) + " for plugin " + string(plugin)
+}
+
+// find looks in the plugin's secrets, and then in the agent's own.
+func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Key, secrets.Value, error) {
+	own := secrets.Key{Agent: who.Agent, Name: name}
+	store := v.open()
+	if who.Plugin != "" {
+		if err := v.declares(who, name); err != nil {
+			return own, secrets.Value{}, err
+		}
+		of := secrets.Key{Agent: who.Agent, Plugin: who.Plugin, Name: name}
+		if value, err := store.Get(ctx, of); !errors.Is(err, secrets.Missing) {
+			return of, value, err
+		}
+	}
+	value, err := store.Get(ctx, own)
+	return own, value, err
+}
+
+// declares refuses a secret that an installed plugin does not declare.
+func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
+	if v.Plugins == nil {
+		return nil
+	}
+	names, installed := v.Plugins.Declared(who.Agent, who.Plugin)
+	if !installed {
+		return nil
+	}
+	for _, declared := range names {
+		if declared == name {
+			return nil
+		}
+	}
+	return fault.New(fault.Rejected, "read secret", string(name), errors.New("the plugin "+string(who.Plugin)+" does not declare it")).
+		Advise(`Add it to "secrets" in the plugin's recipe.`)
+}
+
+// Set keeps a secret.
+func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
+	if err := v.open().Set(ctx, k, value); err != nil {
+		return err
+	}
+	v.learn(k, value)
+	return nil
+}
+
+// Delete forgets a secret.
+func (v *Vault) Delete(ctx context.Context, k secrets.Key) error {
+	if err := v.open().Delete(ctx, k); err != nil {
+		return err
+	}
+	v.unlearn(k)
+	return nil
+}
+
+// List names an agent's secrets.
+func (v *Vault) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
+	return v.open().List(ctx, agent)
+}
+
+// DeleteAll forgets all secrets of an agent, and says how many that were.
+func (v *Vault) DeleteAll(ctx context.Context, agent config.AgentID) (int, error) {
+	keys, err := v.List(ctx, agent)
+	for n, k := range keys {
+		if err := v.Delete(ctx, k); err != nil && !errors.Is(err, secrets.Missing) {
+			return n, err
+		}
+	}
+	return len(keys), err
+}
+
+// Names is List for who must not have anybody be asked for anything: a store
+// that is locked is an error.
+func (v *Vault) Names(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
+	store := v.open()
+	if _, err := store.Check(ctx); err != nil {
+		return nil, err
+	}
+	return store.List(ctx, agent)
+}

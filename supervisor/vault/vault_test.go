@@ -1,0 +1,312 @@
+package vault_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/agefile"
+	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/vault"
+)
+
+const (
+	alice  = config.AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E")
+	bob    = config.AgentID("1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E")
+	canary = "canary-3ac1f7"
+)
+
+// rig is a vault over stores that are files, or stand in for what is hard to have.
+type rig struct {
+	*vault.Vault
+	t     *testing.T
+	audit *audit.Log
+	log   *lines
+
+	mu     sync.Mutex
+	which  config.SecretStore
+	stores map[config.SecretStore]secrets.Store
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func (r *rig) choose(which config.SecretStore) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.which = which
+}
+
+type declared map[config.PluginID][]config.SecretName
+
+func (d declared) Declared(_ config.AgentID, plugin config.PluginID) ([]config.SecretName, bool) {
+	names, installed := d[plugin]
+	return names, installed
+}
+
+func newRig(t *testing.T, plugins vault.Plugins) *rig {
+	t.Helper()
+	t.Setenv(agefile.PassphraseFileVariable, "")
+	home := config.Home(t.TempDir())
+	db, err := store.Open(t.Context(), filepath.Join(string(home), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
+	r.Vault = vault.New(vault.Options{
+		Home: home, Plugins: plugins, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Which: func() config.SecretStore { r.mu.Lock(); defer r.mu.Unlock(); return r.which },
+		Open:  func(which config.SecretStore) secrets.Store { return r.stores[which] },
+	})
+	t.Cleanup(func() {
+		r.Close()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if r.log.count(canary) > 0 {
+			t.Errorf("a value is in the log: %s", &r.log.text)
+		}
+	})
+	return r
+}
+
+func key(plugin config.PluginID, name config.SecretName) secrets.Key {
+	return secrets.Key{Agent: alice, Plugin: plugin, Name: name}
+}
+
+func (r *rig) set(k secrets.Key, text string) {
+	r.t.Helper()
+	v, err := secrets.ParseValue(text)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.Set(r.t.Context(), k, v); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A plugin's secrets come before the agent's own, a plugin that is installed gets
+// those that it declares, and nobody gets another agent's. All of it is in the audit.
+func TestGet(t *testing.T) {
+	r := newRig(t, declared{"strict": {"TOKEN"}, "empty": nil})
+	r.set(key("", "TOKEN"), canary+"-own")
+	r.set(key("", "OTHER"), canary+"-other")
+	r.set(key("notes", "TOKEN"), canary+"-notes")
+	r.set(key("strict", "HIDDEN"), canary+"-hidden")
+	for _, tc := range []struct {
+		agent  config.AgentID
+		plugin config.PluginID
+		name   config.SecretName
+		want   string
+		kind   fault.Kind
+	}{
+		{alice, "", "TOKEN", "own", ""},
+		{alice, "notes", "TOKEN", "notes", ""},
+		{alice, "notes", "OTHER", "other", ""},
+		{alice, "home-folder", "TOKEN", "own", ""}, // a name space that is no plugin
+		{alice, "strict", "TOKEN", "own", ""},
+		{alice, "strict", "HIDDEN", "", fault.Rejected},
+		{alice, "strict", "OTHER", "", fault.Rejected},
+		{alice, "empty", "TOKEN", "", fault.Rejected},
+		{alice, "", "HIDDEN", "", fault.NotFound},
+		{alice, "", "MISSING", "", fault.NotFound},
+		{bob, "", "TOKEN", "", fault.NotFound},
+		{bob, "notes", "TOKEN", "", fault.NotFound},
+	} {
+		who := bridge.Caller{Agent: tc.agent, Name: "alice", User: "agent-alice", Plugin: tc.plugin}
+		v, err := r.Get(t.Context(), who, tc.name)
+		if fault.KindOf(err) != tc.kind && err != nil || (err != nil) != (tc.kind != "") || err == nil && v.Reveal() != canary+"-"+tc.want {
+			t.Errorf("%s of %q: %q, %v; want %q, %s", tc.name, tc.plugin, v.Reveal(), err, tc.want, tc.kind)
+		}
+		var last audit.Entry
+		for e, err := range r.audit.List(t.Context(), audit.Filter{Limit: 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = e
+		}
+		outcome := audit.OK
+		if tc.kind != "" {
+			outcome = audit.Outcome(tc.kind)
+		}
+		if last.Action != "secret.read" || last.Agent != "alice" || last.Client != "bridge" || !strings.Contains(last.Subject, string(tc.name)) ||
+			!strings.Contains(last.Subject, string(tc.plugin)) || last.Outcome != outcome || strings.Contains(fmt.Sprint(last), canary) {
+			t.Errorf("%s of %q is in the audit as %+v", tc.name, tc.plugin, last)
+		}
+	}
+}
+
+// What the audit cannot take note of, nobody reads.
+func TestGetWithoutAudit(t *testing.T) {
+	r := newRig(t, nil)
+	r.set(key("", "TOKEN"), canary)
+	broken, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Close()
+	r.Audit = audit.New(broken)
+	if v, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN"); err == nil || v.Reveal() != "" {
+		t.Errorf("%q, %v", v.Reveal(), err)
+	}
+}
+
+// text is what an output is after a store was asked, or a value was learned.
+func text(live *redact.Live, in string) string { return live.Scrubber().Text(in) }
+
+func (r *rig) until(what string, is func() bool) {
+	r.t.Helper()
+	for over := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(over) {
+			r.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Output is freed of what is in the store, of what is set and read later, and no
+// longer of what was deleted; for each agent of its own.
+func TestRedact(t *testing.T) {
+	r := newRig(t, nil)
+	elsewhere := agefile.New(r.Home, nil) // another program
+	v, _ := secrets.ParseValue(canary + "-first")
+	if err := elsewhere.Set(t.Context(), key("", "FIRST"), v); err != nil {
+		t.Fatal(err)
+	}
+	live := r.Redact(t.Context(), alice)
+	if got := text(live, canary+"-first"); got != "[REDACTED:FIRST]" {
+		t.Errorf("what was in the store: %q", got)
+	}
+	r.set(key("notes", "SECOND"), canary+"-second")
+	if got := text(live, canary+"-first "+canary+"-second"); got != "[REDACTED:FIRST] [REDACTED:SECOND]" {
+		t.Errorf("what was set: %q", got)
+	}
+	v, _ = secrets.ParseValue(canary + "-third")
+	if err := elsewhere.Set(t.Context(), key("", "THIRD"), v); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "THIRD"); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(live, canary+"-third"); got != "[REDACTED:THIRD]" {
+		t.Errorf("what was read: %q", got)
+	}
+	if got := text(r.Redact(t.Context(), bob), canary+"-first"); got != canary+"-first" {
+		t.Errorf("for another agent: %q", got)
+	}
+	if err := r.Delete(t.Context(), key("", "FIRST")); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(live, canary+"-first"); got != canary+"-first" {
+		t.Errorf("what was deleted: %q", got)
+	}
+	if got := r.Redacted(alice).Text(canary + "-third"); got != "[REDACTED:THIRD]" {
+		t.Errorf("without a wait: %q", got)
+	}
+	n, err := r.DeleteAll(t.Context(), alice)
+	if keys, listed := r.List(t.Context(), alice); n != 2 || err != nil || len(keys) != 0 || listed != nil {
+		t.Errorf("%d deleted, %v; left are %v, %v", n, err, keys, listed)
+	}
+}
+
+// stuck is a keyring that answers nothing, or that it is locked.
+type stuck struct {
+	secrets.Store
+	locked bool
+	asked  chan struct{} // one for each question
+}
+
+func (s stuck) Check(ctx context.Context) (string, error) {
+	s.asked <- struct{}{}
+	if s.locked {
+		return "", secrets.Locked.Fault("check secrets", "it", nil)
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// A keyring that is locked costs commands nothing and shows nobody a dialog; one
+// that hangs costs the first of them a moment. The log has it once.
+func TestKeyringThatDoesNotAnswer(t *testing.T) {
+	r := newRig(t, nil)
+	locked, hangs := stuck{nil, true, make(chan struct{}, 100)}, stuck{nil, false, make(chan struct{}, 100)}
+	r.stores[config.SecretsInSecretService], r.stores[config.SecretsInKeychain] = locked, hangs
+	r.choose(config.SecretsInSecretService)
+	for range 3 {
+		began := time.Now()
+		if live := r.Redact(t.Context(), alice); live.Scrubber() != nil || time.Since(began) > time.Second {
+			t.Errorf("locked: %v", time.Since(began))
+		}
+	}
+	r.until("it is in the log", func() bool { return r.log.count("locked") > 0 })
+	if n := r.log.count("locked"); n != 1 || len(locked.asked) != 1 {
+		t.Errorf("it is in the log %d times, and was asked %d times", n, len(locked.asked))
+	}
+	r.choose(config.SecretsInKeychain)
+	began := time.Now()
+	r.Redact(t.Context(), alice)
+	if took := time.Since(began); took < time.Second || took > 10*time.Second {
+		t.Errorf("hangs: the first command waits %v", took)
+	}
+	began = time.Now()
+	r.Redact(t.Context(), alice)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("hangs: the second command waits %v", took)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	began = time.Now()
+	r.Redact(gone, bob)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("who has left waits %v", took)
+	}
+	began = time.Now()
+	r.Close() // does not wait for it
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the end waits %v", took)
+	}
+}
+
+// The settings say which store, from one moment to the next.
+func TestStoreChanges(t *testing.T) {
+	r := newRig(t, nil)
+	r.stores[config.SecretsInKeychain] = agefile.New(config.Home(t.TempDir()), nil)
+	r.set(key("", "TOKEN"), canary+"-file")
+	live := r.Redact(t.Context(), alice)
+	r.choose(config.SecretsInKeychain)
+	if _, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN"); !errors.Is(err, secrets.Missing) {
+		t.Errorf("from the other store: %v", err)
+	}
+	r.set(key("", "TOKEN"), canary+"-keychain")
+	r.until("the other store's secrets are known", func() bool {
+		r.Redact(t.Context(), alice)
+		return text(live, canary+"-keychain "+canary+"-file") == "[REDACTED:TOKEN] "+canary+"-file"
+	})
+}
