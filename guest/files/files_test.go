@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -48,46 +47,17 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 			t.Error("the worker outlives its connection")
 		}
 	})
-	return guestpbconnect.NewFilesClient(handled{proxy}, "http://files", wire.ClientOptions())
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	must(t, err)
+	server := &http.Server{Handler: proxy, Protocols: wire.Protocols(), HTTP2: wire.HTTP2()}
+	go server.Serve(l)
+	t.Cleanup(func() { _ = server.Close() })
+	transport := &http.Transport{Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())
 }
-
-// handled is a handler as a client reaches it, in this process.
-type handled struct{ http.Handler }
-
-func (h handled) Do(r *http.Request) (*http.Response, error) {
-	in, out := io.Pipe()
-	w := &answering{header: http.Header{}, body: out, ready: make(chan struct{})}
-	go func() {
-		defer out.Close()
-		h.ServeHTTP(w, r)
-		w.WriteHeader(http.StatusOK)
-	}()
-	<-w.ready
-	return &http.Response{StatusCode: w.status, Header: w.header, Body: in, Request: r, ProtoMajor: 2, Trailer: http.Header{}}, nil
-}
-
-type answering struct {
-	header http.Header
-	body   *io.PipeWriter
-	status int
-	ready  chan struct{}
-}
-
-func (a *answering) Header() http.Header { return a.header }
-
-func (a *answering) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-		close(a.ready)
-	}
-}
-
-func (a *answering) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(p)
-}
-
-func (a *answering) Flush() {}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -239,7 +209,7 @@ func TestWrite(t *testing.T) {
 	if st, _ := os.Stat(filepath.Join(dir, "a/b/c")); st.Mode().Perm() != 0o751 {
 		t.Errorf("its mode became %v", st.Mode())
 	}
-	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Append: true}, "er", " yet"); err != nil || a.Size != 12 || content("a/b/c") != "shorter yet"+"" && false {
+	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Append: true}, "er", " yet"); err != nil || a.Size != 11 || content("a/b/c") != "shorter yet" {
 		t.Errorf("at the end: %+v, %v, %q", a, err, content("a/b/c"))
 	}
 	must(t, os.Symlink("b/c", filepath.Join(dir, "a/link")))
