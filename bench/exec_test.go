@@ -5,8 +5,6 @@ package bench_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,22 +13,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/bench/floor"
-	"osaurus-sandbox/config"
-	"osaurus-sandbox/control"
-	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu"
 )
 
 const (
@@ -78,92 +66,27 @@ func BenchmarkExec(b *testing.B) {
 	})
 }
 
-// execWorld is a daemon with a Debian guest, an agent, an sshd beside its room,
-// and a connection to that.
+// execWorld has an sshd beside the agent's room, and a connection to that.
 type execWorld struct {
-	b       *testing.B
-	client  *control.Client
-	machine *atomic.Pointer[vm.Machine]
+	*world
 	control string // socket of the kept-open ssh
-}
-
-// tap is a driver that remembers its last machine.
-type tap struct {
-	vm.Driver
-	last atomic.Pointer[vm.Machine]
-}
-
-func (t *tap) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
-	m, err := t.Driver.New(ctx, cfg)
-	if err == nil {
-		t.last.Store(&m)
-	}
-	return m, err
 }
 
 func newExecWorld(b *testing.B) *execWorld {
 	b.Helper()
-	home := config.Home(filepath.Join(b.TempDir(), "home"))
-	settings, err := json.Marshal(map[string]any{
-		"pack": lab.DebianPack(b).Dir, "toolbox": []string{}, "network": "none", "cpus": cpus, "memoryGB": memoryMB / 1024, "diskGB": 4, "autoStart": false,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := config.WriteFile(home.SettingsFile(), settings); err != nil {
-		b.Fatal(err)
-	}
-	driver := &tap{Driver: &qemu.Driver{}}
-	ctx, end := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: driver, Ready: func(*control.Server) { close(ready) }})
-	}()
-	b.Cleanup(func() {
-		end()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
-	})
-	select {
-	case <-ready:
-	case err := <-ended:
-		ended <- nil
-		b.Fatal(err)
-	}
-	client, err := control.Connect(b.Context(), home, "bench")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(client.Close)
-	if _, err := client.Up(b.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
-		b.Fatal(err)
-	}
-	w := &execWorld{b: b, client: client, machine: &driver.last}
-	w.create("alice")
-	w.furnish(home)
+	w := &execWorld{world: newWorld(b)}
+	w.furnish()
 	return w
 }
 
-func (w *execWorld) create(name string) {
-	w.b.Helper()
-	if _, err := w.client.Agents.Create(w.b.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: name})); err != nil {
-		w.b.Fatal(err)
-	}
-}
-
 // furnish puts into the guest what is measured beside agents.
-func (w *execWorld) furnish(home config.Home) {
+func (w *execWorld) furnish() {
 	w.b.Helper()
-	shared := home.SharedFolder()
+	shared := w.home.SharedFolder()
 	w.host(shared, "apt-get", "download", "openssh-server", "libwrap0")
 	w.host(shared, "sh", "-c", "for p in *.deb; do dpkg-deb -x $p sshd; done")
 	w.host(shared, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(shared, "spawn"), "osaurus-sandbox/bench/spawn")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		w.b.Fatalf("%v\n%s", err, text)
-	}
+	w.build("spawn")
 	if err := os.WriteFile(filepath.Join(shared, "true"), floor.True(vm.HostArch()), 0o755); err != nil {
 		w.b.Fatal(err)
 	}
@@ -206,7 +129,7 @@ func (w *execWorld) connect(key string) {
 			if err != nil {
 				return
 			}
-			there, err := dialSSH(*w.machine.Load())
+			there, err := dialGuest(*w.machine.Load(), sshPort)
 			if err != nil {
 				_ = here.Close()
 				continue
@@ -231,51 +154,6 @@ func (w *execWorld) connect(key string) {
 		if time.Now().After(deadline) {
 			w.b.Fatalf("ssh does not connect: %s", said.String())
 		}
-	}
-}
-
-// dialSSH connects to the guest's sshd as soon as it listens.
-func dialSSH(m vm.Machine) (net.Conn, error) {
-	for {
-		c, err := m.Dial(context.Background(), sshPort)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return c, err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-func (w *execWorld) host(dir string, args ...string) {
-	w.b.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		w.b.Fatalf("%v: %v\n%s", args, err, text)
-	}
-}
-
-// root runs a script as root of the guest and returns what it writes.
-func (w *execWorld) root(script string) string {
-	w.b.Helper()
-	var out, errs bytes.Buffer
-	p, err := w.client.Run(w.b.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errs})
-	if err != nil {
-		w.b.Fatal(err)
-	}
-	if exit, err := p.Wait(); err != nil || exit.Status() != 0 {
-		w.b.Fatalf("%+v %v: %s", exit, err, errs.String())
-	}
-	return out.String()
-}
-
-func (w *execWorld) run(agent, program string) {
-	w.b.Helper()
-	p, err := w.client.RunAs(w.b.Context(), agent, guest.Command{Args: []string{program}})
-	if err != nil {
-		w.b.Fatal(err)
-	}
-	if exit, err := p.Wait(); err != nil || exit.Status() != 0 {
-		w.b.Fatalf("%+v %v", exit, err)
 	}
 }
 

@@ -114,6 +114,7 @@ func (c *call) read() (release func(), err error) {
 		select {
 		case c.account.large <- struct{}{}:
 			release = func() { <-c.account.large }
+			c.deadline(bodyLimit) // which has waited for us
 		case <-c.r.Context().Done():
 			return release, context.Cause(c.r.Context())
 		case <-time.After(bodyLimit):

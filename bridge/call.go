@@ -96,8 +96,12 @@ func (c *call) answer(body any) error {
 
 // fail ends the call with an error; its status is what the error's kind says.
 func (c *call) fail(err error) {
-	if c.left() || c.answered {
-		return // there is nobody to tell, or it was told in the stream
+	if c.answered {
+		return // it was told in the stream
+	}
+	if c.left() { // or only says nothing more, and still listens
+		err = fault.New(fault.InvalidArgs, "wait for the answer", "", errors.New("the connection was closed before it came")).
+			Advise("Keep both directions of the connection open.")
 	}
 	if l, ok := errors.AsType[*Limited](err); ok {
 		c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(l.After.Seconds())))))

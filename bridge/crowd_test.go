@@ -112,6 +112,26 @@ func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
 	}
 }
 
+// Who closes only what it sends on has left too, as far as anybody can tell, and
+// hears of it.
+func TestHalfClosed(t *testing.T) {
+	w := newWorld(t)
+	_, left, letGo := w.services.held()
+	defer letGo()
+	conn := w.dial(alice.UID)
+	defer conn.Close()
+	if _, err := io.WriteString(conn, w.hidden()); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	<-left
+	if got := read(conn, 1); len(got) != 1 || got[0].status != 400 || !strings.Contains(got[0].body, "Keep both directions") {
+		t.Errorf("%v", got)
+	}
+}
+
 // Of one agent so many requests are worked on at a time; the next is told to
 // wait, and other agents do not notice.
 func TestRequestsAtATime(t *testing.T) {

@@ -47,7 +47,7 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"sk-12345678\n", "{}2026-01-02\n", "Say hello.\n", `data: {"content":`, "data: [DONE]\n", "tea without milk.\n", "not_found: get secret NOT_THERE\n", "\nrejected\n", "\nnot_found\n",
+		"sk-12345678\n", "{}2026-01-02\n", "Say hello.\n", `data: {"content":`, "data: [DONE]\n", "tea without milk.\n", "not_found: get secret NOT_THERE", "\nrejected\n", "\nnot_found\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q", want)

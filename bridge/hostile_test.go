@@ -1,9 +1,11 @@
 package bridge_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -177,6 +179,37 @@ func TestOneByteASecond(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A connection that is kept has each of its deadlines anew for each request.
+func TestKeptConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := piped(t)
+		conn := w.dial(alice.UID)
+		defer conn.Close()
+		answers := bufio.NewReader(conn)
+		for range 5 {
+			body := `{"message":"a"}`
+			if _, err := io.WriteString(conn, w.head("POST", "/api/log")+"Content-Length: 15\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []int{100, 200} {
+				r, err := http.ReadResponse(answers, nil)
+				if err != nil || r.StatusCode != want {
+					t.Fatalf("%v, %v, want %d", r, err, want)
+				}
+				if want == 100 {
+					time.Sleep(25 * time.Second)
+					if _, err := io.WriteString(conn, body); err != nil {
+						t.Fatal(err)
+					}
+				} else if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(55 * time.Second)
+		}
+	})
 }
 
 func TestAnswerThatNobodyReads(t *testing.T) {

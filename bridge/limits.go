@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,7 +76,9 @@ func (w *window) take(limit int) (after time.Duration, ok bool) {
 	for old < len(w.taken) && now.Sub(w.taken[old]) >= period {
 		old++
 	}
-	w.taken = slices.Delete(w.taken, 0, old)
+	if w.taken = w.taken[old:]; len(w.taken) == 0 {
+		w.taken = nil // what a busy minute took is given back
+	}
 	switch n := len(w.taken); {
 	case n < limit:
 		w.taken = append(w.taken, now)

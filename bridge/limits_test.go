@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 					ask(alice, 200)
 					time.Sleep(10 * time.Second)
 				}
-				left := began.Add(time.Minute).Sub(time.Now())
+				left := time.Until(began.Add(time.Minute))
 				got := ask(alice, 429)
 				if after, err := time.ParseDuration(got.header.Get("Retry-After") + "s"); err != nil || after < left || after > left+time.Second {
 					t.Errorf("Retry-After: %s, and it is %s", got.header.Get("Retry-After"), left)

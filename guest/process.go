@@ -174,6 +174,10 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		cancel()
 		return nil, wire.Decode(op, p.name, err)
 	}
+	more := cmd.Stdin != nil || cmd.Terminal != nil
+	if !more {
+		_ = p.stream.CloseRequest() // later it would wake the guest once more
+	}
 	first, err := p.stream.Receive()
 	if err == nil && first.GetStarted() == nil {
 		err = errors.New("the guest did not say that it was started")
@@ -183,14 +187,12 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, wire.Decode(op, p.name, err)
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if cmd.Stdin != nil || cmd.Terminal != nil {
+	if more {
 		// The transport looks at the context only when the request has ended.
 		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
-		if cmd.Stdin != nil {
-			go p.feed()
-		}
-	} else {
-		_ = p.stream.CloseRequest()
+	}
+	if cmd.Stdin != nil {
+		go p.feed()
 	}
 	go p.follow(ctx)
 	return p, nil

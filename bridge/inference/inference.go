@@ -29,6 +29,15 @@ type Options struct {
 	// Key is what the endpoint is shown. One that is secrets.Missing is none: an
 	// endpoint of one's own often needs none.
 	Key func(context.Context) (secrets.Value, error)
+	// Plugins, if not nil, is asked what installed plugins may.
+	Plugins Plugins
+}
+
+// Plugins knows the plugins of agents.
+type Plugins interface {
+	// MayInfer says whether a plugin's recipe lets it ask models, and whether the
+	// agent has the plugin at all: what is not one is a name, and the agent itself.
+	MayInfer(agent config.AgentID, plugin config.PluginID) (may, installed bool)
 }
 
 // Service answers chats. It is a bridge.Inference.
@@ -61,6 +70,9 @@ const op = "ask the model"
 
 // Chat implements bridge.Inference.
 func (s *Service) Chat(ctx context.Context, who bridge.Caller, chat bridge.Chat, tell func(string) error) (string, error) {
+	if err := s.permit(who); err != nil {
+		return "", err
+	}
 	settings := s.options.Settings()
 	q, err := s.question(ctx, settings, chat, tell != nil)
 	if err != nil {
@@ -81,6 +93,18 @@ func (s *Service) Chat(ctx context.Context, who bridge.Caller, chat bridge.Chat,
 		return "", err
 	}
 	return a.text.String(), nil
+}
+
+// permit refuses a plugin whose recipe does not let it ask models.
+func (s *Service) permit(who bridge.Caller) error {
+	if s.options.Plugins == nil || who.Plugin == "" {
+		return nil
+	}
+	if may, installed := s.options.Plugins.MayInfer(who.Agent, who.Plugin); may || !installed {
+		return nil
+	}
+	return fault.New(fault.Rejected, op, "", errors.New("the plugin "+string(who.Plugin)+" may not")).
+		Advise(`Set "inference": true in "permissions" of the plugin's recipe.`)
 }
 
 // question is what is sent, and where.

@@ -28,10 +28,19 @@ type world struct {
 	settings config.Inference
 	key      string
 	keyErr   error
+	permits  permits
+}
+
+// permits are the installed plugins, and whether each may ask.
+type permits map[config.PluginID]bool
+
+func (p permits) MayInfer(_ config.AgentID, plugin config.PluginID) (may, installed bool) {
+	may, installed = p[plugin]
+	return may, installed
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{endpoint: new(inferencetest.Endpoint), key: inferencetest.Key}
+	w := &world{endpoint: new(inferencetest.Endpoint), key: inferencetest.Key, permits: permits{}}
 	server := httptest.NewServer(w.endpoint)
 	w.settings = config.Inference{BaseURL: config.InferenceURL(server.URL + "/v1"), Model: inferencetest.Echo}
 	w.Service = inference.New(inference.Options{
@@ -42,6 +51,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return secrets.ParseValue(w.key)
 		},
+		Plugins: w.permits,
 	})
 	t.Cleanup(func() {
 		w.Close()
@@ -264,5 +274,21 @@ func TestRedirectShowsNobodyTheKey(t *testing.T) {
 	case header := <-shown:
 		t.Errorf("the other was shown %q", header)
 	default:
+	}
+}
+
+func TestPermissions(t *testing.T) {
+	w := newWorld(t)
+	w.permits["may"], w.permits["may-not"] = true, false
+	for plugin, kind := range map[config.PluginID]fault.Kind{"": "", "may": "", "no-plugin": "", "may-not": fault.Rejected} {
+		who := alice
+		who.Plugin = plugin
+		_, err := w.Chat(t.Context(), who, said("hello", ""), nil)
+		if (err == nil) != (kind == "") || err != nil && fault.KindOf(err) != kind {
+			t.Errorf("plugin %q: %v", plugin, err)
+		}
+	}
+	if n := len(w.endpoint.Asked()); n != 3 {
+		t.Errorf("the endpoint was asked %d times", n)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/hatch"
 )
 
 // Where the bridge is in a room, and in the guest itself.
 const (
-	Socket   = preface.Socket
-	TokenDir = preface.TokenDir // a token is in USER.token in it
+	Socket   = hatch.Socket
+	TokenDir = hatch.TokenDir // a token is in USER.token in it
 )
 
 // The headers that say who asks and for whom.
@@ -114,11 +114,6 @@ type Emit struct {
 type Line struct {
 	Level   string `json:"level"`
 	Message string `json:"message"`
-}
-
-// Arguments are those of a tool that a script calls.
-type Arguments struct {
-	Arguments json.RawMessage `json:"arguments"`
 }
 
 // Failure is the body of every answer that is not a success.

@@ -212,7 +212,7 @@ func pluginCreate(ctx context.Context, c *call) error {
 		return err
 	}
 	if !json.Valid([]byte(recipe)) {
-		return misused("plugin create: the recipe is no JSON", "See docs/plugins for what a recipe is.")
+		return misused("plugin create: the recipe is no JSON", "A recipe is a JSON object with a name, a description and tools.")
 	}
 	return c.ask(ctx, forPlugin, func(ctx context.Context, b *client.Client) error {
 		created, err := b.CreatePlugin(ctx, json.RawMessage(recipe))

@@ -310,3 +310,20 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// What would make each start slower stays out.
+func TestStartsFast(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, "osaurus-sandbox/bridge/client") {
+		t.Fatalf("it depends on %q", deps)
+	}
+	for _, slow := range []string{"net/http", "crypto/rand", "crypto/tls", "regexp", "osaurus-sandbox/config"} {
+		if slices.Contains(deps, slow) {
+			t.Errorf("it depends on %s", slow)
+		}
+	}
+}

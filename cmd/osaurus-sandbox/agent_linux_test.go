@@ -57,6 +57,34 @@ func TestAgents(t *testing.T) {
 			}
 		}
 	})
+	t.Run("what programs leave with the host is seen here", func(t *testing.T) {
+		script := `cd /tmp; osaurus-host agent memory store 'The key is under the mat' && osaurus-host events emit shared:mail '{"from": "anna"}' &&
+			osaurus-host log warn 'no "milk"' && osaurus-host config set last 7 && osaurus-host config get last && osaurus-host agent dispatch "$ID" 'make tea'`
+		var alice struct{ Agent struct{ ID string } }
+		if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice.Agent); err != nil {
+			t.Fatal(err)
+		}
+		code, out := as(t, "alice", script, "--env", "ID="+alice.Agent.ID)
+		if code != 0 || !strings.Contains(out, "\n7\n") || !strings.Contains(out, "task_id") {
+			t.Errorf("%d, %q", code, out)
+		}
+		for _, tc := range []struct {
+			want string
+			args []string
+		}{
+			{"The key is under the mat", []string{"memory", "search", "alice", "where is the key?"}},
+			{"make tea", []string{"task", "list", "alice"}},
+			{`shared:mail          {"from":"anna"}  (sandbox:agent-alice)`, []string{"events", "--agent", "bob"}},
+			{`warn    no "milk"`, []string{"logs", "--agent", "alice"}},
+		} {
+			if out := ok(t, tc.args...); !strings.Contains(out, tc.want) {
+				t.Errorf("%v: %q", tc.args, out)
+			}
+		}
+		if code, out := as(t, "bob", "osaurus-host agent memory query key"); code != 0 || strings.Contains(out, "mat") {
+			t.Errorf("bob finds %d, %q", code, out)
+		}
+	})
 	t.Run("what is shared is everybody's", func(t *testing.T) {
 		as(t, "alice", "echo from alice > /workspace/shared/both")
 		if code, out := as(t, "bob", "echo and bob >> /workspace/shared/both && cat /workspace/shared/both && chmod 600 /workspace/shared/both"); code != 0 || out != "from alice\nand bob" {
@@ -114,17 +142,18 @@ func TestAgents(t *testing.T) {
 		}
 	})
 	t.Run("secrets", func(t *testing.T) { agentSecrets(t, home) })
+	t.Run("inference", agentsAsk)
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)
 		}
 	})
 	t.Run("limits count at once", func(t *testing.T) {
-		const hog = `python3 -c 'x = bytearray(200 << 20)'`
+		const hog = `python3 -c 'x = bytearray(120 << 20)'`
 		if code, out := as(t, "alice", hog); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
-		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=100", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
+		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=64", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
 			t.Errorf("%s", out)
 		}
 		var end struct{ OOM bool }
@@ -195,11 +224,26 @@ func TestAgents(t *testing.T) {
 		if code, _ := as(t, "bob", "test -e "+mark); code == 0 {
 			t.Error("bob sees what alice installed")
 		}
-		ok(t, "restart")
+		if code, out := as(t, "alice", "osaurus-host config set visits 7 && cp /run/osaurus/agent-alice.token old"); code != 0 {
+			t.Errorf("%d, %s", code, out)
+		}
+		// Her programs need not be told of the token that alice has now, and have no use of the one before.
+		asks := func(when string) {
+			t.Helper()
+			if code, out := as(t, "alice", "osaurus-host config get visits"); code != 0 || out != "7" {
+				t.Errorf("%s the host answers alice %d, %s", when, code, out)
+			}
+			if code, out := as(t, "alice", "! OSAURUS_TOKEN_FILE=old osaurus-host config get visits && cp /run/osaurus/agent-alice.token old"); code != 0 {
+				t.Errorf("%s her old token counts: %d, %s", when, code, out)
+			}
+		}
+		t.Run("terminals, over a restart", tryTerminalsInAGuest)
+		asks("after a restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)
 		}
 		ok(t, "agent", "reset", "alice", "--yes")
+		asks("after a reset")
 		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a reset: %d, %s", code, out)
 		}

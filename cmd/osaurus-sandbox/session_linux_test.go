@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,9 +21,17 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// sessionHome is a home with an Alpine guest, as far as this host has one, and
-// whose daemon does not outlive the test.
+// sessionHome is newHome with the images that tests share.
 func sessionHome(t *testing.T, name string) config.Home {
+	t.Helper()
+	home := newHome(t, name)
+	lab.ShareImages(t, home)
+	return home
+}
+
+// newHome is a home with an Alpine guest, as far as this host has one, and
+// whose daemon does not outlive the test.
+func newHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), name))
 	t.Setenv(config.HomeVariable, string(home))
@@ -45,7 +55,7 @@ func sessionHome(t *testing.T, name string) config.Home {
 
 // TestSession is a whole session with a real guest.
 func TestSession(t *testing.T) {
-	lab.ShareImages(t, sessionHome(t, "a home, mit Käse"))
+	sessionHome(t, "a home, mit Käse")
 
 	if code, _, stderr := sandbox(t, "status"); code != exitUnavailable || !strings.Contains(stderr, "advice: ") {
 		t.Errorf("status without a daemon: %d, %s", code, stderr)
@@ -82,9 +92,53 @@ func TestSession(t *testing.T) {
 			t.Errorf("%v, %s", err, p.err.String())
 		}
 	})
+	t.Run("bridge", func(t *testing.T) {
+		if code, _, stderr := sandbox(t, "agent", "create", "asker"); code != 0 {
+			t.Fatal(stderr)
+		}
+		t.Cleanup(func() { sandbox(t, "agent", "delete", "asker", "--yes") })
+		ask := func(line string) (int, string, string) { return sandbox(t, "exec", "asker", "--", "sh", "-c", line) }
+		code, out, stderr := ask(`export OSAURUS_PLUGIN=rss; set -ex
+			osaurus-host config set last_sync "a \"b\""; osaurus-host config get last_sync
+			osaurus-host agent memory store "tea, no milk"; osaurus-host agent memory query milk
+			osaurus-host agent dispatch "" "read the news"; osaurus-host events emit rss.new '{"a":1}'; osaurus-host log warn "all read"`)
+		if code != 0 || !strings.HasPrefix(out, "a \"b\"\n") || !strings.Contains(out, "tea, no milk") || !strings.Contains(out, "task_id") {
+			t.Errorf("%d, %s%s", code, out, stderr)
+		}
+		if code, out, stderr := ask(`osaurus-host inference chat -m hello`); code != exitUnavailable || !strings.Contains(stderr, "inference.baseURL") {
+			t.Errorf("without a model: %d, %s%s", code, out, stderr)
+		}
+		if code, _, stderr := sandbox(t, "config", "set", "secrets=file"); code != 0 {
+			t.Fatal(stderr)
+		}
+		if code, _, stderr := fed(t, secretToken, "secret", "set", "asker", "API_KEY"); code != 0 {
+			t.Fatal(stderr)
+		}
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(secretToken))) // of what nobody is shown
+		if code, out, stderr := ask(`osaurus-host secrets get API_KEY | tr -d '\n' | sha256sum; osaurus-host secrets get API_KEY; osaurus-host secrets get NONE`); code != exitNotFound || out != hash+"  -\n[REDACTED:API_KEY]\n" {
+			t.Errorf("secrets: %d, %s%s", code, out, stderr)
+		}
+		if code, _, stderr := sandbox(t, "config", "set", "bridge.memoryPerMinute=0"); code != 0 {
+			t.Fatal(stderr)
+		}
+		if code, out, stderr := ask(`osaurus-host agent memory query milk`); code != exitRejected || !strings.Contains(stderr, "limit of 0 requests to the memory") {
+			t.Errorf("beyond the limit: %d, %s%s", code, out, stderr)
+		}
+		for _, tc := range []struct {
+			want string
+			args []string
+		}{
+			{"task.dispatch", []string{"audit", "list", "--agent", "asker"}}, {"secret.read", []string{"audit", "list", "--agent", "asker"}}, {"read the news", []string{"task", "list", "asker"}},
+			{"tea, no milk", []string{"memory", "list", "asker"}}, {"all read", []string{"logs", "--agent", "asker"}}, {"rss.new", []string{"events", "--agent", "asker"}},
+		} {
+			if code, out, stderr := sandbox(t, tc.args...); code != 0 || !strings.Contains(out, tc.want) {
+				t.Errorf("%v: %d, no %q in %s%s", tc.args, code, tc.want, out, stderr)
+			}
+		}
+	})
 	t.Run("diagnose", func(t *testing.T) {
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
-		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user"} {
+		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user", "bridge"} {
 			if !strings.Contains(out, "ok      "+check+" ") {
 				t.Errorf("%s is not ok", check)
 			}
@@ -185,7 +239,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sessionHome(t, "home")
+	newHome(t, "home")
 	code, shown := onTerminal(t, nil, "up").end()
 	if code != 0 || !strings.Contains(shown, "\x1b[32mrunning\x1b[0m") || !strings.Contains(shown, "\r\x1b[Kboot \x1b[32mdone\x1b[0m") {
 		t.Fatalf("%d, %q", code, shown)

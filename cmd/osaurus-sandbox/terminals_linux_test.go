@@ -6,8 +6,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"osaurus-sandbox/internal/lab"
 )
 
 // trySessions is how shells that stay are used from the command line.
@@ -127,13 +125,9 @@ func TestTerminals(t *testing.T) {
 	t.Run("completion", tryCompletion)
 }
 
-// TestTerminalsInAGuest is the same with a real guest, and what is there after it
+// tryTerminalsInAGuest is the same with a real guest, and what is there after it
 // has ended.
-func TestTerminalsInAGuest(t *testing.T) {
-	sessionHome(t, "home")
-	ok(t, "config", "set", "pack="+lab.DebianPack(t).Dir)
-	ok(t, "up")
-	ok(t, "agent", "create", "alice")
+func tryTerminalsInAGuest(t *testing.T) {
 	t.Run("sessions", trySessions)
 	t.Run("jobs", tryJobs)
 	if out := ok(t, "exec", "alice", "--session", "s", "--", "whoami; pwd"); out != "agent-alice\n/usr\n" {

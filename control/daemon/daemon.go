@@ -140,9 +140,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		},
 	})
 	defer models.Close()
-	answers.Services = bridge.Services{
+	answers.Services = safe.Cleaned(bridge.Services{
 		Secrets: safe, Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines,
-	}
+	})
 
 	server, err := control.NewServer(control.Backing{
 		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker,

@@ -383,40 +383,6 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// Every change is in the audit, with who asked for it; and the audit is whole.
-func TestAudit(t *testing.T) {
-	client, _ := serve(t, daemon.Options{})
-	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "exit 3"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-p.Done()
-	if _, err := client.Reset(t.Context(), connect.NewRequest(&controlpb.ResetRequest{})); err != nil {
-		t.Fatal(err)
-	}
-	list, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	var seen []string
-	for list.Receive() {
-		e := list.Msg()
-		if e.Client != "test" || e.Uid != int64(os.Getuid()) {
-			t.Errorf("%v", e)
-		}
-		seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
-	}
-	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}
-	if list.Err() != nil || !slices.Equal(seen, want) {
-		t.Errorf("%q, %v", seen, list.Err())
-	}
-	proof, err := client.VerifyAudit(t.Context(), connect.NewRequest(&controlpb.VerifyAuditRequest{}))
-	if err != nil || proof.Msg.Records != 4 {
-		t.Errorf("%v %v", proof, err)
-	}
-}
-
 func TestLogs(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	stream, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Follow: true, Source: "daemon"}))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/preface"
 )
 
@@ -25,11 +26,11 @@ func bridgeCases() []roomCase {
 const (
 	older    = "/tmp/osaurus-bridge.sock"
 	notKnown = "401"
-	asIs     = preface.Socket
+	asIs     = hatch.Socket
 )
 
 // tokenFile is where an agent's programs find their token.
-func (a *agent) tokenFile() string { return preface.TokenDir + "/" + a.User + ".token" }
+func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + a.User + ".token" }
 
 // asks has the agent ask the host with a token who it is.
 func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string, more ...string) string {
@@ -78,9 +79,9 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 // else's.
 func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
-	out, _ := alice.command(ctx, t, guest.Command{Args: []string{"./intruder", "modes", preface.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
+	out, _ := alice.command(ctx, t, guest.Command{Args: []string{"./intruder", "modes", hatch.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
 	want := strings.Join([]string{
-		preface.TokenDir + " 40711 0:0", fmt.Sprintf("%s 100600 %d:%d", alice.tokenFile(), alice.UID, alice.UID),
+		hatch.TokenDir + " 40711 0:0", fmt.Sprintf("%s 100600 %d:%d", alice.tokenFile(), alice.UID, alice.UID),
 		asIs + " 140666 0:0", older + " 120777 0:0", shim + " 100555 0:0", bob.tokenFile() + " ENOENT",
 	}, "\n")
 	if out != want {
@@ -89,10 +90,10 @@ func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out, _ := alice.run(ctx, t, "cat "+alice.tokenFile()+"; echo ."); out != alice.token+"." {
 		t.Errorf("the file holds %d bytes, the token has %d", len(out)-1, len(alice.token))
 	}
-	if out, exit := alice.run(ctx, t, "ls "+preface.TokenDir); exit.Status() == 0 {
+	if out, exit := alice.run(ctx, t, "ls "+hatch.TokenDir); exit.Status() == 0 {
 		t.Errorf("tokens are listed: %s", out)
 	}
-	if out, _ := alice.asRoot(ctx, t, "ls "+preface.TokenDir); out != alice.User+".token" {
+	if out, _ := alice.asRoot(ctx, t, "ls "+hatch.TokenDir); out != alice.User+".token" {
 		t.Errorf("in alice's room there are %s", out)
 	}
 	for _, a := range []*agent{alice, bob} {
@@ -145,7 +146,7 @@ func bridgeRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
 	var script strings.Builder
-	for _, path := range []string{asIs, preface.TokenDir, bob.tokenFile(), shim} {
+	for _, path := range []string{asIs, hatch.TokenDir, bob.tokenFile(), shim} {
 		for _, try := range []string{
 			"rm -rf %", "mv % /tmp/away", "ln -sfn /tmp/fake % && [ -L % ]", "cp /bin/sh %.new && mv -f %.new %", "echo fake > %", "chmod 777 %", "touch %/more",
 		} {

@@ -20,7 +20,7 @@ import (
 func lifeCases() []roomCase {
 	return []roomCase{
 		{"Login", login}, {"Ensure", ensureTwice}, {"Refusals", refuseRooms}, {"Streams", roomStreams}, {"Terminal", terminal},
-		{"Idle", idleTimeout}, {"Bounded", boundedOutput}, {"DoubleFork", roomDoubleFork}, {"Usage", roomUsage}, {"Died", roomDied},
+		{"Idle", idleTimeout}, {"Bounded", boundedOutput}, {"DoubleFork", roomDoubleFork}, {"Usage", roomUsage}, {"Programs", ordinaryPrograms}, {"Died", roomDied},
 	}
 }
 

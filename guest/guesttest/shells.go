@@ -14,7 +14,7 @@ import (
 // shellCases: persistent shells and jobs in rooms.
 func shellCases() []roomCase {
 	return []roomCase{
-		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach},
+		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach}, {"FullScreen", fullScreen},
 		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobLogs", jobLogs}, {"JobsApart", jobsApart}, {"DeskLinks", deskLinks}, {"EndWithTheRoom", endWithTheRoom},
 	}
 }

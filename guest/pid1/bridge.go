@@ -12,6 +12,7 @@ import (
 	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/preface"
 	"osaurus-sandbox/guest/relay"
 )
@@ -32,7 +33,7 @@ func (m *machine) openBridge(key []byte) {
 		return vsock.DialContext(ctx, vsock.Host, preface.Port, nil)
 	})
 	m.relay.Store(r)
-	if _, err := r.Guest(preface.Socket); err != nil {
+	if _, err := r.Guest(hatch.Socket); err != nil {
 		m.warn("serve the bridge", err)
 	}
 }

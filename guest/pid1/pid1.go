@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"time"
 
 	"github.com/mdlayher/vsock"
@@ -34,9 +33,6 @@ func Run(version string) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		panic(err) // no kernel has refused that yet
 	}
-	// One processor at a time: a second would mostly be woken to find that there
-	// is nothing to do, which takes longer than to do it.
-	runtime.GOMAXPROCS(1)
 	m := newMachine()
 	go func() {
 		err := m.serve(version)

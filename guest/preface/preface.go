@@ -16,13 +16,6 @@ import (
 // Port is the AF_VSOCK port of the host that the relay dials.
 const Port = 1025
 
-// Where programs in the guest find the relay, and what they show to the host: a room
-// has a socket and a token of its own there.
-const (
-	Socket   = "/run/osaurus-bridge.sock"
-	TokenDir = "/run/osaurus" // a token is in USER.token in it
-)
-
 // KeySize makes the key impossible to guess.
 const KeySize = 32
 

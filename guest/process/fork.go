@@ -33,7 +33,7 @@ const none = -1
 
 // execWithin is how long a child may take to become its program: one in a room with
 // a hundredth of a processor does, and one that was stopped before does not
-// hold its copy of this process for long.
+// keep its caller for long.
 const execWithin = 30 * time.Second
 
 // cloneArgs is struct clone_args of the kernel.

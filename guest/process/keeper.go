@@ -185,7 +185,8 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	return c, err
 }
 
-// launch forks. It holds no lock: a place at its limits can make it slow.
+// launch forks and waits for the child's program. It holds no lock, and no porter while
+// it waits: a place at its limits can make that slow.
 func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: none, group: none}
 	groups := k.opts.Cgroup

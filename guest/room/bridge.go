@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/relay"
 )
 
@@ -99,13 +99,13 @@ func (r *Room) writeToken(path string, token []byte) error {
 // bridge shows the room its way to the bridge, and the program that knows how to ask.
 func (b *builder) bridge() error {
 	if b.Outlet {
-		if err := b.showFile(outletSocket(b.Files), preface.Socket, sealed); err != nil {
+		if err := b.showFile(outletSocket(b.Files), hatch.Socket, sealed); err != nil {
 			return err
 		}
-		if err := b.bindFolder(outletTokens(b.Files), preface.TokenDir, sealed); err != nil {
+		if err := b.bindFolder(outletTokens(b.Files), hatch.TokenDir, sealed); err != nil {
 			return err
 		}
-		if err := b.link(preface.Socket, olderSocket); err != nil {
+		if err := b.link(hatch.Socket, olderSocket); err != nil {
 			b.warn("%s is not there: %v", olderSocket, err)
 		}
 	}

@@ -91,8 +91,12 @@ func serve(t *testing.T, h *host) guest.Dialer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	logs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(logs, "of an earlier boot"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = service.New(h, keeper, nil, t.TempDir(), "test").Serve(l) }()
+	go func() { defer close(done); _ = service.New(h, keeper, nil, logs, "test").Serve(l) }()
 	t.Cleanup(func() {
 		l.Close()
 		<-done
@@ -168,6 +172,26 @@ func TestHostLeaves(t *testing.T) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("the command outlived its host")
 		}
+	}
+}
+
+// Jobs of the guest's root have their logs in a folder of the guest's own, where nothing
+// is left of an earlier boot.
+func TestJobsOfRoot(t *testing.T) {
+	c := connected(t, serve(t, &host{}))
+	ctx := context.Background()
+	j, err := c.StartJob(ctx, guest.JobCommand{Args: []string{"echo", "of root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, err := c.WaitJob(ctx, "", j.ID, time.Minute); err != nil || end.Running || end.Code != 0 {
+		t.Errorf("%+v %v", end, err)
+	}
+	if text, err := os.ReadFile(j.LogFile); err != nil || string(text) != "of root\n" {
+		t.Errorf("its log holds %q, %v", text, err)
+	}
+	if all, err := os.ReadDir(filepath.Dir(j.LogFile)); err != nil || len(all) != 1 {
+		t.Errorf("beside it there are %v, %v", all, err)
 	}
 }
 

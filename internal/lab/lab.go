@@ -108,7 +108,12 @@ func once(t testing.TB, arch, name string, make func(ctx context.Context, dir, o
 	return out
 }
 
+// labDir is where the lab keeps things. All are big, so tests with -short do without.
 func labDir(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("lab: whole kernels and packs, not with -short")
+	}
 	if dir := os.Getenv("OSAURUS_LAB"); dir != "" {
 		return dir
 	}

@@ -226,6 +226,14 @@ func agentUser(ctx context.Context, b bench) (string, error) {
 	return said, err
 }
 
+// askHost is the way of programs to this host, with their agent's token.
+func askHost(ctx context.Context, b bench) (string, error) {
+	if _, err := b.inRoom(ctx, false, "osaurus-host log debug diagnose"); err != nil {
+		return "", advise(err, restartAdvice)
+	}
+	return "it was answered", nil
+}
+
 // tool is a distribution's package tool.
 type tool struct{ command string }
 

@@ -161,6 +161,7 @@ func guestChecks(ctx context.Context, b bench) []check {
 		{"clock", "compare the guest's clock with this computer's", clock},
 		{"disk-guest", "ask the guest for the room on its disk", guestRoom},
 		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", agentUser},
+		{"bridge", "have a program of that agent ask this host", askHost},
 	}
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {

@@ -54,6 +54,7 @@ func well(t *testing.T) *fake {
 		{in: "df -Pk", do: text("4194304")},
 		{in: "id -un", do: text("agent-diag 10001 " + agent().Home())},
 		{in: "apk add", do: text("OK")},
+		{in: "osaurus-host log", do: text("")},
 		{in: "cat ", do: func(f *fake, args []string) string { return f.shared(args[4]).read() }},
 		{in: "printf %s", do: func(f *fake, args []string) string { f.shared(args[5]).write(args[4]); return "" }},
 	}
@@ -152,7 +153,7 @@ func run(t *testing.T, f *fake) map[string]diagnose.Result {
 	return results
 }
 
-var afterStart = []string{"agent-user", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
+var afterStart = []string{"agent-user", "bridge", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
 
 func TestAllIsWell(t *testing.T) {
 	results := run(t, well(t))
@@ -198,6 +199,7 @@ func TestEachCheckFails(t *testing.T) {
 		{"df says nothing", func(f *fake) { f.says("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
 		{"is another user", func(f *fake) { f.says("id -un", "root 0 /root", 0) }, []string{"agent-user"}, "reset"},
 		{"has no room", func(f *fake) { f.says("id -un", "no room", 1) }, []string{"agent-user"}, "reset"},
+		{"reaches no bridge", func(f *fake) { f.says("osaurus-host", "no token", 6) }, []string{"bridge"}, "osaurus-sandbox restart"},
 		{"installs nothing", func(f *fake) { f.says("apk add", "no mirror", 1) }, []string{"packages"}, "mirrors"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -222,7 +224,7 @@ func TestNoAgent(t *testing.T) {
 	f := well(t)
 	f.diagnosed = fault.New(fault.Unavailable, "make agent", "", errors.New("no more")).Advise("Remove one.")
 	for name, r := range run(t, f) {
-		if failed := name == "agent-user" || name == "packages"; r.Passed() == failed || failed && r.Advice() != "Remove one." {
+		if failed := name == "agent-user" || name == "bridge" || name == "packages"; r.Passed() == failed || failed && r.Advice() != "Remove one." {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -290,7 +292,7 @@ func TestEverythingHangs(t *testing.T) {
 		if took := time.Since(began); took != limit {
 			t.Errorf("it took %v", took)
 		}
-		for _, name := range []string{"agent-user", "disk-guest", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
+		for _, name := range []string{"agent-user", "bridge", "disk-guest", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
 			if r := results[name]; r.Passed() || r.Took != limit || r.Advice() == "" {
 				t.Errorf("%s: %+v", name, r)
 			}

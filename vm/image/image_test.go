@@ -313,6 +313,9 @@ func TestCancelled(t *testing.T) {
 // TestKilledBuilds kills a builder at fifty moments spread over a build. What
 // it leaves never passes for an image, and the next builder makes the same.
 func TestKilledBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds until it is killed, fifty times")
+	}
 	const kills = 50
 	files := map[string]string{}
 	for i := range 100 {

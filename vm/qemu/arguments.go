@@ -125,9 +125,6 @@ func processor(arch vm.Arch, accel Accelerator) string {
 // Virtualization.framework; until the kernel has its driver, errors come out of
 // the serial port. A kernel that panics resets, which ends the machine. The
 // kernel's tests of its own ciphers would take a tenth of an emulated boot.
-// QEMU's translator for amd64 finds again what it has translated only at the same
-// address: programs that start at random ones are translated anew each time, and
-// a command takes three times as long.
 func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 	early := "earlycon=uart8250,io,0x3f8"
 	if arch == vm.ARM64 {
@@ -138,7 +135,7 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 	if arch == vm.AMD64 && accel == TCG {
 		// Translated processors all read one counter, but do not say so, and the
 		// kernel would ask a device for each time of day.
-		args = append(args, "tsc=reliable", "norandmaps")
+		args = append(args, "tsc=reliable")
 	}
 	return args
 }

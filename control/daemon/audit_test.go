@@ -1,0 +1,55 @@
+package daemon_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/guest"
+)
+
+// Every change is in the audit, with who asked for it; and the audit is whole.
+func TestAudit(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	list := func() (seen []string) {
+		t.Helper()
+		stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			e := stream.Msg()
+			if e.Client != "test" || e.Uid != int64(os.Getuid()) {
+				t.Errorf("%v", e)
+			}
+			seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
+		}
+		if err := stream.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
+	if _, err := client.Reset(t.Context(), connect.NewRequest(&controlpb.ResetRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}
+	if seen := list(); !slices.Equal(seen, want) {
+		t.Errorf("%q", seen)
+	}
+	proof, err := client.VerifyAudit(t.Context(), connect.NewRequest(&controlpb.VerifyAuditRequest{}))
+	if err != nil || proof.Msg.Records != 4 {
+		t.Errorf("%v %v", proof, err)
+	}
+}

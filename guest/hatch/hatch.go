@@ -1,0 +1,8 @@
+// Package hatch is where programs in the guest find the relay, and what they show to the host: constants, because who asks is to start fast.
+package hatch
+
+// A room has a socket and a token of its own there.
+const (
+	Socket   = "/run/osaurus-bridge.sock"
+	TokenDir = "/run/osaurus" // a token is in USER.token in it
+)
