@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// askTime is how long a person has to answer.
-const askTime = 10 * time.Minute
+// AskTime is how long a person has to answer.
+const AskTime = 10 * time.Minute
 
 // Secrets are what agents must know and models need not see.
 type Secrets interface {
@@ -61,7 +61,7 @@ type secretSetOut struct {
 // newSecretSet makes sandbox_secret_set.
 func newSecretSet(store Secrets) Tool {
 	return Define(Spec{
-		Name: "sandbox_secret_set", Title: "Keep a secret", Gate: Exec, Budget: askTime,
+		Name: "sandbox_secret_set", Title: "Keep a secret", Gate: Exec, Budget: AskTime,
 		Hints:       Hints{Destructive: true, Idempotent: true},
 		Description: `Keep a secret for you. Without value a person is asked for it, and it is stored without being shown to you. Programs of yours read it with: osaurus-host secrets get NAME`,
 	}, func(ctx context.Context, c *Call, in secretSetIn) (secretSetOut, error) {
