@@ -27,6 +27,7 @@ import (
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
@@ -144,8 +145,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		Secrets: safe, Config: pluginconfig.New(db), Inference: models, Tasks: queue, Memory: facts, Events: told, Log: lines,
 	})
 
+	bench := toolbench.New(toolbench.Options{Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker, Log: log})
 	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker,
+		Sandbox: sandbox, Agents: residents, Terminals: terminals, Vault: safe, Prompts: broker, Tools: bench,
 		Memory: facts, Tasks: queue, Topics: told, Lines: lines, Events: journal, Audit: record, Log: log, Program: o.Program, Close: finish,
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func (r rooms) KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard
 
 func (r rooms) TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (guest.JobTail, error) {
 	var end guest.JobTail
-	_, err := r.Terminals.TailJob(ctx, string(a.ID), id, terminal.Tail{FromEnd: bytes}, func(part guest.JobTail) error {
+	_, err := r.Terminals.TailJob(ctx, string(a.ID), id, terminal.Tail{FromEnd: bytes}, func(part terminal.Part) error {
 		end.Data = append(end.Data, part.Data...)
 		return nil
 	})
