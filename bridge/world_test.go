@@ -224,6 +224,9 @@ func (b *book) Record(_ context.Context, who bridge.Caller, action bridge.Action
 	if err != nil {
 		outcome = string(fault.KindOf(err))
 	}
+	if len(b.entries) == 1000 {
+		return
+	}
 	b.entries = append(b.entries, fmt.Sprintf("%s %s/%s %s %s", action, who.Name, who.Plugin, subject, outcome))
 }
 

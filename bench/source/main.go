@@ -16,13 +16,12 @@ import (
 const chunk = 64 << 10
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, serve(os.Args[1], os.Args[2]))
+	os.Exit(1)
 }
 
-func run(port, bytes string) error {
+// serve goes on until something goes wrong.
+func serve(port, bytes string) error {
 	at, err := strconv.ParseUint(port, 10, 32)
 	if err != nil {
 		return err

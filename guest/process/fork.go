@@ -38,7 +38,7 @@ const execWithin = 30 * time.Second
 
 // cloneArgs is struct clone_args of the kernel.
 type cloneArgs struct {
-	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags, pidfd, _, _, exitSignal, _, _, _, _, _, cgroup uint64
 }
 
 // begin forks: the child goes on to become the image. syscall.ForkExec would stand
