@@ -13,6 +13,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -156,7 +157,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	defer cancel()
 	stream, err := c.files.Read(ctx, forUser(f, m))
 	if err != nil {
-		return FileRead{}, wire.Decode(op, f.String(), err)
+		return FileRead{}, f.fault(op, err)
 	}
 	defer stream.Close()
 	var r FileRead
@@ -175,7 +176,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 		r.Truncated, r.SHA256 = m.Truncated, digestOf(m.Sha256)
 	}
 	if err := stream.Err(); err != nil {
-		return FileRead{}, wire.Decode(op, f.String(), err)
+		return FileRead{}, f.fault(op, err)
 	}
 	return r, nil
 }
@@ -208,10 +209,10 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	}
 	a, failed := stream.CloseAndReceive()
 	if failed != nil {
-		return FileWritten{}, wire.Decode(op, f.String(), failed)
+		return FileWritten{}, f.fault(op, failed)
 	}
 	if err != nil {
-		return FileWritten{}, wire.Decode(op, f.String(), err)
+		return FileWritten{}, f.fault(op, err)
 	}
 	return FileWritten{Created: a.Msg.Created, SHA256: digestOf(a.Msg.Sha256), Size: a.Msg.Size}, nil
 }
@@ -233,7 +234,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	defer cancel()
 	stream, err := c.files.Search(ctx, forUser(f, m))
 	if err != nil {
-		return SearchEnd{}, wire.Decode(op, f.String(), err)
+		return SearchEnd{}, f.fault(op, err)
 	}
 	defer stream.Close()
 	most := MaxMatches * (1 + 2*MaxContext) // with their contexts; more is no honest guest
@@ -252,7 +253,16 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 			return SearchEnd{Truncated: a.End.Truncated, Files: a.End.Files, Unreadable: a.End.Unreadable}, nil
 		}
 	}
-	return SearchEnd{}, wire.Decode(op, f.String(), errors.Join(errors.New("the guest ended the search without a word"), stream.Err()))
+	return SearchEnd{}, f.fault(op, errors.Join(errors.New("the guest ended the search without a word"), stream.Err()))
+}
+
+// fault is the error of a call about a file. What the guest says names the file
+// already.
+func (f File) fault(op string, err error) error {
+	if faultrpc.Answered(err) {
+		return wire.Decode("", "", err)
+	}
+	return wire.Decode(op, f.String(), err)
 }
 
 // String is the path as a person reads it.
@@ -271,7 +281,7 @@ func aboutFile[Q, R any](ctx context.Context, op string, f File, call func(conte
 	defer cancel()
 	r, err := call(ctx, forUser(f, q))
 	if err != nil {
-		return nil, wire.Decode(op, f.String(), err)
+		return nil, f.fault(op, err)
 	}
 	return r.Msg, nil
 }

@@ -14,6 +14,7 @@ import (
 // tryTools calls every tool for alice, in the room that she has: what goes well, and each
 // way in which it does not.
 func tryTools(t *testing.T, home config.Home) {
+	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	// call is the envelope of a call whose arguments are a JSON object.
 	call := func(t *testing.T, tool, arguments string) map[string]any {

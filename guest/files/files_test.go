@@ -251,6 +251,23 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+func TestStat(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("12345"), 0o600))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	for path, want := range map[string]guestpb.FileInfo_Kind{".": guestpb.FileInfo_KIND_FOLDER, "f": guestpb.FileInfo_KIND_FILE, "pipe": guestpb.FileInfo_KIND_OTHER} {
+		r, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)}))
+		if err != nil || r.Msg.Info.Kind != want || path == "f" && (r.Msg.Info.Size != 5 || r.Msg.Info.Mode != 0o600) {
+			t.Errorf("%s: %v, %v", path, r, err)
+		}
+	}
+	for path, want := range map[string]fault.Kind{"nothing": fault.NotFound, "f/x": fault.InvalidArgs, "../x": fault.InvalidArgs} {
+		if _, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)})); fault.KindOf(wire.Decode("", "", err)) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	c, dir := client(t), t.TempDir()
 	for i := range 3000 {

@@ -37,8 +37,11 @@ type spot struct {
 // neither by links nor by "..", and it does not wait for who is at the other end
 // of a pipe.
 func lookUp(root int, rel string, flags int, mode uint32) (*os.File, error) {
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
+	}
 	how := unix.OpenHow{
-		Flags: uint64(flags) | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Mode: uint64(mode),
+		Flags: uint64(flags) | unix.O_CLOEXEC, Mode: uint64(mode),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for range tries {
