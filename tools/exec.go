@@ -36,10 +36,10 @@ type execIn struct {
 }
 
 type execOut struct {
-	Stdout   string `json:"stdout,omitzero"`
-	Stderr   string `json:"stderr,omitzero"`
-	ExitCode *int   `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
-	Cwd      string `json:"cwd" jsonschema:"the folder it ran in; with a session, the folder it is in now"`
+	Stdout   *string `json:"stdout,omitempty"` // there, if it ran to its end
+	Stderr   *string `json:"stderr,omitempty"`
+	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
+	Cwd      string  `json:"cwd" jsonschema:"the folder it ran in; with a session, the folder it is in now"`
 
 	TimedOut  bool   `json:"timed_out,omitempty"`
 	IdledOut  bool   `json:"idle_timed_out,omitempty"`
@@ -103,10 +103,9 @@ func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) 
 	}
 	status := exit.Status()
 	out := execOut{ExitCode: &status, Cwd: dir, TimedOut: exit.TimedOut, IdledOut: exit.Idle, Limit: limitOf(exit)}
-	var cut [2]bool
-	out.Stdout, cut[0] = clip(stdout.String(), maxStdout, exit.StdoutTruncated)
-	out.Stderr, cut[1] = clip(stderr.String(), maxStderr, exit.StderrTruncated)
-	out.Truncated = cut[0] || cut[1]
+	shown, cut := clip(stdout.String(), maxStdout, exit.StdoutTruncated)
+	errors, cutToo := clip(stderr.String(), maxStderr, exit.StderrTruncated)
+	out.Stdout, out.Stderr, out.Truncated = &shown, &errors, cut || cutToo
 	advise(c, in.Command, out)
 	return out, nil
 }
@@ -142,8 +141,9 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 	if r.Restarted {
 		c.Warn("the shell of session %s is a new one (%s): variables, functions and the folder of before are lost", id, r.RestartCause)
 	}
+	stdout, stderr := strings.ToValidUTF8(r.Stdout.String(), "\uFFFD"), strings.ToValidUTF8(r.Stderr.String(), "\uFFFD")
 	out := execOut{
-		Stdout: strings.ToValidUTF8(r.Stdout.String(), "\uFFFD"), Stderr: strings.ToValidUTF8(r.Stderr.String(), "\uFFFD"),
+		Stdout: &stdout, Stderr: &stderr,
 		ExitCode: &r.Code, Cwd: r.Dir, TimedOut: r.TimedOut, Restarted: r.Restarted,
 		Truncated: r.Stdout.Omitted+r.Stderr.Omitted > 0,
 	}

@@ -18,7 +18,7 @@ var (
 func advise(c *Call, command string, out execOut) {
 	failed := out.ExitCode == nil || *out.ExitCode != 0
 	switch {
-	case !failed && out.Stdout == "" && out.Stderr == "" && (strings.Contains(command, "|") || strings.Contains(command, "2>/dev/null")):
+	case !failed && *out.Stdout == "" && *out.Stderr == "" && (strings.Contains(command, "|") || strings.Contains(command, "2>/dev/null")):
 		c.Warn("it wrote nothing: perhaps a part of the pipe found nothing, or its errors went to /dev/null")
 	case out.ExitCode != nil && *out.ExitCode == sigpipe:
 		c.Warn("exit code 141 is a program whose reader had read enough (head, say), and no error")
@@ -35,7 +35,7 @@ func advise(c *Call, command string, out execOut) {
 	if longInline.MatchString(command) {
 		c.Warn("many lines of code in -c or -e are easily broken by quotes: write them to a file, or call sandbox_execute_code")
 	}
-	if strings.Contains(out.Stderr, "unexpected EOF while looking for matching") || strings.Contains(out.Stderr, "unterminated quoted string") {
+	if strings.Contains(*out.Stderr, "unexpected EOF while looking for matching") || strings.Contains(*out.Stderr, "unterminated quoted string") {
 		c.Warn("a quote in the command has no partner")
 	}
 	for word := range strings.FieldsSeq(command) {
