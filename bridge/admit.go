@@ -35,12 +35,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	uid, _ := r.Context().Value(peerKey{}).(uint32)
-	holder, ok := s.Tokens.Find(bearer(r.Header), uid)
+	pass, ok := s.Tokens.find(bearer(r.Header), uid)
 	if !ok {
 		c.stranger()
 		return
 	}
-	c.who = Caller{Agent: holder.Agent, Name: holder.Name, User: holder.User}
+	c.who, c.pass = Caller{Agent: pass.Agent, Name: pass.Name, User: pass.User}, pass.life
 	c.who.Plugin, c.pluginErr = plugin(r.Header)
 	c.account = s.accounts.of(uid)
 	if err := c.account.enter(); err != nil {
@@ -51,12 +51,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 	defer cancel()
+	defer context.AfterFunc(pass.life, cancel)()
 	c.r = r.WithContext(ctx)
 	release, err := c.read()
 	defer release()
 	if errors.Is(err, errTooLarge) {
 		c.tooLarge()
 		return
+	}
+	if err == nil {
+		err = c.pass.Err() // it may have been long under way
 	}
 	if err == nil {
 		err = c.route()

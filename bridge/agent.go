@@ -26,7 +26,9 @@ func dispatch(c *call) error {
 		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long"))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")
-		c.record(DispatchTask, brief(in.AgentID), err)
+		if c.accept(ofMisdirected) == nil { // nothing leaves the audit: who is refused all day does not fill it
+			c.record(DispatchTask, brief(in.AgentID), err)
+		}
 		return err
 	}
 	service := c.server.Services.Tasks

@@ -27,6 +27,7 @@ type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	who     Caller
+	pass    context.Context // ends when the caller's token counts no more
 	account *account
 	name    string // at the end of the path
 	body    []byte
@@ -99,6 +100,10 @@ func (c *call) fail(err error) {
 	if c.answered {
 		return // it was told in the stream
 	}
+	if c.pass.Err() != nil {
+		c.stranger()
+		return
+	}
 	if c.left() { // or only says nothing more, and still listens
 		err = fault.New(fault.InvalidArgs, "wait for the answer", "", errors.New("the connection was closed before it came")).
 			Advise("Keep both directions of the connection open.")
@@ -139,10 +144,13 @@ func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
 func (c *call) failure(err error) wire.Failure {
 	kind := fault.KindOf(err)
 	_, ours := errors.AsType[HostOnly](err)
-	if _, ok := errors.AsType[*fault.Error](err); !ours && (ok || errors.Is(err, context.DeadlineExceeded)) {
+	if _, ok := errors.AsType[*fault.Error](err); ok && !ours {
 		return wire.Failure{Error: clip(err.Error()), Kind: kind, Advice: clip(fault.AdviceOf(err))}
 	}
 	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
+	if kind == fault.Timeout {
+		return wire.Failure{Error: "it took too long on the host", Kind: kind}
+	}
 	return wire.Failure{Error: "it went wrong on the host", Kind: kind}
 }
 

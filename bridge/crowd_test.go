@@ -112,6 +112,54 @@ func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
 	}
 }
 
+// A token that counts no more ends what was asked with it, and what is only coming.
+func TestRevokedInTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	began, left, letGo := w.services.held()
+	defer letGo()
+	for name, revoke := range map[string]func(){
+		"revoked":     func() { w.tokens.Revoke(alice.User) },
+		"all revoked": w.tokens.RevokeAll,
+		"another one": func() { w.tokens.Mint(alice) },
+	} {
+		w.alice = w.tokens.Mint(alice)
+		asked, coming := w.dial(alice.UID), w.dial(alice.UID)
+		if _, err := io.WriteString(asked, w.hidden()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(coming, w.head("POST", "/api/log")+"Expect: 100-continue\r\nContent-Length: 15\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		if r, err := http.ReadResponse(bufio.NewReader(coming), nil); err != nil || r.StatusCode != http.StatusContinue {
+			t.Fatal(r, err) // it is let in
+		}
+		revoke()
+		select {
+		case err := <-left:
+			if err != context.Canceled {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: it is still worked on", name)
+		}
+		if _, err := io.WriteString(coming, `{"message":"a"}`); err != nil {
+			t.Fatal(err)
+		}
+		for _, conn := range []net.Conn{asked, coming} {
+			if got := read(conn, 1); len(got) != 1 || got[0].status != http.StatusUnauthorized || got[0].header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s: %v", name, got)
+			}
+			conn.Close()
+		}
+		select {
+		case <-began:
+			t.Errorf("%s: what came later was taken", name)
+		default:
+		}
+	}
+}
+
 // Who closes only what it sends on has left too, as far as anybody can tell, and
 // hears of it.
 func TestHalfClosed(t *testing.T) {

@@ -32,6 +32,7 @@ const (
 	ofInference
 	ofHTTP
 	ofDispatch
+	ofMisdirected // tasks for other agents: refused, and in the audit
 	ofMemory
 	ofLog
 	buckets
@@ -49,7 +50,7 @@ func (b bucket) limit(l config.BridgeLimits) (int, string) {
 		return l.Inference, "chats"
 	case ofHTTP:
 		return l.HTTP, "events and plugins"
-	case ofDispatch:
+	case ofDispatch, ofMisdirected:
 		return l.Dispatch, "tasks"
 	case ofMemory:
 		return l.Memory, "requests to the memory"

@@ -71,6 +71,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Tasks for other agents are in the audit, which forgets nothing, only as often as
+// tasks may be given; all of them are refused, and none counts as a task.
+func TestMisdirectedTasksDoNotFillTheAudit(t *testing.T) {
+	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Dispatch: 2}) })
+	for range 20 {
+		if got := w.ask(w.as(alice, "POST", "/api/agent/dispatch", `{"task":"a","agent_id":"bob"}`)); got.status != http.StatusForbidden {
+			t.Fatal(got)
+		}
+	}
+	if n := strings.Count(w.audit.all(), "task.dispatch"); n != 2 {
+		t.Errorf("%d entries, want 2", n)
+	}
+	if got := w.ask(everyRoute[4].of(w, alice)); got.status != http.StatusOK {
+		t.Error(got)
+	}
+}
+
 // What a service fails at has been accepted: asking for secrets that are not
 // there is not for nothing.
 func TestFailuresCount(t *testing.T) {

@@ -215,8 +215,8 @@ func TestFailures(t *testing.T) {
 	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 429 || got.header.Get("Retry-After") != "90" || !strings.Contains(got.body, `"rejected"`) {
 		t.Errorf("limited: %v", got)
 	}
-	w.services.fails(fmt.Errorf("ask: %w", context.DeadlineExceeded))
-	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 504 {
+	w.services.fails(fmt.Errorf("open /home/person/.osaurus/file: %w", context.DeadlineExceeded))
+	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 504 || got.body != `{"error":"it took too long on the host","kind":"timeout"}` {
 		t.Errorf("late: %v", got)
 	}
 	w.services.fails(errors.New("open /home/person/.osaurus: no"))

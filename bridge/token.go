@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -31,8 +32,15 @@ type Holder struct {
 // digests. The methods may be called from any goroutine.
 type Tokens struct {
 	mu      sync.RWMutex
-	holders map[digest]Holder
+	passes  map[digest]pass
 	current map[config.LinuxUser]digest
+}
+
+// pass is what a token stands for.
+type pass struct {
+	Holder
+	life context.Context // ends when the token counts no more
+	end  context.CancelFunc
 }
 
 // digest stands for a token: how long it takes to find one in a map tells
@@ -41,7 +49,7 @@ type digest [sha256.Size]byte
 
 // NewTokens returns no tokens.
 func NewTokens() *Tokens {
-	return &Tokens{holders: map[digest]Holder{}, current: map[config.LinuxUser]digest{}}
+	return &Tokens{passes: map[digest]pass{}, current: map[config.LinuxUser]digest{}}
 }
 
 // Mint returns a new token. The one that the user had before counts no more.
@@ -53,24 +61,30 @@ func (t *Tokens) Mint(h Holder) Token {
 	defer t.mu.Unlock()
 	t.revoke(h.User)
 	d := digest(sha256.Sum256([]byte(token)))
-	t.holders[d], t.current[h.User] = h, d
+	life, end := context.WithCancel(context.Background())
+	t.passes[d], t.current[h.User] = pass{h, life, end}, d
 	return token
 }
 
 // Find returns whose a token is, if it is shown by the user that it was made
 // for. It takes the same time whatever is wrong with it.
 func (t *Tokens) Find(shown string, uid uint32) (Holder, bool) {
+	p, ok := t.find(shown, uid)
+	return p.Holder, ok
+}
+
+func (t *Tokens) find(shown string, uid uint32) (pass, bool) {
 	if len(shown) != tokenSize {
 		shown = "" // hashing a long one would take long; nobody has an empty one
 	}
 	d := digest(sha256.Sum256([]byte(shown)))
 	t.mu.RLock()
-	h, found := t.holders[d]
+	p, found := t.passes[d]
 	t.mu.RUnlock()
-	if !found || subtle.ConstantTimeEq(int32(h.UID), int32(uid)) != 1 {
-		return Holder{}, false
+	if !found || subtle.ConstantTimeEq(int32(p.UID), int32(uid)) != 1 {
+		return pass{}, false
 	}
-	return h, true
+	return p, true
 }
 
 // Rename says what a user's agent is called from now on.
@@ -78,13 +92,13 @@ func (t *Tokens) Rename(user config.LinuxUser, name config.AgentName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d, ok := t.current[user]; ok {
-		h := t.holders[d]
-		h.Name = name
-		t.holders[d] = h
+		p := t.passes[d]
+		p.Name = name
+		t.passes[d] = p
 	}
 }
 
-// Revoke makes the user's token count no more.
+// Revoke makes the user's token count no more. What was asked with it ends.
 func (t *Tokens) Revoke(user config.LinuxUser) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +107,8 @@ func (t *Tokens) Revoke(user config.LinuxUser) {
 
 func (t *Tokens) revoke(user config.LinuxUser) {
 	if d, ok := t.current[user]; ok {
-		delete(t.holders, d)
+		t.passes[d].end()
+		delete(t.passes, d)
 		delete(t.current, user)
 	}
 }
@@ -102,6 +117,9 @@ func (t *Tokens) revoke(user config.LinuxUser) {
 func (t *Tokens) RevokeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.holders)
+	for _, p := range t.passes {
+		p.end()
+	}
+	clear(t.passes)
 	clear(t.current)
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -52,9 +54,9 @@ type answer struct {
 	tell func(string) error
 
 	text     strings.Builder
-	asked    bool // the endpoint has the question
-	used     int  // tokens, as the endpoint says; 0 if it does not
-	finished bool // the model has said that this is all
+	asked    atomic.Bool // the endpoint has the question, and did not refuse it
+	used     int         // tokens, as the endpoint says; 0 if it does not
+	finished bool        // the model has said that this is all
 }
 
 // bytesPerToken is what a token of most texts in most languages has.
@@ -63,7 +65,7 @@ const bytesPerToken = 4
 // tokens is what the question and the answer so far have cost: what the
 // endpoint says, or where it does not, or not yet, a guess.
 func (a *answer) tokens() int {
-	if a.used > 0 || !a.asked {
+	if a.used > 0 || !a.asked.Load() {
 		return a.used
 	}
 	size := a.text.Len()
@@ -91,15 +93,19 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 	if a.key.Check() == nil {
 		r.Header.Set("Authorization", "Bearer "+a.key.Reveal())
 	}
+	// Who leaves before the answer begins has asked all the same.
+	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(w httptrace.WroteRequestInfo) {
+		a.asked.Store(w.Err == nil)
+	}}))
 	reply, err := s.http.Do(r)
 	if err != nil {
 		return a.unreachable(err)
 	}
 	defer reply.Body.Close()
 	if reply.StatusCode != http.StatusOK {
+		a.asked.Store(false)
 		return a.refusal(reply)
 	}
-	a.asked = true
 	if a.stream {
 		return a.readStream(reply.Body)
 	}

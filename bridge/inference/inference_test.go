@@ -254,6 +254,17 @@ func TestDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	over("1000 tokens a day", ask(bob, "hello", ""))
+	// And so has who leaves before it says anything, but not who is refused.
+	carol := bridge.Caller{Agent: "2B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "carol"}
+	if err := ask(carol, strings.Repeat("x", 4000), "status-400"); err == nil {
+		t.Fatal("it was not refused")
+	}
+	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer leave()
+	if _, err := w.Chat(ctx, carol, said(strings.Repeat("x", 4000), inferencetest.Slow), nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	over("1000 tokens a day", ask(carol, "hello", ""))
 	if slices.ContainsFunc(w.endpoint.Asked(), func(q inferencetest.Question) bool { return q.Model == "" }) {
 		t.Error("a chat without a model")
 	}

@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/inference"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/stores"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/memory"
+	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/tasks"
+	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/vault"
+	"osaurus-sandbox/vm"
+)
+
+// endLimit is how long the guest has to end when the daemon does: what it takes
+// to stop commands, write its disks and power off, on a busy host.
+const endLimit = 45 * time.Second
+
+// daemon is what Run puts together, in the order of its fields.
+type daemon struct {
+	Options
+	back []func() error // gives back what there is, the last first
+
+	lock *owner.Lock
+	log  *slog.Logger
+
+	db      *store.DB
+	journal *events.Journal
+	diary   *diary
+	audit   *audit.Log
+
+	folders *vm.Subtrees
+	tokens  *bridge.Tokens
+	bridge  *bridge.Server
+	sandbox *supervisor.Supervisor
+	ending  sync.Once
+	ended   error // of ending
+
+	vault     *vault.Vault
+	prompts   *prompts.Broker
+	agents    *agents.Agents
+	terminals *terminal.Terminals
+
+	memory *memory.Memory
+	tasks  *tasks.Tasks
+	topics *topics.Topics
+	lines  *loglines.Lines
+}
+
+// after has something be given back at the end, before all that is there now.
+func (d *daemon) after(give func() error) { d.back = append(d.back, give) }
+
+// closes is after for what cannot fail.
+func (d *daemon) closes(end func()) {
+	d.after(func() error {
+		end()
+		return nil
+	})
+}
+
+func (d *daemon) giveBack() (err error) {
+	for _, give := range slices.Backward(d.back) {
+		err = errors.Join(err, give())
+	}
+	return err
+}
+
+// takeHome has no other daemon serve the home, and opens the log in it.
+func (d *daemon) takeHome(ctx context.Context) (err error) {
+	if d.lock, err = owner.Take(ctx, d.Home); err != nil {
+		return err
+	}
+	d.after(d.lock.Release)
+	file, err := openLog(d.Home)
+	if err != nil {
+		return err
+	}
+	d.after(file.Close)
+	var to io.Writer = file
+	if d.Log != nil {
+		to = io.MultiWriter(file, d.Log)
+	}
+	d.log = slog.New(slog.NewTextHandler(to, nil))
+	return nil
+}
+
+// openRecords opens the database, and what is kept in it of what happens.
+func (d *daemon) openRecords(ctx context.Context) (err error) {
+	if d.db, err = store.Open(ctx, d.Home.Database()); err != nil {
+		return err
+	}
+	d.after(d.db.Close)
+	if d.journal, err = events.Open(ctx, d.db); err != nil {
+		return err
+	}
+	d.after(func() error { return d.journal.Close(context.WithoutCancel(ctx)) })
+	d.diary = newDiary(d.journal, d.log)
+	d.closes(d.diary.close)
+	d.audit = audit.New(d.db)
+	return nil
+}
+
+// makeSandbox makes the sandbox, whose guest does not run yet, and the bridge that
+// answers it.
+func (d *daemon) makeSandbox(ctx context.Context) (err error) {
+	d.folders, d.tokens = new(vm.Subtrees), bridge.NewTokens()
+	d.bridge = bridge.NewServer(bridge.Options{
+		Tokens: d.tokens, Limits: func() config.BridgeLimits { return d.sandbox.Settings().Bridge }, Audit: programs{d.audit, d.log}, Log: d.log,
+	})
+	d.after(d.bridge.Close)
+	d.sandbox, err = supervisor.New(ctx, supervisor.Options{
+		Home: d.Home, Driver: d.Driver, Lock: d.lock, Record: d.diary, Log: d.log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
+	})
+	if err != nil {
+		return err
+	}
+	d.after(func() error { return d.stop(ctx) })
+	return nil
+}
+
+// makeResidents makes what agents have here: secrets, questions to people, rooms,
+// shells.
+func (d *daemon) makeResidents(ctx context.Context) (err error) {
+	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
+	d.closes(d.vault.Close)
+	if d.prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.vault.Set, Record: d.diary, Log: d.log}); err != nil {
+		return err
+	}
+	d.closes(d.prompts.Close)
+	d.agents, err = agents.Open(ctx, agents.Options{
+		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: d.diary, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.closes(d.agents.Close)
+	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
+	d.closes(d.terminals.Close)
+	return nil
+}
+
+// makeServices makes what programs in the guest may ask for. Nobody has asked the
+// bridge yet.
+func (d *daemon) makeServices(context.Context) error {
+	d.memory, d.tasks, d.topics, d.lines = memory.New(d.db), tasks.New(d.db, d.diary.Note), topics.New(d.db), loglines.New(d.agents.Has)
+	models := inference.New(inference.Options{
+		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
+		Key: func(ctx context.Context) (secrets.Value, error) {
+			return stores.Open(d.sandbox.Settings().Secrets, d.Home, nil).Get(ctx, secrets.Inference())
+		},
+	})
+	d.closes(models.Close)
+	d.bridge.Services = d.vault.Cleaned(bridge.Services{
+		Secrets: d.vault, Config: pluginconfig.New(d.db), Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
+	})
+	return nil
+}
+
+// backing is what the API stands for.
+func (d *daemon) backing() control.Backing {
+	return control.Backing{
+		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
+		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Log: d.log}),
+		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+	}
+}
+
+// end ends what people and programs wait for, and then the guest.
+func (d *daemon) end(ctx context.Context) error {
+	d.prompts.Close()
+	d.terminals.Close() // it asks the guest for what is to be kept
+	return d.stop(ctx)
+}
+
+// stop ends the guest, and returns when it has, whoever else has begun it.
+func (d *daemon) stop(ctx context.Context) error {
+	d.ending.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		d.ended = d.sandbox.Close(ctx)
+	})
+	return d.ended
+}
