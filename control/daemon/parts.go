@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
@@ -126,7 +127,8 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	d.folders, d.tokens = new(vm.Subtrees), bridge.NewTokens()
 	d.bridge = bridge.NewServer(bridge.Options{
-		Tokens: d.tokens, Limits: func() config.BridgeLimits { return d.sandbox.Settings().Bridge }, Audit: programs{d.audit, d.log}, Log: d.log,
+		Tokens: d.tokens, Limits: func() config.BridgeLimits { return d.sandbox.Settings().Bridge }, Log: d.log,
+		Audit: programs{d.audit, d.log, func(agent config.AgentID) *redact.Scrubber { return d.vault.Redacted(agent) }},
 	})
 	d.after(d.bridge.Close)
 	d.sandbox, err = supervisor.New(ctx, supervisor.Options{

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/audit"
 )
 
@@ -15,10 +17,11 @@ import (
 const recordLimit = 10 * time.Second
 
 // programs records what programs in the guest did, as done by whoever runs the
-// daemon.
+// daemon, and without their agents' secrets.
 type programs struct {
-	audit *audit.Log
-	log   *slog.Logger
+	audit  *audit.Log
+	log    *slog.Logger
+	secret func(config.AgentID) *redact.Scrubber
 }
 
 // Record implements bridge.Audit. Done is done: what cannot be recorded is in
@@ -26,12 +29,13 @@ type programs struct {
 func (p programs) Record(ctx context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
-	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: subject, Outcome: audit.OutcomeOf(err)}
+	clean := p.secret(who.Agent)
+	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: clean.Text(subject), Outcome: audit.OutcomeOf(err)}
 	if who.Plugin != "" {
 		e.Client += " for plugin " + string(who.Plugin)
 	}
 	if err != nil {
-		e.Detail = err.Error()
+		e.Detail = clean.Text(err.Error())
 	}
 	if _, err := p.audit.Record(ctx, e); err != nil {
 		p.log.Error("the audit lacks an entry", "agent", who.Name, "action", action, "outcome", e.Outcome, "error", err)
