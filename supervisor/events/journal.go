@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// Keep is how many events the database keeps at least: months of a sandbox
-	// that is used daily, in a few megabytes.
+	// Keep is how many events the database keeps at least, in a few megabytes: months
+	// of a sandbox that is used daily, and some hours of one whose agents dispatch all
+	// the tasks that they may.
 	Keep = 10_000
 	// slack is how many more it may hold, so that not every event costs a deletion.
 	slack = 500
