@@ -42,6 +42,7 @@ type Client struct {
 	Topics    controlpbconnect.TopicsClient
 	Secrets   controlpbconnect.SecretsClient
 	Prompts   controlpbconnect.PromptsClient
+	Tools     controlpbconnect.ToolsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -115,6 +116,7 @@ func newClient(home config.Home, name string) *Client {
 		Topics:        controlpbconnect.NewTopicsClient(client, baseURL, options),
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
+		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

@@ -27,6 +27,7 @@ import (
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
+	"osaurus-sandbox/tools"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -44,6 +45,7 @@ type Backing struct {
 	Lines     *loglines.Lines
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
+	Tools     *tools.Registry
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -85,6 +87,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	go s.serve(s.http, l)

@@ -45,6 +45,7 @@ type Client struct {
 	rooms     guestpbconnect.RoomsClient
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
+	files     guestpbconnect.FilesClient
 	transport *http.Transport
 	conns     *conns
 	version   string
@@ -113,6 +114,7 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
+		files:     guestpbconnect.NewFilesClient(web, base, opts),
 		transport: tr, conns: cs,
 	}
 }

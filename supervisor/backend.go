@@ -53,6 +53,8 @@ type Guest interface {
 	// Shells and Jobs are what it has of them.
 	Shells() Shells
 	Jobs() Jobs
+	// Files is how it touches those of agents.
+	Files() Files
 	// Shutdown ends what runs in the guest, has it write everything to its
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.
@@ -95,6 +97,15 @@ type Jobs interface {
 	KillJob(ctx context.Context, user config.LinuxUser, id config.JobID, hard bool) (guest.Job, error)
 	TailJob(ctx context.Context, user config.LinuxUser, id config.JobID, offset uint64, wait time.Duration) (guest.JobTail, error)
 	TailJobEnd(ctx context.Context, user config.LinuxUser, id config.JobID, n uint64) (guest.JobTail, error)
+}
+
+// Files are the files of agents in a guest: see guest.Client.
+type Files interface {
+	StatFile(ctx context.Context, f guest.File) (guest.FileInfo, error)
+	ListFolder(ctx context.Context, f guest.File, limit int) (list []guest.FolderEntry, more bool, err error)
+	ReadFile(ctx context.Context, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
+	WriteFile(ctx context.Context, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
+	SearchFiles(ctx context.Context, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
 }
 
 // Process is a command that runs in the guest: a *guest.Process.

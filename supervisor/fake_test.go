@@ -240,6 +240,7 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
 func (g *fakeGuest) Shells() supervisor.Shells { return nil }
 func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
+func (*fakeGuest) Files() supervisor.Files     { return nil }
 func (g *fakeGuest) Close() error              { g.die(nil); return nil }
 func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
 

@@ -33,6 +33,7 @@ func (l launched) Err() error                                   { return l.guest
 func (l launched) Rooms() Rooms                                 { return l.guest.Client }
 func (l launched) Shells() Shells                               { return l.guest.Client }
 func (l launched) Jobs() Jobs                                   { return l.guest.Client }
+func (l launched) Files() Files                                 { return l.guest.Client }
 
 func (l launched) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
 	p, err := l.guest.Client.Exec(ctx, cmd)

@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/guest/export"
 	"osaurus-sandbox/guest/fetch"
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/pid1"
 	"osaurus-sandbox/guest/room"
 )
@@ -23,6 +24,9 @@ func init() { runtime.LockOSThread() }
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == room.InitCommand {
 		room.Init() // the first process of a room has pid 1 too, there
+	}
+	if len(os.Args) == 2 && os.Args[1] == files.WorkerCommand {
+		files.Work()
 	}
 	if os.Getpid() == 1 {
 		pid1.Run(version())

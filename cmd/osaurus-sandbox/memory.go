@@ -24,7 +24,7 @@ func newMemory(c console) *cobra.Command {
 		Use:   "memory",
 		Short: "See and change what agents have in mind",
 		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). Of an agent 2,000 are kept: for one more, the one
-that matters least and is oldest is forgotten, never one that is pinned. What is pinned, and what you have added, is found before others.`,
+that matters least and is oldest is forgotten: never one that is pinned, and for a program none that you have added. Those are found before others.`,
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,

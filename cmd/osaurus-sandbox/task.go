@@ -157,7 +157,7 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 				row[0] = ""
 			}
 			if line != "" || i > 0 {
-				fmt.Fprintf(table, "%s\t%s\n", row[0], faultrpc.Clip(line))
+				fmt.Fprintf(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
 			}
 		}
 	}

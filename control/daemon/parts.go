@@ -27,6 +27,7 @@ import (
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
@@ -180,6 +181,7 @@ func (d *daemon) makeServices(context.Context) error {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
+		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Log: d.log}),
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }

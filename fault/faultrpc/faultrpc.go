@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
@@ -136,17 +137,23 @@ func said(err error) *faultpb.Fault {
 	return nil
 }
 
-// Clip makes a text of the other end fit for a person's eyes: at most MaxText
-// bytes of valid UTF-8, without control characters that a terminal would obey.
+// Clip is Plain of the first MaxText bytes of a text.
 func Clip(s string) string {
 	if len(s) > MaxText {
 		s = s[:MaxText]
 	}
+	return Plain(s)
+}
+
+// Plain makes a text of the other end fit for a person's eyes: one line of valid
+// UTF-8, without what a terminal would obey or what changes the order in which it
+// is read.
+func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0, r == utf8.RuneError:
+		case r < ' ', r >= 0x7f && r < 0xa0, r == utf8.RuneError, unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
 			return '·'
 		}
 		return r

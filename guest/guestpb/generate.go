@@ -5,3 +5,4 @@ package guestpb
 //go:generate sh ../../scripts/protoc rooms.proto
 //go:generate sh ../../scripts/protoc shells.proto
 //go:generate sh ../../scripts/protoc jobs.proto
+//go:generate sh ../../scripts/protoc files.proto

@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/process/processtest"
 )
 
 // rig is a keeper of jobs on this host.
@@ -31,7 +32,7 @@ const alice, bob = "agent-alice", "agent-bob"
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	processes, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	processes, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,26 +54,6 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	return &rig{k, t, logs}
-}
-
-// cgroup is a fresh group where this host lets us have one.
-func cgroup(t *testing.T) string {
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
-			continue
-		}
-		dir, err := os.MkdirTemp(root, "osaurus-test-")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() {
-			if err := unix.Rmdir(dir); err != nil {
-				t.Errorf("processes are left: %v", err)
-			}
-		})
-		return dir
-	}
-	return ""
 }
 
 func (r *rig) start(script string) *guestpb.Job {

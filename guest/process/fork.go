@@ -18,6 +18,7 @@ import (
 // image is what a child becomes.
 type image struct {
 	path       string
+	program    int // descriptor of what is run in place of the path, or none
 	args, env  []string
 	dir        string
 	files      [3]uintptr
@@ -104,7 +105,7 @@ type child struct {
 	clone  cloneArgs
 	handle int32   // pidfd
 	failed uintptr // -errno of the step that did
-	steps  []step  // the last is execve
+	steps  []step  // the last is execveat
 
 	path, dir  *byte // what steps point to
 	argv, envv []*byte
@@ -140,7 +141,7 @@ func (i *image) compile(until uintptr) (*child, error) {
 		c.do(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)))
 	}
 	// All of them first go above where they end, so that none is trodden on.
-	spare := max(i.files[0], i.files[1], i.files[2], until, 2) + 1
+	spare := max(i.files[0], i.files[1], i.files[2], until, uintptr(max(i.program, 0)), 2) + 1
 	for n, fd := range i.files {
 		c.do(unix.SYS_DUP3, fd, spare+uintptr(n), unix.O_CLOEXEC)
 	}
@@ -151,7 +152,11 @@ func (i *image) compile(until uintptr) (*child, error) {
 		c.do(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
 	}
 	c.do(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.signals)), 0, signalsSize)
-	c.do(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])))
+	from, how := unix.AT_FDCWD, 0
+	if i.program != none {
+		from, how = i.program, unix.AT_EMPTY_PATH
+	}
+	c.do(unix.SYS_EXECVEAT, uintptr(from), uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])), uintptr(how))
 	return c, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -144,8 +145,11 @@ func wait(pid int) (int, syscall.WaitStatus) {
 // Spec is a program to start; the files become its descriptors 0 to 2.
 type Spec struct {
 	Args []string // Args[0] is looked up as Lookup does, in the place
-	Env  []string
-	Dir  string
+	// Program, if not nil, is what is run whatever Args[0] is: also a file that the
+	// place does not show.
+	Program *os.File
+	Env     []string
+	Dir     string
 	// Files are open in this process. With TTY the first is a terminal, which
 	// becomes the child's controlling one.
 	Files [3]uintptr
@@ -184,10 +188,14 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 // launch forks and waits for the child's program. It holds no lock, and no porter while
 // it waits: a place at its limits can make that slow.
 func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
-	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, group: none}
+	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: none, group: none}
 	groups := k.opts.Cgroup
 	if s.Place != nil {
 		groups, i.user = s.Place.Cgroup(), s.Place.Credential()
+	}
+	if s.Program != nil {
+		i.program = int(s.Program.Fd())
+		defer runtime.KeepAlive(s.Program)
 	}
 	if groups != "" {
 		fd, err := c.makeGroup(groups)
@@ -200,7 +208,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	var forked *child
 	fork := func() error {
 		if err := as(i.user, func() (err error) {
-			if err := checkDir(s.Dir); err != nil {
+			if err := checkDir(s.Dir); err != nil || s.Program != nil {
 				return err
 			}
 			i.path, err = Lookup(s.Args[0], s.Dir, s.Env)

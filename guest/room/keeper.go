@@ -137,6 +137,9 @@ func missing(user string) error {
 	return fault.New(fault.NotFound, "find room", user, errors.New("there is no such room in this boot")).Advise("Make it first.")
 }
 
+// Program is the guest program's path, outside of the rooms.
+func (k *Keeper) Program() string { return k.opts.Program }
+
 // Ensure makes a room what the spec says, and says whether it was made for
 // that, and what it lacks. Its programs find the token.
 func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (made bool, lacks []string, err error) {

@@ -13,6 +13,9 @@ import (
 type place struct {
 	room *Room
 	root bool
+	// hidden keeps what runs out of the room's processes: nothing there sees it or can
+	// stop it.
+	hidden bool
 }
 
 // rootCapabilities are what installing packages takes, and all that the root
@@ -38,7 +41,11 @@ func (p place) join() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leave the other threads' root: %w", err)
 	}
-	if err := unix.Setns(int(p.room.pidfd.Fd()), entered); err != nil {
+	namespaces := entered
+	if p.hidden {
+		namespaces &^= unix.CLONE_NEWPID
+	}
+	if err := unix.Setns(int(p.room.pidfd.Fd()), namespaces); err != nil {
 		return fmt.Errorf("enter the room: %w", err)
 	}
 	return nil

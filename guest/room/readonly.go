@@ -15,7 +15,7 @@ import (
 
 // ReadOnlyPlace is Place for a command that can change nothing below a folder.
 func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
-	return readOnly{place{r, root}, folder}
+	return readOnly{place{room: r, root: root}, folder}
 }
 
 // readOnly is a place in which a folder is mounted read-only, over itself.

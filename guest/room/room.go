@@ -53,7 +53,11 @@ type Room struct {
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.
-func (r *Room) Place(root bool) process.Place { return place{r, root} }
+func (r *Room) Place(root bool) process.Place { return place{room: r, root: root} }
+
+// HiddenPlace is Place for a program of the guest's own that runs as the room's agent:
+// it sees what the agent does and may no more, and the agent's processes do not see it.
+func (r *Room) HiddenPlace() process.Place { return place{room: r, hidden: true} }
 
 // maxStarts is how many commands of one room are being started at once. The rest
 // of a crowd waits its turn, and leaves the guest's first process free to answer.

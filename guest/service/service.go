@@ -17,6 +17,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -46,6 +47,7 @@ type Service struct {
 	rooms   *room.Keeper // nil: there are none
 	shells  *shell.Keeper
 	jobs    *job.Keeper
+	files   *files.Keeper
 	rootLog func() (string, error) // makes the folder for the logs of root's jobs, once
 	version string
 
@@ -71,6 +73,7 @@ func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, versio
 	s.rootLog = sync.OnceValues(func() (string, error) {
 		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
 	})
+	s.files = files.NewKeeper(files.Options{Processes: keeper, Find: s.fileRoom})
 	return s
 }
 
@@ -93,6 +96,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
+	mux.Handle("/"+guestpbconnect.FilesName+"/", s.files)
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}

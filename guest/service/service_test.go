@@ -28,6 +28,7 @@ import (
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/service"
 )
 
@@ -82,7 +83,7 @@ func (h *host) PowerOff(grace time.Duration) { h.powers <- grace }
 func serve(t *testing.T, h *host) guest.Dialer {
 	t.Helper()
 	h.powers = make(chan time.Duration, 1)
-	keeper, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	keeper, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,32 +109,6 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		}
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-}
-
-// cgroup returns a directory for cgroups, or "" with a loud line where this
-// host has none to write to.
-func cgroup(t *testing.T) string {
-	t.Helper()
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		dir := filepath.Join(root, "osaurus-test-"+strconv.Itoa(os.Getpid()))
-		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil || unix.Mkdir(dir, 0o755) != nil {
-			continue
-		}
-		t.Cleanup(func() {
-			err := unix.Rmdir(dir)
-			for range 500 { // commands that are being killed
-				if err == nil {
-					return
-				}
-				time.Sleep(10 * time.Millisecond)
-				err = unix.Rmdir(dir)
-			}
-			t.Errorf("a command's cgroup is left: %v", err)
-		})
-		return dir
-	}
-	t.Log("\n*** NO CGROUP2 to write to on this host: processes that leave their group are not covered here, only in the guest tier.")
-	return ""
 }
 
 func connected(t *testing.T, dial guest.Dialer) *guest.Client {

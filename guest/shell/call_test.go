@@ -15,6 +15,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process/processtest"
 )
 
 func within(command string, d time.Duration) *guestpb.ShellRunRequest {
@@ -258,7 +259,7 @@ func TestSessionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cgroups := len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 16 && cgroup(t) != ""
+	cgroups := len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 16 && processtest.Cgroup(t) != ""
 	if _, err := in(16, "sleep 100 & true"); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +318,7 @@ func TestNothingOutlivesTheShell(t *testing.T) {
 	mark := fmt.Sprint("31", os.Getpid())
 	r.run("setsid sh -c '(sleep " + mark + " &) ; sleep " + mark + "' & disown; nohup sleep " + mark + " >/dev/null 2>&1 & exit 4")
 	r.run("true")
-	if cgroup(t) == "" {
+	if processtest.Cgroup(t) == "" {
 		t.Skip("needs a cgroup2")
 	}
 	if left := running("sleep\x00" + mark); left > 0 {

@@ -19,6 +19,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/shell"
 )
 
@@ -39,7 +40,7 @@ func newRig(t testing.TB, bash bool) *rig {
 	t.Helper()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGCHLD) // the first use of signals starts a goroutine
 	before := resources(t)
-	processes, err := process.NewKeeper(process.Options{Cgroup: cgroup(t)})
+	processes, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func newRig(t testing.TB, bash bool) *rig {
 		return f, desks, err
 	}
 	if !bash {
-		room.Place = withoutBash(t, cgroup(t))
+		room.Place = withoutBash(t, processtest.Cgroup(t))
 		room.Env[0] = "PATH=/bin"
 		room.Env[1] = "HOME=/"
 		room.Home = "/"
@@ -92,30 +93,6 @@ func resources(t testing.TB) used {
 		t.Fatal(err)
 	}
 	return used{len(files), runtime.NumGoroutine()}
-}
-
-// cgroup is a fresh group where this host lets us have one.
-func cgroup(t testing.TB) string {
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
-			continue
-		}
-		dir, err := os.MkdirTemp(root, "osaurus-test-")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() {
-			for end := time.Now().Add(5 * time.Second); unix.Rmdir(dir) == unix.EBUSY; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Errorf("processes are left in %s", dir)
-					return
-				}
-			}
-		})
-		return dir
-	}
-	t.Log("\n*** NO CGROUP2 to write to on this host: processes that leave their group are not covered here, only in the guest tier.")
-	return ""
 }
 
 // jail is a root with busybox in it and nothing else.

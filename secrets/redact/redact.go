@@ -10,8 +10,9 @@ const (
 	// MinLength is how many characters a value has at least that is looked for. A
 	// shorter one is in half of all texts by chance.
 	MinLength = 6
-	// MaxSecrets is how many secrets are looked for, so that what looks for them
-	// is never larger than some tens of megabytes: those first in the list.
+	// MaxSecrets is how many secrets are looked for: those first in the list. What
+	// looks for them is a megabyte for tokens and passwords, and a quarter of a
+	// gigabyte if all are files of the longest size.
 	MaxSecrets = 64
 )
 

@@ -168,3 +168,6 @@ func (p *command) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.
 func (p *command) Signal(_ context.Context, s guest.Signal) error {
 	return p.cmd.Process.Signal(syscall.Signal(s))
 }
+
+// Files are none: those of the guest's agents are in rooms.
+func (*Guest) Files() supervisor.Files { return nil }

@@ -109,10 +109,14 @@ func (l *Lines) ring(agent config.AgentID) (*ring, error) {
 	return r, nil
 }
 
-// Forget drops what an agent that was deleted has logged.
+// Forget drops what an agent that was deleted has logged. Who follows it is told that
+// there is no such agent.
 func (l *Lines) Forget(agent config.AgentID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r := l.rings[agent]; r != nil {
+		r.told.Ring()
+	}
 	delete(l.rings, agent)
 }
 

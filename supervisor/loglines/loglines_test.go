@@ -128,3 +128,22 @@ func TestFollow(t *testing.T) {
 		}
 	}
 }
+
+// Who follows an agent that is deleted does not wait for ever.
+func TestFollowedAgentIsDeleted(t *testing.T) {
+	gone := false
+	l := New(func(agent config.AgentID) bool { return known(agent) && !gone })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l.log(t, alice, "the last")
+	var end error
+	for _, err := range l.Read(ctx, alice.Agent, true) {
+		if end = err; err == nil {
+			gone = true
+			l.Forget(alice.Agent)
+		}
+	}
+	if fault.KindOf(end) != fault.NotFound {
+		t.Errorf("it ends with %v", end)
+	}
+}

@@ -19,7 +19,8 @@ import (
 const (
 	// MaxFacts is how many facts an agent has: some megabytes at most. To make
 	// room for one more, the one that matters least is forgotten, and of those the
-	// oldest; never one that is pinned.
+	// oldest; never one that is pinned or matters more. Where there is none, the new
+	// one is refused.
 	MaxFacts = 2_000
 	// MaxContent bounds one fact: it is a sentence or a page, not a file. A
 	// longer one is refused.
@@ -91,7 +92,8 @@ func (m *Memory) Add(ctx context.Context, agent config.AgentID, content string, 
 	return m.add(ctx, agent, Fact{Content: content, Salience: saidByPerson, Source: byPerson, Pinned: pinned})
 }
 
-// add keeps a fact. The same content again is the same fact, made new.
+// add keeps a fact. The same content again is the same fact, made new; what a
+// person has said stays theirs.
 func (m *Memory) add(ctx context.Context, agent config.AgentID, f Fact) (Fact, error) {
 	const op = "store memory"
 	f.Content = strings.TrimSpace(strings.ToValidUTF8(f.Content, "\uFFFD"))
@@ -105,7 +107,8 @@ func (m *Memory) add(ctx context.Context, agent config.AgentID, f Fact) (Fact, e
 	err := m.db.Write(ctx, op, func(tx *sql.Tx) error {
 		kept, err := one(tx.QueryRowContext(ctx, `INSERT INTO facts (agent, content, salience, source, pinned, created) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (agent, content) DO UPDATE SET
-			salience = max(salience, excluded.salience), pinned = max(pinned, excluded.pinned), source = excluded.source, created = excluded.created
+			salience = max(salience, excluded.salience), pinned = max(pinned, excluded.pinned), created = excluded.created,
+			source = iif(excluded.salience < salience, source, excluded.source)
 			RETURNING `+columns, agent, f.Content, f.Salience, f.Source, f.Pinned, time.Now().UnixNano()))
 		if err != nil {
 			return err
@@ -115,25 +118,27 @@ func (m *Memory) add(ctx context.Context, agent config.AgentID, f Fact) (Fact, e
 			f.ID, owner(agent), strings.Join(words(f.Content), " ")); err != nil {
 			return err
 		}
-		return m.makeRoom(ctx, tx, op, agent, f.ID)
+		return m.makeRoom(ctx, tx, op, agent, f)
 	})
 	return f, err
 }
 
-// makeRoom forgets what matters least where there is too much.
-func (m *Memory) makeRoom(ctx context.Context, tx *sql.Tx, op string, agent config.AgentID, keep ID) error {
+// makeRoom forgets what matters least, and no more than what is kept, where there is
+// too much.
+func (m *Memory) makeRoom(ctx context.Context, tx *sql.Tx, op string, agent config.AgentID, keep Fact) error {
 	var facts int
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM facts WHERE agent = ?", agent).Scan(&facts); err != nil || facts <= m.limit {
 		return err
 	}
 	done, err := tx.ExecContext(ctx, `DELETE FROM facts WHERE id IN (
-		SELECT id FROM facts WHERE agent = ? AND NOT pinned AND id <> ? ORDER BY salience, created LIMIT ?)`, agent, keep, facts-m.limit)
+		SELECT id FROM facts WHERE agent = ? AND NOT pinned AND id <> ? AND salience <= ? ORDER BY salience, created LIMIT ?)`,
+		agent, keep.ID, keep.Salience, facts-m.limit)
 	if err != nil {
 		return err
 	}
 	if n, err := done.RowsAffected(); err != nil || int(n) < facts-m.limit {
-		return errors.Join(err, fault.New(fault.Rejected, op, "", fmt.Errorf("%d facts are pinned", m.limit)).
-			Advise("Unpin or delete some: osaurus-sandbox memory list AGENT"))
+		return errors.Join(err, fault.New(fault.Rejected, op, "", fmt.Errorf("%d facts are pinned, or matter more", m.limit)).
+			Advise("A person unpins or deletes some: osaurus-sandbox memory list AGENT"))
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func TestStoreAndQuery(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	m.store(t, alice, "The deploy key is in the vault")
-	if list := m.all(t, alice); len(list) != 4 || list[1].Salience != 1 || !list[1].Pinned {
+	if list := m.all(t, alice); len(list) != 4 || list[1].Salience != 1 || !list[1].Pinned || list[1].Source != byPerson {
 		t.Errorf("%+v", list)
 	}
 	if got := m.find(t, alice, "vault"); len(got) != 1 {
@@ -164,6 +164,30 @@ func TestRoom(t *testing.T) {
 		}
 	}
 	m.store(t, bob, strings.Repeat("é", MaxContent/2), "\xff\x00")
+}
+
+// Where a person has said all of it, a program makes nothing of that be forgotten,
+// and a person does.
+func TestProgramsForgetNothingOfAPersons(t *testing.T) {
+	m, alice, _ := open(t)
+	m.limit = 2
+	for _, content := range []string{"first", "second"} {
+		if _, err := m.Add(t.Context(), alice.Agent, content, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Store(t.Context(), alice, "a program's"); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a program: %v", err)
+	}
+	if list := m.all(t, alice); len(list) != 2 || list[0].Content != "first" {
+		t.Errorf("%+v are left", list)
+	}
+	if _, err := m.Add(t.Context(), alice.Agent, "third", false); err != nil {
+		t.Errorf("a person: %v", err)
+	}
+	if list := m.all(t, alice); len(list) != 2 || list[0].Content != "second" {
+		t.Errorf("%+v are left", list)
+	}
 }
 
 func TestForget(t *testing.T) {

@@ -102,9 +102,8 @@ func (t *Tasks) Fail(ctx context.Context, id bridge.TaskID, lease Lease, reason 
 }
 
 func (t *Tasks) answer(ctx context.Context, op string, id bridge.TaskID, lease Lease, state State, result string) (task Task, err error) {
-	if len(result) > MaxText {
-		return Task{}, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d bytes are more than %d", len(result), MaxText)).
-			Advise("Keep it in a file of the workspace, and say where that is.")
+	if err := checkSize(op, result); err != nil {
+		return Task{}, err
 	}
 	err = t.write(ctx, op, func(w *write) error {
 		if task, err = w.leased(op, id, lease); err != nil {

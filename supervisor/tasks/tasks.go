@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -78,6 +79,7 @@ type Task struct {
 	Ended    time.Time // zero: not yet
 	Result   string    // what it came to, or why it failed
 
+	seq   int64 // in the order in which they were dispatched
 	lease Lease
 }
 
@@ -112,10 +114,13 @@ func (t *Tasks) Add(ctx context.Context, agent config.AgentID, text, key, client
 
 func (t *Tasks) add(ctx context.Context, task Task, depth func(*write, config.AgentID) (int, error)) (Task, error) {
 	const op = "dispatch task"
-	if err := checkText(op, task.Text); err != nil {
+	if err := checkSize(op, task.Text); err != nil {
 		return Task{}, err
 	}
-	if len(task.Key) > MaxKey {
+	switch {
+	case strings.TrimSpace(task.Text) == "":
+		return Task{}, fault.New(fault.InvalidArgs, op, "", errors.New("there is nothing to do")).Advise("Say what.")
+	case len(task.Key) > MaxKey:
 		return Task{}, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("a session key of %d bytes is longer than %d", len(task.Key), MaxKey)).Advise("Write a shorter one.")
 	}
 	err := t.write(ctx, op, func(w *write) error {
@@ -176,12 +181,12 @@ const page = 32
 // those that are open.
 func (t *Tasks) List(ctx context.Context, agent config.AgentID, open bool) iter.Seq2[Task, error] {
 	return func(yield func(Task, error) bool) {
-		before := bridge.TaskID("")
+		before := int64(math.MaxInt64)
 		for {
 			var list []Task
 			err := t.write(ctx, "list tasks", func(w *write) (err error) {
 				list, err = w.list("SELECT "+columns+` FROM tasks WHERE ?1 IN ('', agent) AND (NOT ?2 OR state IN ('queued', 'leased'))
-					AND (?3 = '' OR seq < (SELECT seq FROM tasks WHERE id = ?3)) ORDER BY seq DESC LIMIT ?4`, agent, open, before, page)
+					AND seq < ?3 ORDER BY seq DESC LIMIT ?4`, agent, open, before, page)
 				return err
 			})
 			if err != nil {
@@ -192,7 +197,7 @@ func (t *Tasks) List(ctx context.Context, agent config.AgentID, open bool) iter.
 				if !yield(task, nil) {
 					return
 				}
-				before = task.ID
+				before = task.seq
 			}
 			if len(list) < page {
 				return
@@ -214,12 +219,10 @@ func (t *Tasks) Cancel(ctx context.Context, id bridge.TaskID, client string) (ta
 	return task, err
 }
 
-func checkText(op, text string) error {
-	switch {
-	case len(text) > MaxText:
+// checkSize refuses a text that is too long.
+func checkSize(op, text string) error {
+	if len(text) > MaxText {
 		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d bytes are more than %d", len(text), MaxText)).Advise("Keep it in a file of the workspace, and say where that is.")
-	case strings.TrimSpace(text) == "":
-		return fault.New(fault.InvalidArgs, op, "", errors.New("there is nothing to do")).Advise("Say what.")
 	}
 	return nil
 }

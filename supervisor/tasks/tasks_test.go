@@ -310,6 +310,29 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A list goes on where it was, also when the task that was there is forgotten.
+func TestListOutlivesItsPlace(t *testing.T) {
+	q, alice, _ := open(t)
+	const all = page + 5
+	for i := range all {
+		q.dispatch(alice, fmt.Sprint(i), "")
+	}
+	n := 0
+	for task, err := range q.List(t.Context(), alice.Agent, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == page {
+			if err := q.write(t.Context(), "test", func(w *write) error { return w.exec("DELETE FROM tasks WHERE id = ?", task.ID) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n != all {
+		t.Errorf("%d of %d are listed", n, all)
+	}
+}
+
 // Who waits is given a task when one comes, when a lease is over, or none.
 func TestWait(t *testing.T) {
 	q, alice, bob := open(t)

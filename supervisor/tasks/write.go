@@ -99,13 +99,13 @@ func (w *write) get(op string, id bridge.TaskID) (Task, error) {
 }
 
 // columns are a task's, in the order that scan has.
-const columns = `id, agent, (SELECT name FROM agents WHERE agents.id = agent), text, coalesce(key, ''), source, depth, state,
+const columns = `seq, id, agent, (SELECT name FROM agents WHERE agents.id = agent), text, coalesce(key, ''), source, depth, state,
 	created, until, attempts, lease, worker, ended, result`
 
 func scan(row interface{ Scan(...any) error }) (Task, error) {
 	var t Task
 	var created, until, ended int64
-	err := row.Scan(&t.ID, &t.Agent, &t.Name, &t.Text, &t.Key, &t.Source, &t.Depth, &t.State,
+	err := row.Scan(&t.seq, &t.ID, &t.Agent, &t.Name, &t.Text, &t.Key, &t.Source, &t.Depth, &t.State,
 		&created, &until, &t.Attempts, &t.lease, &t.Worker, &ended, &t.Result)
 	t.Created, t.Until = time.Unix(0, created).UTC(), time.Unix(0, until).UTC()
 	if ended != 0 {

@@ -3,9 +3,11 @@ package vault
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
 // Cleaned are services that keep and pass on what programs tell without their
@@ -47,7 +49,11 @@ type cleanEvents struct {
 
 // Emit passes on JSON. Where a label does not stand in a string (the secret was a
 // number, or went over more than one value), all of it becomes one.
+// What an event is called cannot have a label in it.
 func (c cleanEvents) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
+	if c.vault.clean(ctx, who.Agent, string(topic)) != string(topic) {
+		return fault.New(fault.InvalidArgs, "emit event", "", errors.New("its type has the value of a secret in it")).Advise("Call it something else.")
+	}
 	if clean := json.RawMessage(c.vault.clean(ctx, who.Agent, string(payload))); len(payload) == 0 || json.Valid(clean) {
 		payload = clean
 	} else {
@@ -66,7 +72,8 @@ type cleanTasks struct {
 }
 
 func (c cleanTasks) Dispatch(ctx context.Context, who bridge.Caller, text, sessionKey string) (bridge.TaskID, error) {
-	return c.Tasks.Dispatch(ctx, who, c.vault.clean(ctx, who.Agent, text), sessionKey)
+	clean := c.vault.Redact(ctx, who.Agent).Scrubber()
+	return c.Tasks.Dispatch(ctx, who, clean.Text(text), clean.Text(sessionKey))
 }
 
 type cleanMemory struct {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/fault"
 )
 
 // heard are services that note what they were told.
@@ -23,8 +25,8 @@ func (h *heard) Append(_ context.Context, _ bridge.Caller, _ bridge.Level, messa
 func (h *heard) Emit(_ context.Context, _ bridge.Caller, _ bridge.Topic, payload json.RawMessage) error {
 	return h.note(string(payload))
 }
-func (h *heard) Dispatch(_ context.Context, _ bridge.Caller, text, _ string) (bridge.TaskID, error) {
-	return "", h.note(text)
+func (h *heard) Dispatch(_ context.Context, _ bridge.Caller, text, key string) (bridge.TaskID, error) {
+	return "", h.note(text + " " + key)
 }
 func (h *heard) Store(_ context.Context, _ bridge.Caller, content string) error {
 	return h.note(content)
@@ -44,7 +46,7 @@ func TestCleaned(t *testing.T) {
 		t.Error("there are services that there were not")
 	}
 	who, ctx := bridge.Caller{Agent: alice, Name: "alice"}, t.Context()
-	_, err := s.Tasks.Dispatch(ctx, who, "task "+canary, canary)
+	_, err := s.Tasks.Dispatch(ctx, who, "task "+canary, "key "+canary)
 	for _, err := range []error{
 		err, s.Log.Append(ctx, who, bridge.Info, "line "+canary), s.Memory.Store(ctx, who, "fact "+canary),
 		s.Events.Emit(ctx, who, "t", json.RawMessage(`{"a":"`+canary+`","n":1}`)),
@@ -57,8 +59,11 @@ func TestCleaned(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if err := s.Events.Emit(ctx, who, bridge.Topic(canary+".new"), nil); fault.KindOf(err) != fault.InvalidArgs || strings.Contains(err.Error(), canary) {
+		t.Errorf("a type with a value in it: %v", err)
+	}
 	want := []string{
-		"task [REDACTED:TOKEN]", "line [REDACTED:TOKEN]", "fact [REDACTED:TOKEN]", `{"a":"[REDACTED:TOKEN]","n":1}`,
+		"task [REDACTED:TOKEN] key [REDACTED:TOKEN]", "line [REDACTED:TOKEN]", "fact [REDACTED:TOKEN]", `{"a":"[REDACTED:TOKEN]","n":1}`,
 		`"{\"a\":[REDACTED:PIN]}"`, `"{\"a\":\"[REDACTED:ODD]\":2}"`, "", "fact " + canary,
 	}
 	if !slices.Equal(to.texts, want) {

@@ -94,7 +94,14 @@ func (v *Vault) open() secrets.Store {
 // Get implements bridge.Secrets. Nobody gets a value that the audit could not
 // take note of.
 func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Value, error) {
-	key, value, err := v.find(ctx, who, name)
+	var key secrets.Key
+	var value secrets.Value
+	err := v.declares(who, name)
+	told := err
+	if err == nil {
+		key, value, err = v.find(ctx, who, name)
+		told = forProgram(name, err)
+	}
 	entry := audit.Entry{
 		UID: os.Getuid(), Agent: who.Name, Client: bridgeClient, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
 	}
@@ -103,14 +110,31 @@ func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretNa
 	}
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
 	defer cancel()
-	if _, failed := v.Audit.Record(noting, entry); failed != nil && err == nil {
-		err = fault.New(fault.Unavailable, "read secret", string(name), failed)
+	if _, failed := v.Audit.Record(noting, entry); failed != nil && told == nil {
+		told = fault.New(fault.Unavailable, "read secret", string(name), failed)
 	}
-	if err != nil {
-		return secrets.Value{}, err
+	if told != nil {
+		return secrets.Value{}, told
 	}
 	v.learn(key, value)
 	return value, nil
+}
+
+// forProgram is a store's error as a program may read it: what is wrong with the
+// store, and where on this computer it is, is the user's, and in the audit.
+func forProgram(name config.SecretName, err error) error {
+	const op = "read secret"
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, secrets.Missing) {
+		return fault.New(fault.NotFound, op, string(name), secrets.Missing).Advise("A person sets it: osaurus-sandbox secret set AGENT " + string(name))
+	}
+	kind := fault.KindOf(err)
+	if kind != fault.UserDenied && kind != fault.Timeout {
+		kind = fault.Unavailable
+	}
+	return fault.New(kind, op, string(name), errors.New("the host cannot read its secrets")).Advise("A person sees why: osaurus-sandbox doctor")
 }
 
 // subject names a secret as its owner calls it.
@@ -126,9 +150,6 @@ func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretN
 	own := secrets.Key{Agent: who.Agent, Name: name}
 	store := v.open()
 	if who.Plugin != "" {
-		if err := v.declares(who, name); err != nil {
-			return own, secrets.Value{}, err
-		}
 		of := secrets.Key{Agent: who.Agent, Plugin: who.Plugin, Name: name}
 		if value, err := store.Get(ctx, of); !errors.Is(err, secrets.Missing) {
 			return of, value, err
@@ -140,7 +161,7 @@ func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretN
 
 // declares refuses a secret that an installed plugin does not declare.
 func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
-	if v.Plugins == nil {
+	if v.Plugins == nil || who.Plugin == "" {
 		return nil
 	}
 	names, installed := v.Plugins.Declared(who.Agent, who.Plugin)

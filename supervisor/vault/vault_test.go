@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -176,6 +177,25 @@ func TestGetWithoutAudit(t *testing.T) {
 	r.Audit = audit.New(broken)
 	if v, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN"); err == nil || v.Reveal() != "" {
 		t.Errorf("%q, %v", v.Reveal(), err)
+	}
+}
+
+// What is wrong with the store is in the audit; a program reads nothing of where it
+// is.
+func TestGetFromABrokenStore(t *testing.T) {
+	r := newRig(t, nil)
+	r.set(key("", "TOKEN"), canary)
+	if err := os.WriteFile(r.Home.Secrets(), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN")
+	if text := fmt.Sprint(err, fault.AdviceOf(err)); fault.KindOf(err) != fault.Unavailable || strings.Contains(text, string(r.Home)) || !strings.Contains(text, "doctor") {
+		t.Errorf("a program reads %q", text)
+	}
+	for e, err := range r.audit.List(t.Context(), audit.Filter{Limit: 1}) {
+		if err != nil || !strings.Contains(e.Detail, "damaged") {
+			t.Errorf("the audit has %+v, %v", e, err)
+		}
 	}
 }
 

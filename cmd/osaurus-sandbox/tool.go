@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+func newTool(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tool",
+		Short: "Call the tools that models call",
+		Long: `Tools are what a model works with: read, search, write and edit files, run commands, keep secrets. Each is called for an agent, and does what
+that agent may: those that change something need its setting autonomousExec.enabled.`,
+		Example: `  osaurus-sandbox agent set alice autonomousExec.enabled=true
+  osaurus-sandbox tool list alice
+  osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
+  osaurus-sandbox tool call alice sandbox_exec '{"command": "wc -l notes.md"}' --json`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newToolList(c), newToolDescribe(c), newToolCall(c))
+	return cmd
+}
+
+// toolsOf are the tools that an agent may call.
+func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, error) {
+	client, err := need(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: agent, Lean: lean}))
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg.Tools, nil
+}
+
+func newToolList(c console) *cobra.Command {
+	var lean, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list AGENT",
+		Short:   "List the tools that an agent may call",
+		Example: `  osaurus-sandbox tool list alice --lean`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := toolsOf(cmd.Context(), args[0], lean)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.out, list)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "NAME\tCHANGES\tWHAT")
+			for _, t := range list {
+				changes := "something"
+				if t.ReadOnly {
+					changes = "nothing"
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\n", t.Name, changes, t.Title)
+			}
+			return table.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that are enough for most work")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newToolDescribe(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "describe AGENT NAME",
+		Short:   "Say what a tool does and what it takes",
+		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := toolsOf(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(list, func(t *controlpb.Tool) bool { return t.Name == args[1] })
+			if i < 0 {
+				return fault.New(fault.ToolNotFound, "describe tool", args[1], errors.New("the agent has no such tool")).
+					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
+			}
+			if asJSON {
+				return printJSON(c.out, list[i])
+			}
+			return describe(c.out, list[i])
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// describe prints a tool for a person.
+func describe(w io.Writer, t *controlpb.Tool) error {
+	var schema struct {
+		Properties map[string]struct {
+			Type, Description string
+			Default           json.RawMessage
+			Enum              []string
+		}
+		Required []string
+	}
+	if err := json.Unmarshal([]byte(t.InputSchema), &schema); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, t.Description)
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "ARGUMENT\tTYPE\tDEFAULT\tWHAT")
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		p := schema.Properties[name]
+		usual := string(p.Default)
+		if slices.Contains(schema.Required, name) {
+			usual = "(required)"
+		}
+		what := p.Description
+		if len(p.Enum) > 0 {
+			what = strings.TrimSpace(strings.Join(p.Enum, " | ") + "  " + what)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
+	}
+	return table.Flush()
+}
+
+func newToolCall(c console) *cobra.Command {
+	var turn string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "call AGENT NAME [JSON | KEY=VALUE...]",
+		Short: "Call a tool for an agent, and print its result",
+		Long: `Arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. A call that failed
+ends with the exit code of its kind; with --json the whole envelope is printed, as a model gets it.`,
+		Example: `  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
+  osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
+  echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments, err := toolArguments(c, args[2:])
+			if err != nil {
+				return err
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			stream, err := client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
+				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn,
+			}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			var envelope string
+			for stream.Receive() {
+				if p := stream.Msg().Progress; p != nil {
+					fmt.Fprintln(c.err, p.Text)
+				}
+				envelope = stream.Msg().Envelope
+			}
+			if err := stream.Err(); err != nil {
+				return faultrpc.Decode("call tool", args[1], err)
+			}
+			return printEnvelope(c, args[1], envelope, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the turn that the call is for: an agent runs so many commands in one (maxCommandsPerTurn)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// maxToolInput bounds what is read of standard input: the API takes no more.
+const maxToolInput = 1 << 20
+
+// toolArguments makes a JSON object of what is on the command line. Values of
+// KEY=VALUE are texts: the tool knows which are numbers.
+func toolArguments(c console, args []string) (string, error) {
+	if len(args) == 1 && args[0] == "-" {
+		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput))
+		return string(text), err
+	}
+	if len(args) == 1 && strings.HasPrefix(strings.TrimSpace(args[0]), "{") {
+		return args[0], nil
+	}
+	given := map[string]string{}
+	for _, arg := range args {
+		key, value, ok := strings.Cut(arg, "=")
+		if !ok || key == "" {
+			return "", fault.New(fault.InvalidArgs, "read arguments", arg, errors.New("neither KEY=VALUE nor a JSON object")).
+				Advise("See `osaurus-sandbox tool describe`.")
+		}
+		given[key] = value
+	}
+	text, err := json.Marshal(given)
+	return string(text), err
+}
+
+// printEnvelope prints what a tool answered, and makes its failure this
+// program's.
+func printEnvelope(c console, tool, envelope string, asJSON bool) error {
+	var e struct {
+		OK       bool
+		Result   json.RawMessage
+		Warnings []string
+		Kind     fault.Kind
+		Message  string
+	}
+	if err := json.Unmarshal([]byte(envelope), &e); err != nil {
+		return fault.New(fault.Execution, "read answer of tool", tool, err)
+	}
+	for _, w := range e.Warnings {
+		fmt.Fprintln(c.err, "warning:", w)
+	}
+	switch {
+	case asJSON:
+		fmt.Fprintln(c.out, envelope)
+	case e.OK:
+		if err := printJSON(c.out, e.Result); err != nil {
+			return err
+		}
+	}
+	if !e.OK {
+		return fault.New(e.Kind, "call tool", tool, errors.New(e.Message))
+	}
+	return nil
+}

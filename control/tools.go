@@ -1,0 +1,68 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+
+	"connectrpc.com/connect"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+// toolService is the part of the API that is about tools.
+type toolService struct{ service }
+
+// List answers the tools that an agent may call.
+func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
+	agent, err := s.Agents.Get(r.Msg.Agent)
+	if err != nil {
+		return nil, err
+	}
+	profile := tools.Full
+	if r.Msg.Lean {
+		profile = tools.Lean
+	}
+	answer := &controlpb.ListToolsResponse{}
+	for _, t := range s.Tools.List(agent.Settings, profile) {
+		p := &controlpb.Tool{
+			Name: string(t.Name), Title: t.Title, Description: t.Description,
+			ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
+		}
+		for to, schema := range map[*string]*jsonschema.Schema{&p.InputSchema: t.Input, &p.OutputSchema: t.Output} {
+			text, err := json.Marshal(schema)
+			if err != nil {
+				return nil, err
+			}
+			*to = string(text)
+		}
+		answer.Tools = append(answer.Tools, p)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Call calls a tool for an agent. What became of it is in the envelope: only
+// what keeps it from being called is an error.
+func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.CallToolRequest], stream *connect.ServerStream[controlpb.CallToolResponse]) error {
+	var envelope *tools.Envelope
+	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
+		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Tell: func(p tools.Progress) {
+			// Who does not hear it gets the envelope, or has left.
+			_ = stream.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
+		}}
+		answer := s.Tools.Call(ctx, call, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
+		envelope = &answer
+		if answer.Failure != nil {
+			return fault.New(answer.Failure.Kind, "call", r.Msg.Tool, answer.Failure)
+		}
+		return nil
+	})
+	if envelope == nil {
+		return err
+	}
+	return stream.Send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
+}

@@ -1,0 +1,314 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+const (
+	// fileTimeout bounds a call about a file that is not read or written.
+	fileTimeout = 30 * time.Second
+	// MaxMatches, MaxMatchLine, MaxContext and MaxFolderEntries are the guest's own
+	// bounds.
+	MaxMatches       = wire.MaxMatches
+	MaxMatchLine     = wire.MaxMatchLine
+	MaxContext       = wire.MaxContext
+	MaxFolderEntries = wire.MaxFolderEntries
+)
+
+// File says which file of an agent is meant: Path is below Root, and stays
+// there whatever links there are.
+type File struct {
+	User config.LinuxUser
+	Root string // absolute
+	Path string // relative; "." is the root
+}
+
+// FileKind is what is at a path.
+type FileKind string
+
+const (
+	RegularFile FileKind = "file"
+	Folder      FileKind = "folder"
+	Link        FileKind = "link" // only in lists
+	OtherFile   FileKind = "other"
+)
+
+// FileInfo is what the guest says of a file.
+type FileInfo struct {
+	Kind     FileKind
+	Size     uint64
+	Mode     uint32 // permissions
+	Modified time.Time
+}
+
+// FolderEntry is a name in a folder.
+type FolderEntry struct {
+	FileInfo
+	Name   string
+	Target string // of a link
+}
+
+// FilePart says what of a file is to be read: bytes from Offset on, or lines
+// from FirstLine on, of which the first is 1, or the last lines. The zero value is
+// all.
+type FilePart struct {
+	Offset           uint64
+	FirstLine, Lines uint64 // no Lines are all
+	LastLines        uint64
+	Limit            uint64 // bytes; 0 is no limit
+}
+
+// FileRead is what was read.
+type FileRead struct {
+	Info      FileInfo
+	Truncated bool   // Limit left something out
+	SHA256    []byte // of the file, if all of it was read
+}
+
+// FileWrite is what is to be written.
+type FileWrite struct {
+	Append   bool
+	Parents  bool   // make folders that are not there
+	Mode     uint32 // of a new file; 0 is 0644
+	IfSHA256 []byte // only if the file has this content now; Rejected if not
+	IfAbsent bool   // only if there is none; Rejected if there is
+	Size     uint64 // of Content
+	Content  io.Reader
+}
+
+// FileWritten is what was written.
+type FileWritten struct {
+	Created bool
+	SHA256  []byte // of the content
+	Size    uint64 // of the file
+}
+
+// FileSearch is what to look for.
+type FileSearch struct {
+	Pattern    string // a regular expression, or with Names a glob or a part of a name
+	Names      bool
+	Include    string // glob of files to look into
+	IgnoreCase bool
+	Context    int
+	Limit      int // matches; 0 is MaxMatches
+	LineLimit  int // bytes of a line; 0 is MaxMatchLine
+}
+
+// FileMatch is a line, or with Names a file.
+type FileMatch struct {
+	Path    string // relative to where was searched; "" is that itself
+	Line    uint64
+	Text    []byte
+	Clipped bool
+	Context bool // a line around a match
+}
+
+// SearchEnd is how a search ended.
+type SearchEnd struct {
+	Truncated         bool
+	Files, Unreadable uint64
+}
+
+// StatFile says what is at a path. It fails with NotFound, with InvalidArgs for a
+// path that leads out of its root, and with Rejected for what the agent may not
+// touch; so do the calls below.
+func (c *Client) StatFile(ctx context.Context, f File) (FileInfo, error) {
+	a, err := aboutFile(ctx, "look at", f, c.files.Stat, &guestpb.StatFileRequest{File: f.proto()})
+	return fileInfo(a.GetInfo()), err
+}
+
+// ListFolder lists a folder by name, and says whether it has more than limit.
+func (c *Client) ListFolder(ctx context.Context, f File, limit int) (list []FolderEntry, more bool, err error) {
+	a, err := aboutFile(ctx, "list", f, c.files.List, &guestpb.ListFolderRequest{Folder: f.proto(), Limit: uint32(limit)})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range a.Entries[:min(len(a.Entries), MaxFolderEntries)] {
+		list = append(list, FolderEntry{FileInfo: fileInfo(e.Info), Name: clipPath(e.Name), Target: clipPath(e.Target)})
+	}
+	return list, a.Truncated, nil
+}
+
+// ReadFile reads a file into a writer. The guest is read only as fast as that
+// is written. With a limit, no more is written.
+func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writer) (FileRead, error) {
+	const op = "read"
+	m := &guestpb.ReadFileRequest{
+		File: f.proto(), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
+	}
+	if err := wire.CheckReadFile(m); err != nil {
+		return FileRead{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.files.Read(ctx, forUser(f, m))
+	if err != nil {
+		return FileRead{}, f.fault(op, err)
+	}
+	defer stream.Close()
+	var r FileRead
+	var n uint64
+	for stream.Receive() {
+		m := stream.Msg()
+		if m.Info != nil {
+			r.Info = fileInfo(m.Info)
+		}
+		if n += uint64(len(m.Data)); part.Limit > 0 && n > part.Limit {
+			return FileRead{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest sent more than was asked for"))
+		}
+		if _, err := to.Write(m.Data); err != nil {
+			return FileRead{}, fault.New(fault.KindOf(err), op, f.String(), err)
+		}
+		r.Truncated, r.SHA256 = m.Truncated, digestOf(m.Sha256)
+	}
+	if err := stream.Err(); err != nil {
+		return FileRead{}, f.fault(op, err)
+	}
+	return r, nil
+}
+
+// WriteFile writes a file: all of it, or what was there stays.
+func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritten, error) {
+	const op = "write"
+	h := &guestpb.WriteFileHeader{
+		File: f.proto(), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
+	}
+	if err := wire.CheckWriteFile(h); err != nil {
+		return FileWritten{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream := c.files.Write(ctx)
+	stream.RequestHeader().Set(wire.UserHeader, string(f.User))
+	err := stream.Send(&guestpb.WriteFileRequest{Header: h})
+	for buffer := make([]byte, wire.Chunk); err == nil; {
+		n, failed := io.ReadFull(w.Content, buffer)
+		if n > 0 {
+			err = stream.Send(&guestpb.WriteFileRequest{Data: buffer[:n]})
+		}
+		if failed == io.EOF || failed == io.ErrUnexpectedEOF {
+			break
+		}
+		if failed != nil {
+			return FileWritten{}, fault.New(fault.KindOf(failed), op, f.String(), failed) // the guest then keeps what was there
+		}
+	}
+	a, failed := stream.CloseAndReceive()
+	if failed != nil {
+		return FileWritten{}, f.fault(op, failed)
+	}
+	if err != nil {
+		return FileWritten{}, f.fault(op, err)
+	}
+	return FileWritten{Created: a.Msg.Created, SHA256: digestOf(a.Msg.Sha256), Size: a.Msg.Size}, nil
+}
+
+// SearchFiles tells what it finds as it is found, and ends with tell's error.
+func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell func(FileMatch) error) (SearchEnd, error) {
+	const op = "search"
+	m := &guestpb.SearchRequest{
+		Root: f.proto(), Pattern: s.Pattern, Include: s.Include, IgnoreCase: s.IgnoreCase,
+		Context: uint32(s.Context), Limit: uint32(s.Limit), LineLimit: uint32(s.LineLimit),
+	}
+	if s.Names {
+		m.Target = guestpb.SearchRequest_TARGET_NAMES
+	}
+	if err := wire.CheckSearch(m); err != nil {
+		return SearchEnd{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.files.Search(ctx, forUser(f, m))
+	if err != nil {
+		return SearchEnd{}, f.fault(op, err)
+	}
+	defer stream.Close()
+	most := MaxMatches * (1 + 2*MaxContext) // with their contexts; more is no honest guest
+	for stream.Receive() {
+		a := stream.Msg()
+		if most -= len(a.Matches); most < 0 {
+			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), fmt.Errorf("the guest answers without an end"))
+		}
+		for _, m := range a.Matches {
+			match := FileMatch{Path: clipPath(m.Path), Line: m.Line, Text: bytes.Clone(m.Text[:min(len(m.Text), MaxMatchLine)]), Clipped: m.Clipped, Context: m.Context}
+			if err := tell(match); err != nil {
+				return SearchEnd{}, err
+			}
+		}
+		if a.End != nil {
+			return SearchEnd{Truncated: a.End.Truncated, Files: a.End.Files, Unreadable: a.End.Unreadable}, nil
+		}
+	}
+	return SearchEnd{}, f.fault(op, errors.Join(errors.New("the guest ended the search without a word"), stream.Err()))
+}
+
+// fault is the error of a call about a file. What the guest says names the file
+// already.
+func (f File) fault(op string, err error) error {
+	if faultrpc.Answered(err) {
+		return wire.Decode("", "", err)
+	}
+	return wire.Decode(op, f.String(), err)
+}
+
+// String is the path as a person reads it.
+func (f File) String() string { return path.Join(f.Root, f.Path) }
+
+func (f File) proto() *guestpb.FilePath {
+	return &guestpb.FilePath{Root: []byte(f.Root), Path: []byte(f.Path)}
+}
+
+// aboutFile makes a call that answers at once.
+func aboutFile[Q, R any](ctx context.Context, op string, f File, call func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+	if err := wire.CheckFilePath(f.proto()); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	r, err := call(ctx, forUser(f, q))
+	if err != nil {
+		return nil, f.fault(op, err)
+	}
+	return r.Msg, nil
+}
+
+// forUser says in whose room a request is to be answered.
+func forUser[Q any](f File, q *Q) *connect.Request[Q] {
+	r := connect.NewRequest(q)
+	r.Header().Set(wire.UserHeader, string(f.User))
+	return r
+}
+
+func fileInfo(i *guestpb.FileInfo) FileInfo {
+	kinds := map[guestpb.FileInfo_Kind]FileKind{
+		guestpb.FileInfo_KIND_FILE: RegularFile, guestpb.FileInfo_KIND_FOLDER: Folder, guestpb.FileInfo_KIND_LINK: Link,
+	}
+	kind, ok := kinds[i.GetKind()]
+	if !ok {
+		kind = OtherFile
+	}
+	return FileInfo{Kind: kind, Size: i.GetSize(), Mode: i.GetMode() & 0o7777, Modified: time.Unix(0, i.GetModifiedUnixNano())}
+}
+
+// digestOf is a digest, if it is as long as one.
+func digestOf(b []byte) []byte {
+	const size = 32
+	if len(b) != size {
+		return nil
+	}
+	return bytes.Clone(b)
+}

@@ -1,0 +1,320 @@
+//go:build linux
+
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// worker is one in this process, reached through the proxy of the keeper.
+func client(t *testing.T) guestpbconnect.FilesClient {
+	t.Helper()
+	ours, theirs, err := socketPair()
+	must(t, err)
+	defer theirs.Close()
+	conn, err := net.FileConn(theirs)
+	must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- serve(conn) }()
+	proxy, end := through(ours)
+	t.Cleanup(func() {
+		end()
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Errorf("the worker: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the worker outlives its connection")
+		}
+	})
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	must(t, err)
+	server := &http.Server{Handler: proxy, Protocols: wire.Protocols(), HTTP2: wire.HTTP2()}
+	go server.Serve(l)
+	t.Cleanup(func() { _ = server.Close() })
+	transport := &http.Transport{Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func at(root, rel string) *guestpb.FilePath {
+	return &guestpb.FilePath{Root: []byte(root), Path: []byte(rel)}
+}
+
+func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, last *guestpb.ReadFileResponse, err error) {
+	t.Helper()
+	stream, err := c.Read(t.Context(), connect.NewRequest(r))
+	must(t, err)
+	defer stream.Close()
+	for stream.Receive() {
+		last = stream.Msg()
+		text += string(last.Data)
+	}
+	return text, last, wire.Decode("read", "", stream.Err())
+}
+
+func write(t *testing.T, c guestpbconnect.FilesClient, h *guestpb.WriteFileHeader, parts ...string) (*guestpb.WriteFileResponse, error) {
+	t.Helper()
+	if h.Size == 0 {
+		h.Size = uint64(len(strings.Join(parts, "")))
+	}
+	stream := c.Write(t.Context())
+	_ = stream.Send(&guestpb.WriteFileRequest{Header: h})
+	for _, p := range parts {
+		_ = stream.Send(&guestpb.WriteFileRequest{Data: []byte(p)}) // what goes wrong is told at the end
+	}
+	a, err := stream.CloseAndReceive()
+	if err != nil {
+		return nil, wire.Decode("write", "", err)
+	}
+	return a.Msg, nil
+}
+
+func TestRead(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	var lines []string
+	for i := range 30_000 {
+		lines = append(lines, fmt.Sprintf("line %d", i+1))
+	}
+	whole := strings.Join(lines, "\n") + "\n"
+	must(t, os.WriteFile(filepath.Join(dir, "long"), []byte(whole), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "no end"), []byte("a\nb\nc"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
+	for _, tc := range []struct {
+		name      string
+		r         *guestpb.ReadFileRequest
+		want      string
+		truncated bool
+	}{
+		{"all", &guestpb.ReadFileRequest{File: at(dir, "long")}, whole, false},
+		{"bytes", &guestpb.ReadFileRequest{File: at(dir, "long"), Offset: 7, Limit: 6}, "line 2", true},
+		{"just enough bytes", &guestpb.ReadFileRequest{File: at(dir, "no end"), Limit: 5}, "a\nb\nc", false},
+		{"from behind the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), Offset: 99}, "", false},
+		{"lines", &guestpb.ReadFileRequest{File: at(dir, "long"), FirstLine: 20_000, Lines: 2}, "line 20000\nline 20001\n", false},
+		{"the first line", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 1, Lines: 1}, "a\n", false},
+		{"lines to the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 2}, "b\nc", false},
+		{"more lines than there are", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 3, Lines: 9}, "c", false},
+		{"lines behind the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 9, Lines: 9}, "", false},
+		{"lines with a limit", &guestpb.ReadFileRequest{File: at(dir, "long"), FirstLine: 3, Lines: 2, Limit: 3}, "lin", true},
+		{"the last lines", &guestpb.ReadFileRequest{File: at(dir, "long"), LastLines: 2}, "line 29999\nline 30000\n", false},
+		{"many of the last lines", &guestpb.ReadFileRequest{File: at(dir, "long"), LastLines: 29_999}, strings.TrimPrefix(whole, "line 1\n"), false},
+		{"more of the last lines than there are", &guestpb.ReadFileRequest{File: at(dir, "no end"), LastLines: 9}, "a\nb\nc", false},
+		{"the last line without an end", &guestpb.ReadFileRequest{File: at(dir, "no end"), LastLines: 1}, "c", false},
+		{"an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty")}, "", false},
+		{"the last lines of an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty"), LastLines: 3}, "", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, last, err := read(t, c, tc.r)
+			if err != nil || got != tc.want || last.Truncated != tc.truncated {
+				t.Errorf("%d bytes (%.40q…), truncated %v, %v; want %d", len(got), got, last.GetTruncated(), err, len(tc.want))
+			}
+			sum := sha256.Sum256([]byte(tc.want))
+			if all := tc.r.Offset == 0 && tc.r.FirstLine == 0 && tc.r.LastLines == 0 && !tc.truncated; all != bytes.Equal(last.GetSha256(), sum[:]) {
+				t.Errorf("the digest is %x", last.GetSha256())
+			}
+		})
+	}
+}
+
+// What is no file, or not to be reached, is refused: with a kind, and without
+// waiting.
+func TestRefusals(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	root := filepath.Join(dir, "home")
+	must(t, os.MkdirAll(filepath.Join(root, "folder"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "outside"), []byte("secret"), 0o644))
+	must(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o644))
+	socket, err := net.Listen("unix", filepath.Join(root, "socket"))
+	must(t, err)
+	defer socket.Close()
+	for name, to := range map[string]string{
+		"out": "../outside", "abs": filepath.Join(dir, "outside"), "etc": "/etc/passwd", "up": "..", "loop": "loop", "proc": "/proc/self/root/etc/passwd", "new": "../planted", "newabs": filepath.Join(dir, "planted"),
+	} {
+		must(t, os.Symlink(to, filepath.Join(root, name)))
+	}
+	for path, want := range map[string]fault.Kind{
+		"nothing": fault.NotFound, "folder": fault.InvalidArgs, "folder/": fault.InvalidArgs, "pipe": fault.Rejected, "socket": fault.Rejected,
+		"out": fault.InvalidArgs, "abs": fault.InvalidArgs, "etc": fault.InvalidArgs, "up/outside": fault.InvalidArgs, "loop": fault.InvalidArgs, "proc": fault.InvalidArgs,
+		"../outside": fault.InvalidArgs, "folder/../../outside": fault.InvalidArgs, "/etc/passwd": fault.InvalidArgs, "": fault.InvalidArgs, "a\x00b": fault.InvalidArgs, "outside/x": fault.NotFound,
+	} {
+		text, _, err := read(t, c, &guestpb.ReadFileRequest{File: at(root, path)})
+		if fault.KindOf(err) != want || text != "" {
+			t.Errorf("read %q: %q, %v, want %s", path, text, err, want)
+		}
+	}
+	for path, want := range map[string]fault.Kind{
+		"folder": fault.InvalidArgs, "pipe": fault.Rejected, "socket": fault.Rejected, "out": fault.InvalidArgs, "abs": fault.InvalidArgs, "up/planted": fault.InvalidArgs,
+		"new": fault.InvalidArgs, "newabs": fault.InvalidArgs, "loop": fault.InvalidArgs, "../planted": fault.InvalidArgs, "no/such/folder": fault.NotFound, ".": fault.InvalidArgs,
+	} {
+		for _, appends := range []bool{false, true} {
+			if _, err := write(t, c, &guestpb.WriteFileHeader{File: at(root, path), Append: appends}, "x"); fault.KindOf(err) != want {
+				t.Errorf("write %q (append %v): %v, want %s", path, appends, err, want)
+			}
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "outside")); err != nil || string(text) != "secret" {
+		t.Errorf("what is outside: %q, %v", text, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "planted")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("planted: %v", err)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	content := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		return string(text)
+	}
+	big := strings.Repeat("0123456789abcdef", 20_000)
+	a, err := write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Parents: true}, big[:100], big[100:])
+	sum := sha256.Sum256([]byte(big))
+	if err != nil || !a.Created || a.Size != uint64(len(big)) || !bytes.Equal(a.Sha256, sum[:]) || content("a/b/c") != big {
+		t.Fatalf("a new file: %+v, %v", a, err)
+	}
+	must(t, os.Chmod(filepath.Join(dir, "a/b/c"), 0o751))
+	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), IfSha256: sum[:]}, "short"); err != nil || a.Created || content("a/b/c") != "short" {
+		t.Errorf("over an old one: %+v, %v", a, err)
+	}
+	if st, _ := os.Stat(filepath.Join(dir, "a/b/c")); st.Mode().Perm() != 0o751 {
+		t.Errorf("its mode became %v", st.Mode())
+	}
+	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Append: true}, "er", " yet"); err != nil || a.Size != 11 || content("a/b/c") != "shorter yet" {
+		t.Errorf("at the end: %+v, %v, %q", a, err, content("a/b/c"))
+	}
+	must(t, os.Symlink("b/c", filepath.Join(dir, "a/link")))
+	must(t, os.Symlink(filepath.Join(dir, "a/link"), filepath.Join(dir, "abslink")))
+	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "abslink")}, "through links"); err != nil || a.Created || content("a/b/c") != "through links" {
+		t.Errorf("through links: %+v, %v", a, err)
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "a/link")); err != nil || to != "b/c" {
+		t.Errorf("the link: %q, %v", to, err)
+	}
+	for name, h := range map[string]*guestpb.WriteFileHeader{
+		"changed since":      {File: at(dir, "a/b/c"), IfSha256: sum[:]},
+		"gone since":         {File: at(dir, "gone"), IfSha256: sum[:]},
+		"there already":      {File: at(dir, "a/b/c"), IfAbsent: true},
+		"less than was said": {File: at(dir, "a/b/c"), Size: 100},
+		"more than was said": {File: at(dir, "a/b/c"), Size: 1},
+	} {
+		if _, err := write(t, c, h, "other"); err == nil || fault.KindOf(err) != fault.Rejected && fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context()) // who leaves in the midst of it
+	stream := c.Write(ctx)
+	must(t, stream.Send(&guestpb.WriteFileRequest{Header: &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Size: 10}}))
+	must(t, stream.Send(&guestpb.WriteFileRequest{Data: []byte("half")}))
+	cancel()
+	_, err = stream.CloseAndReceive()
+	if err == nil || content("a/b/c") != "through links" {
+		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		left, _ := filepath.Glob(filepath.Join(dir, "a/b/.osaurus-*"))
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left behind: %q", left)
+		}
+	}
+}
+
+func TestStat(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("12345"), 0o600))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	for path, want := range map[string]guestpb.FileInfo_Kind{".": guestpb.FileInfo_KIND_FOLDER, "f": guestpb.FileInfo_KIND_FILE, "pipe": guestpb.FileInfo_KIND_OTHER} {
+		r, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)}))
+		if err != nil || r.Msg.Info.Kind != want || path == "f" && (r.Msg.Info.Size != 5 || r.Msg.Info.Mode != 0o600) {
+			t.Errorf("%s: %v, %v", path, r, err)
+		}
+	}
+	for path, want := range map[string]fault.Kind{"nothing": fault.NotFound, "f/x": fault.InvalidArgs, "../x": fault.InvalidArgs} {
+		if _, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)})); fault.KindOf(wire.Decode("", "", err)) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	for i := range 3000 {
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("12345"), 0o640))
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "00 folder"), 0o755))
+	must(t, os.Symlink("../x", filepath.Join(dir, "00 link")))
+	r, err := c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, "."), Limit: 4}))
+	must(t, err)
+	var got []string
+	for _, e := range r.Msg.Entries {
+		got = append(got, fmt.Sprintf("%s %s %d %o %s", e.Name, e.Info.Kind, e.Info.Size/5*5, e.Info.Mode&0o100, e.Target))
+	}
+	if strings.Join(got, "|") != "00 folder KIND_FOLDER 60 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " && len(got) != 4 || !r.Msg.Truncated {
+		t.Errorf("%q, truncated %v", got, r.Msg.Truncated)
+	}
+	if r, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, ".")})); err != nil || len(r.Msg.Entries) != wire.MaxFolderEntries || !r.Msg.Truncated {
+		t.Errorf("without a limit: %v", err)
+	}
+	if _, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, "0000")})); fault.KindOf(wire.Decode("", "", err)) != fault.InvalidArgs {
+		t.Errorf("of a file: %v", err)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	c, dir := client(t), t.TempDir()
+	for i := range 200 {
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d", i)), []byte(strings.Repeat("a line that matches\n", 50)), 0o644))
+	}
+	search := func(r *guestpb.SearchRequest) (n int, end *guestpb.SearchEnd, err error) {
+		stream, err := c.Search(t.Context(), connect.NewRequest(r))
+		must(t, err)
+		defer stream.Close()
+		for stream.Receive() {
+			n, end = n+len(stream.Msg().Matches), stream.Msg().End
+		}
+		return n, end, wire.Decode("search", "", stream.Err())
+	}
+	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "."), Pattern: "match"}); err != nil || n != wire.MaxMatches || !end.Truncated {
+		t.Errorf("%d, %+v, %v", n, end, err)
+	}
+	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "007"), Pattern: "match", Limit: 50}); err != nil || n != 50 || end.Truncated || end.Files != 1 {
+		t.Errorf("%d, %+v, %v", n, end, err)
+	}
+	for _, bad := range []*guestpb.SearchRequest{{Root: at(dir, "."), Pattern: "a(b"}, {Root: at(dir, ".")}, {Root: at(dir, ".."), Pattern: "x"}, {Root: at(dir, "."), Pattern: "x", Include: "[a"}} {
+		if _, _, err := search(bad); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}

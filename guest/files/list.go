@@ -1,0 +1,86 @@
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// oPath opens what needs not be readable, only looked at.
+const oPath = unix.O_PATH
+
+// List lists a folder.
+func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
+	const op = "list"
+	if err := wire.CheckFilePath(r.Msg.Folder); err != nil {
+		return nil, err
+	}
+	f, err := open(op, r.Msg.Folder, os.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	limit := int(r.Msg.Limit)
+	if limit == 0 || limit > wire.MaxFolderEntries {
+		limit = wire.MaxFolderEntries
+	}
+	names, more, err := firstNames(ctx, f, limit)
+	if err != nil {
+		return nil, explain(op, shown(r.Msg.Folder), err)
+	}
+	answer := &guestpb.ListFolderResponse{Truncated: more}
+	for _, name := range names {
+		e := &guestpb.FolderEntry{Name: []byte(name)}
+		var st unix.Stat_t
+		switch err := unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+		case errors.Is(err, unix.ENOENT):
+			continue // deleted meanwhile
+		case err != nil:
+			e.Info = &guestpb.FileInfo{}
+		default:
+			e.Info = info(&st)
+		}
+		if e.Info.Kind == guestpb.FileInfo_KIND_LINK {
+			to, _ := readLink(int(f.Fd()), name) // without one it is shown without
+			e.Target = []byte(to)
+		}
+		answer.Entries = append(answer.Entries, e)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// firstNames are the first names of a folder, by name. All are read, and no
+// more are kept than twice the limit.
+func firstNames(ctx context.Context, f *os.File, limit int) (names []string, more bool, err error) {
+	const batch = 1024
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		some, err := f.Readdirnames(batch)
+		names = append(names, some...)
+		if len(names) >= 2*limit+batch || err != nil {
+			slices.SortFunc(names, strings.Compare)
+			if len(names) > limit {
+				names, more = names[:limit], true
+			}
+		}
+		if err == io.EOF {
+			return names, more, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+}

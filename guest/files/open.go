@@ -1,0 +1,237 @@
+//go:build linux
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+)
+
+const (
+	// tries is how often a path is looked up that others change meanwhile: the
+	// kernel says so, and the next try mostly goes well.
+	tries = 16
+	// maxLinks is how many links a name may lead over: Linux's own.
+	maxLinks = 40
+)
+
+// spot is a name in a folder that is open: what may be made or replaced there
+// without looking the folder up again.
+type spot struct {
+	root   int // a descriptor
+	folder *os.File
+	name   string
+	shown  string // the whole path, for errors
+}
+
+// lookUp opens what is at a path below a folder. It never leaves the folder,
+// neither by links nor by "..", and it does not wait for who is at the other end
+// of a pipe.
+func lookUp(root int, rel string, flags int, mode uint32) (*os.File, error) {
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
+	}
+	how := unix.OpenHow{
+		Flags: uint64(flags) | unix.O_CLOEXEC, Mode: uint64(mode),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for range tries {
+		fd, err := unix.Openat2(root, rel, &how)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), rel), nil
+	}
+	return nil, unix.EAGAIN
+}
+
+// openRoot opens the folder that a path is below.
+func openRoot(p *guestpb.FilePath) (int, error) {
+	return unix.Open(string(p.GetRoot()), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// shown is a path as a person reads it.
+func shown(p *guestpb.FilePath) string { return path.Join(string(p.GetRoot()), string(p.GetPath())) }
+
+// open opens what is at a path.
+func open(op string, p *guestpb.FilePath, flags int) (*os.File, error) {
+	root, err := openRoot(p)
+	if err != nil {
+		return nil, explain(op, shown(p), err)
+	}
+	defer unix.Close(root)
+	f, err := lookUp(root, string(p.GetPath()), flags, 0)
+	if err != nil {
+		return nil, explain(op, shown(p), err)
+	}
+	return f, nil
+}
+
+// openFile opens a regular file, and says what it is.
+func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.FileInfo, error) {
+	f, err := open(op, p, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := infoOf(f)
+	if err == nil && info.Kind != guestpb.FileInfo_KIND_FILE {
+		err = notAFile(op, shown(p), info.Kind)
+	} else if err != nil {
+		err = explain(op, shown(p), err)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func notAFile(op, path string, kind guestpb.FileInfo_Kind) error {
+	if kind == guestpb.FileInfo_KIND_FOLDER {
+		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
+	}
+	return fault.New(fault.Rejected, op, path, errors.New("it is no regular file, but a pipe, a socket or a device"))
+}
+
+func infoOf(f *os.File) (*guestpb.FileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	return info(&st), nil
+}
+
+func info(st *unix.Stat_t) *guestpb.FileInfo {
+	kind := guestpb.FileInfo_KIND_OTHER
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		kind = guestpb.FileInfo_KIND_FILE
+	case unix.S_IFDIR:
+		kind = guestpb.FileInfo_KIND_FOLDER
+	case unix.S_IFLNK:
+		kind = guestpb.FileInfo_KIND_LINK
+	}
+	return &guestpb.FileInfo{Kind: kind, Size: uint64(st.Size), Mode: st.Mode & 0o7777, ModifiedUnixNano: st.Mtim.Nano()}
+}
+
+// find is where a file is, or would be made: the last name of the path, and
+// where links lead that stand there.
+func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
+	s := &spot{shown: shown(p)}
+	if s.root, err = openRoot(p); err != nil {
+		return nil, explain(op, s.shown, err)
+	}
+	rel := path.Clean(string(p.GetPath()))
+	for range maxLinks {
+		if err := s.at(rel, parents); err != nil {
+			s.close()
+			return nil, explain(op, s.shown, err)
+		}
+		to, err := readLink(int(s.folder.Fd()), s.name)
+		if err != nil { // it is no link, or not there
+			return s, nil
+		}
+		if path.IsAbs(to) {
+			below, ok := strings.CutPrefix(path.Clean(to), path.Clean(string(p.GetRoot()))+"/")
+			if !ok {
+				s.close()
+				return nil, explain(op, s.shown, unix.EXDEV)
+			}
+			rel = below
+		} else {
+			rel = path.Join(path.Dir(rel), to)
+		}
+	}
+	s.close()
+	return nil, explain(op, s.shown, unix.ELOOP)
+}
+
+// at goes to a path below the root. The folders above it are made if they may be.
+func (s *spot) at(rel string, parents bool) error {
+	s.leave()
+	s.name = path.Base(rel)
+	if s.name == "." || s.name == ".." || s.name == "/" {
+		return unix.EISDIR
+	}
+	var err error
+	s.folder, err = folder(s.root, path.Dir(rel), parents)
+	return err
+}
+
+// folder opens a folder for names in it to be made.
+func folder(root int, rel string, missing bool) (*os.File, error) {
+	f, err := lookUp(root, rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if !missing || !errors.Is(err, unix.ENOENT) || rel == "." {
+		return f, err
+	}
+	above, err := folder(root, path.Dir(rel), true)
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	const usual = 0o755
+	if err := unix.Mkdirat(int(above.Fd()), path.Base(rel), usual); err != nil && err != unix.EEXIST {
+		return nil, err
+	}
+	return lookUp(root, rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+}
+
+func readLink(folder int, name string) (string, error) {
+	var to [unix.PathMax]byte
+	n, err := unix.Readlinkat(folder, name, to[:])
+	if err != nil {
+		return "", err
+	}
+	return string(to[:n]), nil
+}
+
+func (s *spot) leave() {
+	if s.folder != nil {
+		_ = s.folder.Close()
+		s.folder = nil
+	}
+}
+
+func (s *spot) close() {
+	s.leave()
+	_ = unix.Close(s.root)
+}
+
+// explain gives what the kernel says of a path its kind, and says what to do.
+func explain(op, path string, err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil {
+		return err
+	}
+	of := func(kind fault.Kind, err error) *fault.Error { return fault.New(kind, op, path, err) }
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return of(fault.NotFound, unix.ENOENT)
+	case errors.Is(err, unix.EXDEV):
+		return of(fault.InvalidArgs, errors.New("a link on the way leads out of the folder that the tool may touch"))
+	case errors.Is(err, unix.ELOOP):
+		return of(fault.InvalidArgs, errors.New("too many links on the way"))
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
+		return of(fault.InvalidArgs, err)
+	case errors.Is(err, unix.ENXIO):
+		return of(fault.Rejected, errors.New("it is no regular file, but a pipe, a socket or a device"))
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return of(fault.Rejected, err)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return of(fault.Rejected, fmt.Errorf("the disk of the agent is full (quota): %w", err)).Advise("Delete what is not needed, or have a person raise the agent's limits.disk or limits.home.")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return of(fault.Execution, errors.New("it grew shorter while it was read"))
+	}
+	return of(fault.Execution, err)
+}

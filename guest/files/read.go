@@ -1,0 +1,204 @@
+//go:build linux
+
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash"
+	"io"
+	"os"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// Stat says what is at a path.
+func (service) Stat(_ context.Context, r *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
+	const op = "look at"
+	if err := wire.CheckFilePath(r.Msg.File); err != nil {
+		return nil, err
+	}
+	f, err := open(op, r.Msg.File, os.O_RDONLY|oPath)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	is, err := infoOf(f)
+	if err != nil {
+		return nil, explain(op, shown(r.Msg.File), err)
+	}
+	return connect.NewResponse(&guestpb.StatFileResponse{Info: is}), nil
+}
+
+// Read reads a part of a file.
+func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequest], stream *connect.ServerStream[guestpb.ReadFileResponse]) error {
+	const op = "read"
+	if err := wire.CheckReadFile(r.Msg); err != nil {
+		return err
+	}
+	f, is, err := openFile(op, r.Msg.File, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := stream.Send(&guestpb.ReadFileResponse{Info: is}); err != nil {
+		return err
+	}
+	p := &part{ctx: ctx, stream: stream, left: r.Msg.Limit, bounded: r.Msg.Limit > 0}
+	switch {
+	case r.Msg.LastLines > 0:
+		var from int64
+		if from, err = lastLines(f, r.Msg.LastLines); err == nil {
+			_, err = f.Seek(from, io.SeekStart)
+		}
+	case r.Msg.FirstLine > 0:
+		err = skipLines(ctx, f, r.Msg.FirstLine-1)
+		p.lines = r.Msg.Lines
+	case r.Msg.Offset > 0:
+		_, err = f.Seek(int64(r.Msg.Offset), io.SeekStart)
+	default:
+		p.sum = sha256.New()
+	}
+	if err == nil {
+		err = p.copy(f)
+	}
+	if err != nil {
+		return explain(op, shown(r.Msg.File), err)
+	}
+	return stream.Send(p.last())
+}
+
+// part is what of a file is being answered.
+type part struct {
+	ctx       context.Context
+	stream    *connect.ServerStream[guestpb.ReadFileResponse]
+	left      uint64 // bytes, if it is bounded
+	bounded   bool
+	lines     uint64 // that are left; 0 is all
+	sum       hash.Hash
+	truncated bool
+}
+
+func (p *part) copy(f io.Reader) error {
+	buffer := make([]byte, wire.Chunk)
+	for {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.Read(buffer)
+		if n > 0 {
+			data, over := p.take(buffer[:n])
+			if len(data) > 0 {
+				if err := p.stream.Send(&guestpb.ReadFileResponse{Data: data}); err != nil {
+					return err
+				}
+			}
+			if over {
+				return nil
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take is what of some bytes belongs to the part, and whether it is over with
+// them.
+func (p *part) take(data []byte) (_ []byte, over bool) {
+	if p.sum != nil {
+		p.sum.Write(data)
+	}
+	if p.lines > 0 {
+		for at := 0; ; {
+			i := bytes.IndexByte(data[at:], '\n')
+			if i < 0 {
+				break
+			}
+			at += i + 1
+			if p.lines--; p.lines == 0 {
+				data, over = data[:at], true
+				break
+			}
+		}
+	}
+	if !p.bounded {
+		return data, over
+	}
+	if uint64(len(data)) > p.left {
+		p.truncated, p.sum = true, nil
+		return data[:p.left], true
+	}
+	p.left -= uint64(len(data))
+	return data, over
+}
+
+func (p *part) last() *guestpb.ReadFileResponse {
+	r := &guestpb.ReadFileResponse{Truncated: p.truncated}
+	if p.sum != nil {
+		r.Sha256 = p.sum.Sum(nil)
+	}
+	return r
+}
+
+// skipLines reads so many lines away.
+func skipLines(ctx context.Context, f *os.File, n uint64) error {
+	buffer := make([]byte, wire.Chunk)
+	for n > 0 && ctx.Err() == nil {
+		got, err := f.Read(buffer)
+		for at := 0; at < got; {
+			i := bytes.IndexByte(buffer[at:got], '\n')
+			if i < 0 {
+				break
+			}
+			at += i + 1
+			if n--; n == 0 {
+				_, err := f.Seek(int64(at-got), io.SeekCurrent)
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil // there are fewer: nothing is left to read
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// lastLines is where the last so many lines of a file begin. It is read from
+// its end.
+func lastLines(f *os.File, n uint64) (int64, error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	buffer := make([]byte, wire.Chunk)
+	for at := end; at > 0; {
+		size := min(at, int64(len(buffer)))
+		at -= size
+		if _, err := f.ReadAt(buffer[:size], at); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if buffer[i] != '\n' || at+i == end-1 { // the last line's own end begins none
+				continue
+			}
+			if n--; n == 0 {
+				return at + i + 1, nil
+			}
+		}
+	}
+	return 0, nil
+}

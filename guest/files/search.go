@@ -1,0 +1,67 @@
+//go:build linux
+
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/files/search"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// batchBytes is how much of what is found goes into one message.
+const batchBytes = 64 << 10
+
+// Search searches below a folder, or in a file.
+func (service) Search(ctx context.Context, r *connect.Request[guestpb.SearchRequest], stream *connect.ServerStream[guestpb.SearchResponse]) error {
+	const op = "search"
+	if err := wire.CheckSearch(r.Msg); err != nil {
+		return err
+	}
+	f, err := open(op, r.Msg.Root, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	limit := func(asked uint32, most int) int { return min(int(cmp.Or(asked, uint32(most))), most) }
+	var batch []*guestpb.SearchMatch
+	size := 0
+	send := func() error {
+		err := stream.Send(&guestpb.SearchResponse{Matches: batch})
+		batch, size = nil, 0
+		return err
+	}
+	end, err := search.Run(ctx, f, search.Query{
+		Pattern: r.Msg.Pattern, Names: r.Msg.Target == guestpb.SearchRequest_TARGET_NAMES, Include: r.Msg.Include, IgnoreCase: r.Msg.IgnoreCase,
+		Context: int(r.Msg.Context), Limit: limit(r.Msg.Limit, wire.MaxMatches), LineLimit: limit(r.Msg.LineLimit, wire.MaxMatchLine),
+	}, func(found []search.Match) error {
+		for _, m := range found {
+			batch = append(batch, &guestpb.SearchMatch{Path: []byte(m.Path), Line: uint64(m.Line), Text: m.Text, Clipped: m.Clipped, Context: m.Context})
+			if size += len(m.Path) + len(m.Text); size >= batchBytes {
+				if err := send(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, search.ErrPattern) {
+		return fault.New(fault.InvalidArgs, op, r.Msg.Pattern, err).Advise("Patterns are regular expressions as Go and ripgrep have them; put a \\ before a character that is meant as it is.")
+	}
+	if err != nil {
+		return explain(op, shown(r.Msg.Root), err)
+	}
+	if len(batch) > 0 {
+		if err := send(); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&guestpb.SearchResponse{End: &guestpb.SearchEnd{Truncated: end.Truncated, Files: end.Files, Unreadable: end.Unreadable}})
+}

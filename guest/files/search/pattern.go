@@ -1,0 +1,104 @@
+//go:build linux
+
+package search
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+// matcher finds lines that match an expression.
+type matcher struct {
+	line    *regexp.Regexp
+	literal []byte // a text that every matching line holds; nil where none is known
+	exact   bool   // and every line that holds it matches
+}
+
+// compile makes a matcher of an expression, with the position of what is wrong
+// with it in the error.
+func compile(pattern string, ignoreCase bool) (*matcher, error) {
+	flags := ""
+	if ignoreCase {
+		flags = "(?i)"
+	}
+	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
+	if err != nil {
+		return nil, positioned(pattern, err)
+	}
+	line, err := regexp.Compile(flags + pattern)
+	if err != nil {
+		return nil, positioned(pattern, err)
+	}
+	m := &matcher{line: line}
+	tree = tree.Simplify()
+	if text := required(tree); text != "" {
+		m.literal = []byte(text)
+		m.exact = tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0
+	}
+	return m, nil
+}
+
+func positioned(pattern string, err error) error {
+	bad, ok := errors.AsType[*syntax.Error](err)
+	if !ok {
+		return err
+	}
+	if at := strings.Index(pattern, bad.Expr); at >= 0 && bad.Expr != "" {
+		return fmt.Errorf("%s at position %d: %s", bad.Code, at+1, bad.Expr)
+	}
+	return fmt.Errorf("%s: %s", bad.Code, bad.Expr)
+}
+
+// required is the longest text that whatever matches must hold.
+func required(re *syntax.Regexp) string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return string(re.Rune)
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		longest := ""
+		for _, sub := range re.Sub {
+			if text := required(sub); len(text) > len(longest) {
+				longest = text
+			}
+		}
+		return longest
+	}
+	return ""
+}
+
+// next finds the first line in a text, from an offset on, that matches, and where
+// it begins and ends, without its end of line.
+func (m *matcher) next(text []byte, from int) (start, end int, found bool) {
+	for from < len(text) {
+		start = from
+		if m.literal != nil {
+			i := bytes.Index(text[from:], m.literal)
+			if i < 0 {
+				return 0, 0, false
+			}
+			start = bytes.LastIndexByte(text[:from+i], '\n') + 1
+			start = max(start, from)
+		}
+		end = len(text)
+		if i := bytes.IndexByte(text[start:], '\n'); i >= 0 {
+			end = start + i
+		}
+		if m.exact || m.line.Match(text[start:end]) {
+			return start, end, true
+		}
+		from = end + 1
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,300 @@
+//go:build linux
+
+package search
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// plant makes files of names and contents; a name with a slash at its end is a
+// folder.
+func plant(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		full := filepath.Join(dir, name)
+		if strings.HasSuffix(name, "/") {
+			must(t, os.MkdirAll(full, 0o755))
+			continue
+		}
+		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must(t, os.WriteFile(full, []byte(content), 0o644))
+	}
+	return dir
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ours(t testing.TB, at string, q Query) ([]string, Summary, error) {
+	t.Helper()
+	f, err := os.Open(at)
+	must(t, err)
+	defer f.Close()
+	if q.Limit == 0 {
+		q.Limit = 1 << 20
+	}
+	if q.LineLimit == 0 {
+		q.LineLimit = 1 << 20
+	}
+	var lines []string
+	end, err := Run(t.Context(), f, q, func(matches []Match) error {
+		for _, m := range matches {
+			mark := ":"
+			if m.Context {
+				mark = "-"
+			}
+			if q.Names {
+				lines = append(lines, m.Path)
+			} else {
+				lines = append(lines, fmt.Sprintf("%s%s%d%s%s", m.Path, mark, m.Line, mark, m.Text))
+			}
+		}
+		return nil
+	})
+	return lines, end, err
+}
+
+// theirs is what ripgrep finds.
+func theirs(t testing.TB, dir string, args ...string) []string {
+	t.Helper()
+	if _, err := exec.LookPath("rg"); err != nil {
+		t.Skip("there is no ripgrep to compare with: make setup")
+	}
+	cmd := exec.Command("rg", append([]string{"--no-config", "--color=never", "--sort=path", "--line-number", "--no-heading", "--with-filename"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null"}
+	out, err := cmd.Output()
+	// 1 is nothing found, 2 that some rules cannot be read.
+	if code, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || code.ExitCode() > 2) {
+		t.Fatalf("rg %q: %v", args, err)
+	}
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\n"), "\n") {
+		if line != "" && line != "--" {
+			lines = append(lines, strings.TrimPrefix(line, "./"))
+		}
+	}
+	return lines
+}
+
+// same compares what was found, whatever the order of the files: ripgrep sorts
+// whole paths, and we folders.
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+func TestAsRipgrepDoes(t *testing.T) {
+	dir := plant(t, map[string]string{
+		"a.go": "package a\n\nfunc Handler() {}\n\tfunc inner\nlast line without end", "b.txt": "Handler\nHANDLER\r\nnothing\n",
+		"sub/c.go": "func Other() {}\n// Handler\n", "sub/deep/er/d.md": "# func\n", ".hidden/e.go": "func hidden\n", ".hid": "func\n",
+		"binary": "func\x00func\n", "late": strings.Repeat("x\n", 100) + "func here\n", "empty": "", "spaces in name.txt": "func\n",
+		"ö/ü.txt": "grüße func\n", "dash-file": "-e func\n--pre=x\n", "long": strings.Repeat("y", 300<<10) + "func" + strings.Repeat("z", 10) + "\nfunc\n",
+		".ignore": "ignored.txt\n/only-top\n*.log\n!keep.log\n", "ignored.txt": "func\n", "x.log": "func\n", "keep.log": "func\n", "only-top": "func\n", "sub/only-top": "func\n",
+		".gitignore": "nogit.txt\n", "nogit.txt": "func, since this is no repository\n",
+		"repo/.git/HEAD": "ref\n", "repo/.git/info/exclude": "excluded\n", "repo/excluded": "func\n",
+		"repo/.gitignore":  "# comment\nbuild/\n*.o\n!important.o\n/rooted\ndoc/**/*.tmp\ntrailing   \n\\#sharp\nfoo[0-9].txt\na/b\n",
+		"repo/build/out.c": "func\n", "repo/x/build": "func a file\n", "repo/y.o": "func\n", "repo/important.o": "func\n", "repo/rooted": "func\n", "repo/x/rooted": "func\n",
+		"repo/doc/a.tmp": "func\n", "repo/doc/x/y/b.tmp": "func\n", "repo/trailing": "func\n", "repo/#sharp": "func\n", "repo/foo1.txt": "func\n", "repo/foox.txt": "func\n",
+		"repo/a/b": "func\n", "repo/x/a/b": "func\n", "repo/sub/.gitignore": "!y.o\nlocal\n", "repo/sub/y.o": "func\n", "repo/sub/local": "func\n", "repo/local": "func\n",
+	})
+	for _, tc := range []struct {
+		q    Query
+		args []string
+	}{
+		{Query{Pattern: "func"}, nil}, {Query{Pattern: "handler", IgnoreCase: true}, []string{"-i"}}, {Query{Pattern: `^func \w+\(`}, nil}, {Query{Pattern: `e$`}, nil},
+		{Query{Pattern: `--pre=x`}, nil}, {Query{Pattern: `-e`}, nil}, {Query{Pattern: `[A-Z]{3,}`}, nil}, {Query{Pattern: `Han|inn`}, nil}, {Query{Pattern: `gr.*e`}, nil},
+		{Query{Pattern: "func", Include: "*.go"}, []string{"-g", "*.go"}}, {Query{Pattern: "func", Include: "!*.go"}, []string{"-g", "!*.go"}},
+		{Query{Pattern: "func", Include: "*.{md,txt}"}, []string{"-g", "*.{md,txt}"}}, {Query{Pattern: "func", Include: "sub/**"}, []string{"-g", "sub/**"}},
+		{Query{Pattern: "Handler", Context: 1}, []string{"-C", "1"}}, {Query{Pattern: "func", Context: 2}, []string{"-C", "2"}}, {Query{Pattern: "nowhere to be found"}, nil},
+	} {
+		got, _, err := ours(t, dir, tc.q)
+		must(t, err)
+		same(t, tc.q.Pattern, got, theirs(t, dir, append(tc.args, "-e", tc.q.Pattern)...))
+	}
+}
+
+// Trees, rules and patterns that nobody thought of.
+func TestAsRipgrepDoesAtRandom(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 155))
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	for round := range 60 {
+		files := map[string]string{}
+		if random.IntN(2) == 0 {
+			files[".git/HEAD"] = "x"
+		}
+		for range 30 {
+			depth := random.IntN(4)
+			var name []string
+			for range depth {
+				name = append(name, pick("a", "b", "foo", "build", "Foo", ".h"))
+			}
+			dir := strings.Join(name, "/")
+			if random.IntN(5) == 0 {
+				var lines []string
+				for range 1 + random.IntN(3) {
+					lines = append(lines, pick("", "", "!")+pick("", "", "/", "**/", "a/")+pick("foo", "*.txt", "b", "build", "f?o", "[ab]", "a*", "**", "foo.txt")+pick("", "", "/", "/**", "/*"))
+				}
+				files[join(dir, pick(".gitignore", ".ignore"))] = strings.Join(lines, "\n")
+				continue
+			}
+			files[join(dir, pick("foo", "a", "b", "x")+pick(".txt", ".go", ".c"))] = pick("one two\n", "two\nthree two\n", "three", "One\r\n", "\n\none")
+		}
+		dir := plant(t, files)
+		pattern := pick("one", "two", "t[a-z]+e", "^one", "o$", "(?i)ONE", "wo|ne")
+		got, _, err := ours(t, dir, Query{Pattern: pattern})
+		must(t, err)
+		want := theirs(t, dir, "-e", pattern)
+		same(t, fmt.Sprintf("round %d, %s in %q", round, pattern, files), got, want)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	dir := plant(t, map[string]string{"README.md": "", "src/main.go": "", "src/Main_test.go": "", "src/x/y.go": "", ".git/config": "", "node/z.go": "", ".gitignore": "node\n"})
+	for _, tc := range []struct {
+		q    Query
+		want string
+	}{
+		{Query{Pattern: "main"}, "src/Main_test.go src/main.go"}, {Query{Pattern: "*.go"}, "src/Main_test.go src/main.go src/x/y.go"}, {Query{Pattern: "src/*.go"}, "src/Main_test.go src/main.go"},
+		{Query{Pattern: "**/y.go"}, "src/x/y.go"}, {Query{Pattern: "src/x"}, "src/x/y.go"}, {Query{Pattern: "readme"}, "README.md"}, {Query{Pattern: "*.rs"}, ""},
+	} {
+		q := tc.q
+		q.Names = true
+		got, _, err := ours(t, dir, q)
+		if err != nil || strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %q, %v, want %s", tc.q.Pattern, got, err, tc.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	files := map[string]string{}
+	for i := range 50 {
+		files[fmt.Sprintf("d%02d/f", i)] = strings.Repeat("x\nhit\ny\n", 20)
+	}
+	dir := plant(t, files)
+	for limit := range 70 {
+		got, end, err := ours(t, dir, Query{Pattern: "hit", Limit: limit + 1, Context: 1})
+		hits := len(slices.DeleteFunc(slices.Clone(got), func(line string) bool { return strings.HasSuffix(line, "-x") || strings.HasSuffix(line, "-y") }))
+		if err != nil || !end.Truncated || hits != limit+1 || !strings.HasPrefix(got[len(got)-1], fmt.Sprintf("d%02d/", limit/20)) {
+			t.Fatalf("limit %d: %d hits, truncated %v, %v, last %q", limit+1, hits, end.Truncated, err, got[len(got)-1])
+		}
+	}
+	if got, end, _ := ours(t, dir, Query{Pattern: "hit", Limit: 1000}); end.Truncated || len(got) != 1000 {
+		t.Errorf("just enough: %d, truncated %v", len(got), end.Truncated)
+	}
+	got, _, err := ours(t, plant(t, map[string]string{"f": strings.Repeat("é", 5000) + "hit\n"}), Query{Pattern: "hit", LineLimit: 100})
+	if err != nil || len(got) != 1 || len(got[0]) != len("f:1:")+100 {
+		t.Errorf("a long line: %d bytes, %v", len(got[0]), err)
+	}
+	// Lines longer than any buffer.
+	got, _, err = ours(t, plant(t, map[string]string{"f": strings.Repeat("q", 3*maxLine) + "hit\nhit\n"}), Query{Pattern: "hit", LineLimit: 10})
+	if err != nil || len(got) != 2 {
+		t.Errorf("an endless line: %q, %v", got, err)
+	}
+}
+
+func TestBadPatterns(t *testing.T) {
+	dir := t.TempDir()
+	for pattern, position := range map[string]string{"a(b": "", "x[z-a]": "position 3", "ab**": "position 3", "(?<n": "", "a{2000}": "position 2"} {
+		_, _, err := ours(t, dir, Query{Pattern: pattern})
+		if !errors.Is(err, ErrPattern) || !strings.Contains(err.Error(), position) {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+	for _, glob := range []string{"[a", "{a", "x[]"} {
+		if _, _, err := ours(t, dir, Query{Pattern: "*", Names: true, Include: glob}); !errors.Is(err, ErrPattern) {
+			t.Errorf("%s: %v", glob, err)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprint("f", i)] = "hit\n"
+	}
+	dir := plant(t, files)
+	f, err := os.Open(dir)
+	must(t, err)
+	defer f.Close()
+	stop := errors.New("stop")
+	q := Query{Pattern: "hit", Limit: 1000, LineLimit: 10}
+	if _, err := Run(t.Context(), f, q, func([]Match) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("who is told said stop: %v", err)
+	}
+	_, _ = f.Seek(0, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Run(ctx, f, q, func([]Match) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits any more: %v", err)
+	}
+	left, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	if len(left) > 30 {
+		t.Errorf("%d descriptors are open", len(left))
+	}
+}
+
+// No glob and no rules make it panic, or match what cannot be a name.
+func FuzzRules(f *testing.F) {
+	for _, seed := range []string{"*.o\n!a.o", "[]a]\\", "{a,{b}}", "**/x/**", "/", "!\n\\!x", "[!a-", "a[\\"} {
+		f.Add(seed, "dir/a.o")
+	}
+	f.Fuzz(func(t *testing.T, rulesText, name string) {
+		r := &rules{own: parseRules(rulesText), git: parseRules(rulesText), repo: true}
+		r.leavesOut("some/dir", name+"x", true)
+		if m, err := nameGlob(rulesText, true); err == nil {
+			m("some/dir/"+name, name)
+		}
+	})
+}
+
+// What is found is what a simple way finds.
+func FuzzLines(f *testing.F) {
+	f.Add("a.c", []byte("abc\nxabxc\n\nac"))
+	f.Add("^$", []byte("\n\nx\n"))
+	f.Add("x+", []byte("x\r\nyxx"))
+	f.Fuzz(func(t *testing.T, pattern string, data []byte) {
+		m, err := compile(pattern, false)
+		if err != nil || strings.ContainsAny(pattern, "\n") {
+			return
+		}
+		var got, want []string
+		for at := 0; ; {
+			start, end, ok := m.next(data, at)
+			if !ok {
+				break
+			}
+			got, at = append(got, string(data[start:end])), end+1
+		}
+		for _, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+			if m.line.Match(line) && len(data) > 0 {
+				want = append(want, string(line))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q in %q: %q, want %q", pattern, data, got, want)
+		}
+	})
+}

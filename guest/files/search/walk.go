@@ -1,0 +1,117 @@
+//go:build linux
+
+package search
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth is how deep folders are followed: each level holds a descriptor.
+const maxDepth = 256
+
+// walker goes through the files below a folder, in the order of their names, and
+// leaves out what is hidden or to be ignored.
+type walker struct {
+	ctx        context.Context
+	visit      func(dir *os.File, path, name string) error // of each file
+	asked      func(path, name string) bool                // files that no rule leaves out
+	unreadable func()
+}
+
+// below is who stands at a folder whose files are to be searched.
+func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	if err != nil && len(entries) == 0 {
+		w.unreadable()
+		return nil
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	here := rulesOf(dir, path, entries, above)
+	for _, e := range entries {
+		name, folder := e.Name(), e.IsDir()
+		if !folder && !e.Type().IsRegular() {
+			continue
+		}
+		if asked := !folder && w.asked(join(path, name), name); !asked && here.leavesOut(path, name, folder) {
+			continue
+		}
+		if !folder {
+			if err := w.visit(dir, join(path, name), name); err != nil {
+				return err
+			}
+			continue
+		}
+		if depth >= maxDepth {
+			w.unreadable()
+			continue
+		}
+		if err := w.into(dir, name, join(path, name), here, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) into(dir *os.File, name, path string, above *rules, depth int) error {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOATIME, 0)
+	if errors.Is(err, unix.EPERM) { // it is another's: its time is not ours to keep
+		fd, err = unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		w.unreadable()
+		return nil
+	}
+	sub := os.NewFile(uintptr(fd), name)
+	defer sub.Close()
+	return w.walk(sub, path, above, depth)
+}
+
+// rulesOf are the rules that count in a folder.
+func rulesOf(dir *os.File, path string, entries []fs.DirEntry, above *rules) *rules {
+	has := func(name string) bool {
+		_, found := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+		return found
+	}
+	own, git, top := has(".ignore") || has(".rgignore"), has(".gitignore"), has(".git")
+	if !own && !git && !top && above != nil {
+		return above
+	}
+	r := &rules{above: above, dir: path, top: top, repo: top || above != nil && above.repo}
+	for _, name := range []string{".ignore", ".rgignore"} { // the later counts for more
+		if has(name) {
+			r.own = append(r.own, parseRules(readSmall(dir, name))...)
+		}
+	}
+	if git {
+		r.git = parseRules(readSmall(dir, ".gitignore"))
+	}
+	if top {
+		r.git = append(parseRules(readSmall(dir, ".git/info/exclude")), r.git...)
+	}
+	return r
+}
+
+// readSmall reads a file of rules; one that cannot be read has none.
+func readSmall(dir *os.File, name string) string {
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return ""
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxIgnore)) // a part of the rules is better than none
+	return string(text)
+}

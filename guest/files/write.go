@@ -1,0 +1,182 @@
+//go:build linux
+
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// usualMode is that of a new file.
+const usualMode = 0o644
+
+// Write writes a file: all of it, or what was there stays.
+func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+	const op = "write"
+	if !stream.Receive() {
+		return nil, cmp.Or(stream.Err(), error(fault.New(fault.InvalidArgs, op, "", errors.New("it was not said what"))))
+	}
+	h := stream.Msg().Header
+	if err := wire.CheckWriteFile(h); err != nil {
+		return nil, err
+	}
+	w := &writing{header: h, stream: stream, sum: sha256.New()}
+	answer, err := w.do(op)
+	if err != nil {
+		return nil, explain(op, shown(h.File), err)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// writing is a file that is being written.
+type writing struct {
+	header *guestpb.WriteFileHeader
+	stream *connect.ClientStream[guestpb.WriteFileRequest]
+	sum    hash.Hash
+}
+
+func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
+	s, err := find(op, w.header.File, w.header.Parents)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	mode, created, err := w.before(op, s)
+	if err != nil {
+		return nil, err
+	}
+	var size uint64
+	if w.header.Append {
+		size, err = w.append(s, mode)
+	} else {
+		size, err = w.replace(op, s, mode)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &guestpb.WriteFileResponse{Created: created, Sha256: w.sum.Sum(nil), Size: size}, nil
+}
+
+// before says what mode the file shall have, and refuses what is not to be
+// written.
+func (w *writing) before(op string, s *spot) (mode uint32, created bool, err error) {
+	old, err := lookUp(int(s.folder.Fd()), s.name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if len(w.header.IfSha256) > 0 {
+			return 0, false, changed(op, s.shown, "it is not there any more")
+		}
+		return cmp.Or(w.header.Mode, usualMode), true, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	defer old.Close()
+	is, err := infoOf(old)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case is.Kind != guestpb.FileInfo_KIND_FILE:
+		return 0, false, notAFile(op, s.shown, is.Kind)
+	case w.header.IfAbsent:
+		return 0, false, fault.New(fault.Rejected, op, s.shown, unix.EEXIST)
+	}
+	// A file that its owner protected is not replaced either, although its folder
+	// would allow that.
+	if err := unix.Faccessat2(int(s.folder.Fd()), s.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, false, err
+	}
+	if want := w.header.IfSha256; len(want) > 0 {
+		sum := sha256.New()
+		if _, err := io.Copy(sum, old); err != nil {
+			return 0, false, err
+		}
+		if !bytes.Equal(sum.Sum(nil), want) {
+			return 0, false, changed(op, s.shown, "it was changed since it was read")
+		}
+	}
+	return is.Mode & 0o777, false, nil
+}
+
+func changed(op, path, how string) error {
+	return fault.New(fault.Rejected, op, path, errors.New(how)).Advise("Read it again, and make the change to what is there now.")
+}
+
+// replace writes a new file beside the old one and gives it the name.
+func (w *writing) replace(op string, s *spot, mode uint32) (uint64, error) {
+	folder := int(s.folder.Fd())
+	name := ".osaurus-" + rand.Text()
+	fd, err := unix.Openat(folder, name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	size, err := w.fill(f)
+	if err == nil {
+		err = f.Chmod(os.FileMode(mode))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil && len(w.header.IfSha256) > 0 {
+		_, _, err = w.before(op, s) // once more: the bytes may have taken a while to come
+	}
+	if err == nil && w.header.IfAbsent {
+		err = unix.Renameat2(folder, name, folder, s.name, unix.RENAME_NOREPLACE)
+	} else if err == nil {
+		err = unix.Renameat(folder, name, folder, s.name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(folder, name, 0)
+	}
+	return size, err
+}
+
+// append writes to the end of what is there.
+func (w *writing) append(s *spot, mode uint32) (uint64, error) {
+	f, err := lookUp(int(s.folder.Fd()), s.name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return 0, err
+	}
+	_, err = w.fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	is, failed := infoOf(f)
+	return is.GetSize(), errors.Join(err, failed, f.Close())
+}
+
+// fill writes what comes, which must be as much as was said.
+func (w *writing) fill(f *os.File) (n uint64, err error) {
+	to := io.MultiWriter(f, w.sum)
+	for w.stream.Receive() {
+		data := w.stream.Msg().Data
+		if n += uint64(len(data)); n > w.header.Size {
+			break
+		}
+		if _, err := to.Write(data); err != nil {
+			return n, err
+		}
+	}
+	if err := w.stream.Err(); err != nil {
+		return n, err
+	}
+	if n != w.header.Size {
+		return n, fault.New(fault.InvalidArgs, "write", shown(w.header.File), fmt.Errorf("%d bytes came, and not the %d that were said", n, w.header.Size))
+	}
+	return n, nil
+}

@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"bytes"
+	"path"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// UserHeader says in whose room files are asked for: what passes requests on
+// to it need not read them.
+const UserHeader = "Osaurus-User"
+
+// The limits of files.
+const (
+	// MaxFolderEntries is how many entries a list has: with names of the longest
+	// it still fits into a message.
+	MaxFolderEntries = 2000
+	// MaxPattern bounds an expression to search for: longer ones are programs.
+	MaxPattern = 4096
+	// MaxMatches bounds the matches of a search, and MaxContext the lines around
+	// each.
+	MaxMatches = 5000
+	MaxContext = 50
+	// MaxMatchLine bounds what is answered of one line.
+	MaxMatchLine = 4096
+)
+
+// CheckFilePath says what is wrong with a path. That it stays below its root is
+// for the kernel to see.
+func CheckFilePath(p *guestpb.FilePath) error {
+	bad := badly("check path")
+	root, rel := p.GetRoot(), p.GetPath()
+	switch {
+	case len(root) == 0 || root[0] != '/' || path.Clean(string(root)) != string(root):
+		return bad("the root is not an absolute path")
+	case len(rel) == 0:
+		return bad("it is empty")
+	case path.IsAbs(string(rel)):
+		return bad("it is absolute")
+	case len(root)+1+len(rel) > MaxPath:
+		return bad("it is longer than %d bytes", MaxPath)
+	case bytes.IndexByte(root, 0) >= 0 || bytes.IndexByte(rel, 0) >= 0:
+		return bad("it holds a NUL byte")
+	}
+	return nil
+}
+
+// CheckReadFile says what is wrong with a request to read.
+func CheckReadFile(r *guestpb.ReadFileRequest) error {
+	const far = 1 << 62 // offsets are signed
+	bad := badly("check what to read")
+	ways := 0
+	for _, is := range []bool{r.Offset > 0, r.FirstLine > 0, r.LastLines > 0} {
+		if is {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return bad("an offset, a first line or last lines, but not two of these")
+	case r.Lines > 0 && r.FirstLine == 0:
+		return bad("so many lines, but from which on?")
+	case r.Offset > far:
+		return bad("the offset %d is too far", r.Offset)
+	}
+	return CheckFilePath(r.File)
+}
+
+// CheckWriteFile says what is wrong with a file to write.
+func CheckWriteFile(h *guestpb.WriteFileHeader) error {
+	const digest = 32 // of SHA-256
+	bad := badly("check what to write")
+	switch {
+	case h == nil:
+		return bad("the first message does not say what")
+	case h.Mode&^0o777 != 0:
+		return bad("the mode %o has more than permissions", h.Mode)
+	case len(h.IfSha256) != 0 && len(h.IfSha256) != digest:
+		return bad("a digest of %d bytes", len(h.IfSha256))
+	case h.IfAbsent && (h.Append || len(h.IfSha256) > 0):
+		return bad("a file that is not there has neither an end nor a content")
+	}
+	return CheckFilePath(h.File)
+}
+
+// CheckSearch says what is wrong with a search.
+func CheckSearch(r *guestpb.SearchRequest) error {
+	bad := badly("check search")
+	switch {
+	case r.Pattern == "":
+		return bad("there is nothing to search for")
+	case len(r.Pattern) > MaxPattern || len(r.Include) > MaxPattern:
+		return bad("the pattern is longer than %d bytes", MaxPattern)
+	case r.Context > MaxContext:
+		return bad("%d lines around each match are more than %d", r.Context, MaxContext)
+	}
+	return CheckFilePath(r.Root)
+}

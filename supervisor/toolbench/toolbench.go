@@ -1,0 +1,49 @@
+// Package toolbench is what tools act through in a home: its agents, their rooms, shells, jobs, files and secrets.
+package toolbench
+
+import (
+	"context"
+	"log/slog"
+
+	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/vault"
+	"osaurus-sandbox/tools"
+)
+
+// by is who events say it was.
+const by supervisor.Cause = "a tool"
+
+// Options are what tools act through.
+type Options struct {
+	Agents    *agents.Agents
+	Terminals *terminal.Terminals
+	Vault     *vault.Vault
+	Prompts   *prompts.Broker
+	Log       *slog.Logger
+}
+
+// New returns the tools of a home.
+func New(o Options) *tools.Registry {
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}})...)
+	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
+		agent, err := o.Agents.Get(string(a.ID))
+		if err != nil {
+			return nil
+		}
+		var clean *redact.Scrubber
+		if clean = o.Agents.Redact(ctx, agent).Scrubber(); clean == nil {
+			return nil
+		}
+		return clean.Text
+	}
+	return r
+}
+
+// AgentOf is an agent as tools know it.
+func AgentOf(a agents.Agent) tools.Agent {
+	return tools.Agent{ID: a.ID, Name: a.Name, User: a.User, Home: a.Home(), Settings: a.Settings}
+}

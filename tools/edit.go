@@ -1,0 +1,173 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	// maxShownLines is how many line numbers, or lines that are alike, a failure
+	// shows.
+	maxShownLines = 10
+	// nearLines is how many of the lines that are nearest to what was not found are
+	// shown.
+	nearLines = 3
+)
+
+type editIn struct {
+	Path string `json:"path" limit:"minlen=1"`
+	Old  string `json:"old_string" jsonschema:"what is in the file now, exactly once, with its spaces and line ends" limit:"minlen=1"`
+	New  string `json:"new_string" jsonschema:"what shall be there instead; empty deletes it"`
+}
+
+type editOut struct {
+	Path      string `json:"path"`
+	Summary   string `json:"summary"`
+	Diff      string `json:"diff"`
+	Cut       bool   `json:"diff_truncated,omitempty"`
+	Before    string `json:"before_content_sha256"`
+	After     string `json:"content_sha256"`
+	FirstLine int    `json:"line" jsonschema:"the line of the change"`
+}
+
+// newEdit makes sandbox_edit_file.
+func newEdit(files Files) Tool {
+	return Define(Spec{
+		Name: "sandbox_edit_file", Title: "Edit a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
+		Hints: Hints{Destructive: true},
+		Description: `Replace a text in a file by another. The old text must be in the file exactly once: take lines around it if it is not. ` +
+			`Line ends and permissions stay as they are.`,
+	}, func(ctx context.Context, c *Call, in editIn) (editOut, error) {
+		p, err := c.path("path", in.Path)
+		if err != nil {
+			return editOut{}, err
+		}
+		before, digest, err := readAll(ctx, files, c.Agent, p)
+		if err != nil {
+			return editOut{}, err
+		}
+		if binary(before) {
+			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Message: p.String() + " is no text"}
+		}
+		after, at, err := replaceOnce(before, in.Old, in.New)
+		if err != nil {
+			return editOut{}, err
+		}
+		w, err := writeAll(ctx, files, c.Agent, p, after, guest.FileWrite{IfSHA256: digest})
+		if err != nil {
+			return editOut{}, err
+		}
+		diff, cut := unified(p.String(), string(before), string(after))
+		return editOut{
+			Path: p.String(), Diff: diff, Cut: cut, Before: digestText(digest), After: digestText(w.SHA256), FirstLine: at,
+			Summary: fmt.Sprintf("replaced %d line(s) with %d line(s)", countLines(in.Old), countLines(in.New)),
+		}, nil
+	})
+}
+
+// replaceOnce replaces a text that is there once. In a file with CRLF line ends,
+// texts that have none of them match all the same, and get them.
+func replaceOnce(file []byte, old, new string) (out []byte, line int, err error) {
+	if n := bytes.Count(file, []byte(old)); n == 0 && bytes.Contains(file, []byte("\r\n")) && !strings.Contains(old, "\r") {
+		old, new = strings.ReplaceAll(old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(new, "\r\n", "\n"), "\n", "\r\n")
+	}
+	if old == new {
+		return nil, 0, wrongArgument("new_string", "another text than old_string", "old_string and new_string are the same")
+	}
+	at := bytes.Index(file, []byte(old))
+	if at < 0 {
+		return nil, 0, &Failure{
+			Kind: fault.Execution, Final: true, Field: "old_string", Expected: "a text that is in the file exactly once",
+			Message: "old_string was not found in the file" + nearest(string(file), old),
+		}
+	}
+	if lines := occurrences(file, old, at); len(lines) > 1 {
+		shown := fmt.Sprint(lines[:min(len(lines), maxShownLines)])
+		return nil, 0, &Failure{
+			Kind: fault.Execution, Final: true, Field: "old_string", Expected: "a text that is in the file exactly once",
+			Message: fmt.Sprintf("old_string is in the file %d times, in the lines %s. Take more of the text around the one that is meant", len(lines), strings.Trim(shown, "[]")),
+			More:    map[string]any{"match_count": len(lines), "lines": lines[:min(len(lines), maxShownLines)]},
+		}
+	}
+	return slices.Concat(file[:at], []byte(new), file[at+len(old):]), 1 + bytes.Count(file[:at], []byte("\n")), nil
+}
+
+// occurrences are the lines where a text is, also where two of it overlap.
+func occurrences(file []byte, text string, from int) (lines []int) {
+	line, counted := 1, 0
+	for at := from; at >= 0; {
+		line, counted = line+bytes.Count(file[counted:at], []byte("\n")), at
+		lines = append(lines, line)
+		next := bytes.Index(file[at+1:], []byte(text))
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return lines
+}
+
+// nearest shows the lines that are most like the first of a text that was not
+// found.
+func nearest(file, text string) string {
+	first := ""
+	for line := range strings.Lines(text) {
+		if first = strings.TrimSpace(line); first != "" {
+			break
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	type near struct {
+		number, score int
+		text          string
+	}
+	var best []near
+	number := 0
+	for line := range strings.Lines(file) {
+		number++
+		trimmed := strings.TrimSpace(line)
+		score := likeness(first, trimmed)
+		if 2*score < len(first) || score == 0 {
+			continue
+		}
+		best = append(best, near{number, score, strings.TrimRight(line, "\r\n")})
+		slices.SortStableFunc(best, func(a, b near) int { return b.score - a.score })
+		best = best[:min(len(best), nearLines)]
+	}
+	if len(best) == 0 {
+		return ". Read the file again: it has no line like it"
+	}
+	var b strings.Builder
+	b.WriteString(". The nearest lines are")
+	for _, n := range best {
+		short, cut := cutChars(n.text, lineChars)
+		if cut {
+			short += "…"
+		}
+		fmt.Fprintf(&b, "\n%d: %s", n.number, short)
+	}
+	return b.String()
+}
+
+// likeness is how many characters two lines have in common at their beginning
+// and their end.
+func likeness(a, b string) int {
+	n := min(len(a), len(b))
+	head := 0
+	for head < n && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < n-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	return head + tail
+}

@@ -1,0 +1,104 @@
+package tools
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+)
+
+func TestReplaceOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, old, new string
+		want                 string // or "!" and a part of the message
+		line                 int
+	}{
+		{"in the middle", "a\nb\nc\n", "b", "x", "a\nx\nc\n", 2},
+		{"to nothing", "a\nb\nc\n", "b\n", "", "a\nc\n", 2},
+		{"all of it", "abc", "abc", "", "", 1},
+		{"over lines", "a\nb\nc\nd", "b\nc", "1\n2\n3", "a\n1\n2\n3\nd", 2},
+		{"with CRLF, asked for without", "a\r\nb\r\nc\r\n", "b\nc", "x\ny", "a\r\nx\r\ny\r\n", 2},
+		{"with CRLF, asked for with it", "a\r\nb\r\n", "a\r\n", "z\r\n", "z\r\nb\r\n", 1},
+		{"a text that expressions would take otherwise", "f(x.*)$1\n", "(x.*)$1", "$0\\1", "f$0\\1\n", 1},
+		{"not there", "func one() {\n}\nfunc two() {\n}\n", "func three() {", "x", "!\n3: func two() {", 0},
+		{"nothing like it", "a\nb\n", "zzzzzzzzzz", "x", "!no line like it", 0},
+		{"twice", "a\nb\na\n", "a\n", "x", "!2 times, in the lines 1 3", 0},
+		{"twice, overlapping", "aaa\n", "aa", "x", "!2 times, in the lines 1 1", 0},
+		{"the same", "a\n", "a", "a", "!are the same", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out, line, err := replaceOnce([]byte(tc.file), tc.old, tc.new)
+			if part, bad := strings.CutPrefix(tc.want, "!"); bad {
+				if f := failureOf(err); err == nil || !strings.Contains(f.Message, part) || f.Field == "" {
+					t.Errorf("%q, %v, want %q", out, err, part)
+				}
+				return
+			}
+			if err != nil || string(out) != tc.want || line != tc.line {
+				t.Errorf("%q in line %d, %v, want %q in %d", out, line, err, tc.want, tc.line)
+			}
+		})
+	}
+}
+
+// What is replaced is what a simple way replaces, and the diff is one that patch
+// applies.
+func FuzzEdit(f *testing.F) {
+	f.Add("a\nb\nc\nd\ne\nf\ng\nh", "e\n", "E\nE")
+	f.Add("no end", "end", "")
+	f.Add("", "", "x")
+	f.Fuzz(func(t *testing.T, file, old, new string) {
+		if old == "" || strings.Contains(file, "\r") {
+			return
+		}
+		out, _, err := replaceOnce([]byte(file), old, new)
+		n := 0
+		for at := range len(file) {
+			if strings.HasPrefix(file[at:], old) {
+				n++
+			}
+		}
+		if once := n == 1 && old != new; once != (err == nil) {
+			t.Fatalf("%d times: %v", n, err)
+		}
+		if err != nil {
+			if kind := failureOf(err).Kind; kind != fault.Execution && kind != fault.InvalidArgs {
+				t.Error(err)
+			}
+			return
+		}
+		if want := strings.Replace(file, old, new, 1); string(out) != want {
+			t.Errorf("%q, want %q", out, want)
+		}
+	})
+}
+
+func TestDiffsApply(t *testing.T) {
+	if _, err := exec.LookPath("patch"); err != nil {
+		t.Skip("there is no patch: make setup")
+	}
+	long := strings.Repeat("line\n", 20)
+	for name, tc := range map[string][2]string{
+		"in the middle": {long + "old\n" + long, long + "new\nnewer\n" + long}, "at the beginning": {"a\nb\n", "x\nb\n"}, "at the end": {"a\nb\n", "a\n"},
+		"without an end": {"a\nb", "a\nc"}, "given an end": {"a\nb", "a\nb\n"}, "taken its end": {"a\nb\n", "a\nb"}, "from nothing": {"", "a\n"}, "to nothing": {"a\nb\n", ""},
+		"two places": {"1\n" + long + "2\n", "x\n" + long + "y\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "f")
+			if err := os.WriteFile(file, []byte(tc[0]), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			diff, cut := unified("f", tc[0], tc[1])
+			cmd := exec.Command("patch", "--fuzz=0", file)
+			cmd.Stdin = strings.NewReader(diff)
+			out, err := cmd.CombinedOutput()
+			got, _ := os.ReadFile(file) // patch removes an empty one
+			if err != nil || cut || string(got) != tc[1] {
+				t.Errorf("%v %s\n%s\n got %q\nwant %q", err, out, diff, got, tc[1])
+			}
+		})
+	}
+}

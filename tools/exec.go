@@ -1,0 +1,189 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	// maxStdout and maxStderr are how many characters of each stream a model is
+	// shown: what it can make use of, and most of its context left.
+	maxStdout, maxStderr = 50_000, 10_000
+	// execTime is the time of a command that is given none, maxExecTime the most: what
+	// takes longer is better in the background, where it can be looked after.
+	execTime, maxExecTime = 120, 300
+	// execBudget is that, and the start of a guest.
+	execBudget = maxExecTime*time.Second + bootTime
+	// bootTime is what a call waits for a guest that starts, of whatever state.
+	bootTime = 3 * time.Minute
+)
+
+type execIn struct {
+	Command    string `json:"command" jsonschema:"what one would type into a shell; many lines are fine" limit:"minlen=1"`
+	Cwd        string `json:"cwd,omitempty" jsonschema:"the folder to run it in; relative to the home folder, which is the default"`
+	Timeout    int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended" limit:"min=1,max=300,default=120"`
+	IdleTime   int    `json:"idle_timeout,omitempty" jsonschema:"seconds without any output after which it is ended" limit:"min=1,max=300"`
+	Background bool   `json:"background,omitempty" jsonschema:"return at once and let it run: for servers and long work. Look after it with sandbox_process"`
+	Session    string `json:"session,omitempty" jsonschema:"run it in the persistent shell of this name, where folder, variables and functions stay from call to call"`
+	Fresh      bool   `json:"fresh,omitempty" jsonschema:"run it outside of the session after all, in a shell of its own"`
+}
+
+type execOut struct {
+	Stdout   *string `json:"stdout,omitempty"` // there, if it ran to its end
+	Stderr   *string `json:"stderr,omitempty"`
+	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
+	Cwd      string  `json:"cwd" jsonschema:"the folder it ran in; with a session, the folder it is in now"`
+
+	TimedOut  bool   `json:"timed_out,omitempty"`
+	IdledOut  bool   `json:"idle_timed_out,omitempty"`
+	Limit     string `json:"limit,omitempty" jsonschema:"oom, pids or quota: the agent's limit that it met"`
+	Truncated bool   `json:"truncated,omitempty" jsonschema:"the middle of the output was left out"`
+	Restarted bool   `json:"restarted,omitempty" jsonschema:"the session's shell is a new one: what was set in it before is lost"`
+
+	Background bool   `json:"background,omitempty"`
+	JobID      string `json:"job_id,omitempty" jsonschema:"what sandbox_process knows it by"`
+	PID        string `json:"pid,omitempty" jsonschema:"to look at; sandbox_process takes the job_id"`
+	LogFile    string `json:"log_file,omitempty" jsonschema:"where its output is written"`
+}
+
+// newExec makes sandbox_exec.
+func newExec(rooms Rooms) Tool {
+	return Define(Spec{
+		Name: "sandbox_exec", Title: "Run a command", Gate: Exec, Counted: true, Lean: true, Budget: execBudget,
+		Hints: Hints{Destructive: true, OpenWorld: true},
+		Description: `Run a shell command in your sandbox, as your user, in your home folder. For builds, tests, installs of your own, processes and the network. ` +
+			`A failing command is a result (exit_code), not an error. Prefer the other tools for what they do: sandbox_read_file over cat, head and tail; ` +
+			`sandbox_search_files over grep, find and ls; sandbox_edit_file over sed; sandbox_write_file over echo and here-documents; background:true over & and nohup.`,
+	}, func(ctx context.Context, c *Call, in execIn) (execOut, error) {
+		dir, err := c.folder("cwd", in.Cwd)
+		if err != nil {
+			return execOut{}, err
+		}
+		if strings.ContainsRune(in.Command, 0) {
+			return execOut{}, wrongArgument("command", "a text without NUL characters", `the argument "command" holds a NUL character`)
+		}
+		if in.Timeout == 0 {
+			in.Timeout = execTime
+		}
+		switch {
+		case in.Background:
+			return execInBackground(ctx, rooms, c, in, dir)
+		case in.Session != "" && !in.Fresh:
+			return execInSession(ctx, rooms, c, in)
+		}
+		return execOnce(ctx, rooms, c, in, dir)
+	})
+}
+
+// login is the command line in a shell that fails where any part of a pipe does.
+func login(command string) []string {
+	const script = `if [ -x /bin/bash ]; then exec /bin/bash -o pipefail -c "$1"; else exec /bin/sh -c "$1"; fi`
+	return []string{"/bin/sh", "-c", script, "sh", command}
+}
+
+func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
+	var stdout, stderr bytes.Buffer
+	p, err := rooms.Exec(ctx, c.Agent, guest.Command{
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Stdout: &stdout, Stderr: &stderr,
+		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second, MaxOutput: bytesFor(maxStdout),
+	})
+	if err != nil {
+		return execOut{}, wrongFolder(err, in.Cwd)
+	}
+	exit, err := p.Wait()
+	if err != nil {
+		return execOut{}, err
+	}
+	status := exit.Status()
+	out := execOut{ExitCode: &status, Cwd: dir, TimedOut: exit.TimedOut, IdledOut: exit.Idle, Limit: limitOf(exit)}
+	shown, cut := clip(stdout.String(), maxStdout, exit.StdoutTruncated)
+	errors, cutToo := clip(stderr.String(), maxStderr, exit.StderrTruncated)
+	out.Stdout, out.Stderr, out.Truncated = &shown, &errors, cut || cutToo
+	advise(c, in.Command, out)
+	return out, nil
+}
+
+func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOut, error) {
+	id, err := config.ParseSessionID(in.Session)
+	if err != nil {
+		return execOut{}, wrongArgument("session", fault.AdviceOf(err), `the argument "session" is %s`, quoted(in.Session))
+	}
+	if in.IdleTime != 0 {
+		c.Warn("idle_timeout does not count in a session")
+	}
+	command := in.Command
+	if in.Cwd != "" {
+		dir, err := c.folder("cwd", in.Cwd)
+		if err != nil {
+			return execOut{}, err
+		}
+		command = "cd -- " + shellQuote(dir) + " && { " + command + "\n}"
+	}
+	r, err := rooms.Shell(ctx, c.Agent, guest.ShellCommand{
+		Shell: guest.Shell{Session: id, Env: environment(c.Agent)}, Command: command, Timeout: time.Duration(in.Timeout) * time.Second,
+	})
+	if err != nil {
+		return execOut{}, err
+	}
+	if r.Cancelled {
+		c.Warn("a person ended it, or the call before it was given up")
+	}
+	for _, late := range r.Late {
+		c.Warn("meanwhile %s wrote in the background: %s", quoted(late.Command), late.Output)
+	}
+	if r.Restarted {
+		c.Warn("the shell of session %s is a new one (%s): variables, functions and the folder of before are lost", id, r.RestartCause)
+	}
+	stdout, stderr := strings.ToValidUTF8(r.Stdout.String(), "\uFFFD"), strings.ToValidUTF8(r.Stderr.String(), "\uFFFD")
+	out := execOut{
+		Stdout: &stdout, Stderr: &stderr,
+		ExitCode: &r.Code, Cwd: r.Dir, TimedOut: r.TimedOut, Restarted: r.Restarted,
+		Truncated: r.Stdout.Omitted+r.Stderr.Omitted > 0,
+	}
+	advise(c, in.Command, out)
+	return out, nil
+}
+
+func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
+	if in.Session != "" && !in.Fresh {
+		c.Warn("what runs in the background has no session: it runs in a shell of its own")
+	}
+	job, err := rooms.StartJob(ctx, c.Agent, guest.JobCommand{
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: strings.ToValidUTF8(in.Command[:min(len(in.Command), maxLabel)], ""),
+	})
+	if err != nil {
+		return execOut{}, wrongFolder(err, in.Cwd)
+	}
+	return execOut{Background: true, JobID: string(job.ID), PID: fmt.Sprint(job.PID), LogFile: job.LogFile, Cwd: dir}, nil
+}
+
+// maxLabel is how much of a command a job is called.
+const maxLabel = 120
+
+// wrongFolder says which argument is to blame where the folder is.
+func wrongFolder(err error, cwd string) error {
+	if kind := fault.KindOf(err); cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
+		return err
+	}
+	return &Failure{Kind: fault.InvalidArgs, Field: "cwd", Expected: "a folder that is there", Message: failureOf(err).Message, Cause: err}
+}
+
+// limitOf is the limit of its agent that a command met, if it met one.
+func limitOf(e guest.Exit) string {
+	switch {
+	case e.OOM:
+		return "oom"
+	case e.PIDs:
+		return "pids"
+	case e.Quota:
+		return "quota"
+	}
+	return ""
+}

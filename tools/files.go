@@ -1,0 +1,67 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"io"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// Files are agents' files: see guest.Client. User is not the caller's to say.
+type Files interface {
+	StatFile(ctx context.Context, a Agent, f guest.File) (guest.FileInfo, error)
+	ListFolder(ctx context.Context, a Agent, f guest.File, limit int) ([]guest.FolderEntry, bool, error)
+	ReadFile(ctx context.Context, a Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
+	WriteFile(ctx context.Context, a Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
+	SearchFiles(ctx context.Context, a Agent, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
+}
+
+// maxEdit is the largest file that is edited or compared: what is larger was not
+// written by hand.
+const maxEdit = 8 << 20
+
+func (p Path) file() guest.File { return guest.File{Root: p.Root, Path: p.Rel} }
+
+// readAll reads a file that is small enough, with its digest.
+func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, digest []byte, err error) {
+	var b bytes.Buffer
+	r, err := files.ReadFile(ctx, a, p.file(), guest.FilePart{Limit: maxEdit}, &b)
+	if err != nil {
+		return nil, nil, aboutPath("path", err)
+	}
+	if r.Truncated {
+		return nil, nil, &Failure{Kind: fault.Rejected, Field: "path", Message: p.String() + " is larger than 8 MiB, which is more than is edited: use a program in sandbox_exec"}
+	}
+	return b.Bytes(), r.SHA256, nil
+}
+
+// write replaces a file, if its content is still the one with the digest, or if
+// without one there is none.
+func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w guest.FileWrite) (guest.FileWritten, error) {
+	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
+	out, err := files.WriteFile(ctx, a, p.file(), w)
+	return out, aboutPath("path", err)
+}
+
+// aboutPath says which argument is to blame for what is not there, or not to be
+// touched.
+func aboutPath(field string, err error) error {
+	switch fault.KindOf(err) {
+	case fault.NotFound, fault.InvalidArgs:
+		if err == nil {
+			return nil
+		}
+		f := *failureOf(err)
+		f.Field, f.Expected = field, "a file that is there, in your home folder or in /workspace/shared"
+		return &f
+	}
+	return err
+}
+
+func digestText(sum []byte) string { return hex.EncodeToString(sum) }
+
+// binary reports whether bytes are no text, by what a person would say of them.
+func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 }

@@ -1,0 +1,299 @@
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// maxArguments bounds the arguments of a call: a file to write, and some more.
+const maxArguments = 80 << 20
+
+// preflight makes of the arguments that a model sent those that the schema asks
+// for. It forgives what can only mean one thing: a number in quotes, a list of
+// one without brackets, capitals, an empty text for an argument that need not
+// be there, a number out of range, which warn is told of. Everything else is a
+// Failure with the argument's name and what was expected of it.
+func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format string, args ...any)) (json.RawMessage, error) {
+	if len(raw) > maxArguments {
+		return nil, wrongArgument("", fmt.Sprintf("at most %d bytes", maxArguments), "the arguments have %d bytes", len(raw))
+	}
+	given, err := object(raw)
+	if err != nil {
+		return nil, err
+	}
+	if inner, ok := given["properties"].(map[string]any); ok && len(given) == 1 && s.Properties["properties"] == nil {
+		given = inner
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if s.Properties[name] == nil {
+			return nil, wrongArgument(name, "one of: "+strings.Join(names(s), ", "), "there is no argument %s", quoted(name))
+		}
+	}
+	out := map[string]any{}
+	for name, property := range s.Properties {
+		value, there := given[name]
+		required := slices.Contains(s.Required, name)
+		if there && !required && (value == nil || value == "") {
+			there = false
+		}
+		switch {
+		case there:
+			if out[name], err = coerce(name, property, value, warn); err != nil {
+				return nil, err
+			}
+		case required:
+			return nil, wrongArgument(name, expected(property), "the argument %s is missing", quoted(name))
+		case property.Default != nil:
+			out[name] = property.Default
+		}
+	}
+	return json.Marshal(out)
+}
+
+// object reads arguments. No arguments are none; an object in a string is one.
+func object(raw json.RawMessage) (map[string]any, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" || string(raw) == `""` {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // a number is not to lose digits on its way
+	var v any
+	err := dec.Decode(&v)
+	if text, ok := v.(string); ok && err == nil {
+		v, err = parse(text)
+	}
+	if m, ok := v.(map[string]any); ok && err == nil && !dec.More() {
+		return m, nil
+	}
+	return nil, wrongArgument("", "a JSON object with the arguments by their names", "the arguments are not a JSON object")
+}
+
+func parse(text string) (v any, err error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
+// names are a schema's arguments, those that must be there first.
+func names(s *jsonschema.Schema) []string {
+	list := slices.Collect(maps.Keys(s.Properties))
+	slices.SortFunc(list, func(a, b string) int {
+		rank := func(name string) int { return slices.Index(s.Required, name) & math.MaxInt } // -1 becomes the last
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
+	})
+	return list
+}
+
+// coerce makes a value what the schema asks for, if it can only mean that.
+func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
+	var ok bool
+	switch s.Type {
+	case "string":
+		v, ok = asString(v)
+	case "boolean":
+		v, ok = asBool(v)
+	case "integer", "number":
+		v, ok = asNumber(v, s.Type == "integer")
+	case "array":
+		return coerceList(name, s, v, warn)
+	case "object":
+		if text, is := v.(string); is {
+			v, _ = parse(text)
+		}
+		_, ok = v.(map[string]any)
+	default:
+		ok = true
+	}
+	if !ok {
+		return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), kindOf(v))
+	}
+	switch v := v.(type) {
+	case string:
+		return text(name, s, v)
+	case json.Number:
+		return inRange(name, s, v, warn), nil
+	}
+	return v, nil
+}
+
+func asString(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return v.String(), true
+	}
+	return v, false
+}
+
+func asBool(v any) (any, bool) {
+	switch v := v.(type) {
+	case bool:
+		return v, true
+	case json.Number, string:
+		switch strings.ToLower(strings.TrimSpace(fmt.Sprint(v))) {
+		case "true", "yes", "1":
+			return true, true
+		case "false", "no", "0":
+			return false, true
+		}
+	}
+	return v, false
+}
+
+func asNumber(v any, whole bool) (any, bool) {
+	var text string
+	switch v := v.(type) {
+	case json.Number:
+		text = v.String()
+	case string:
+		text = strings.TrimSpace(v)
+	default:
+		return v, false
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		return v, false
+	}
+	if !whole {
+		return json.Number(text), true
+	}
+	const exact = 1 << 53 // beyond, not every whole number has a float
+	if f != math.Trunc(f) || math.Abs(f) > exact {
+		return v, false
+	}
+	return json.Number(strconv.FormatInt(int64(f), 10)), true
+}
+
+// coerceList makes a list, of one if it is a single value.
+func coerceList(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
+	list, ok := v.([]any)
+	if text, is := v.(string); is {
+		if parsed, err := parse(text); err == nil {
+			list, ok = parsed.([]any)
+		}
+		if !ok {
+			list, ok = []any{text}, true
+		}
+	}
+	if !ok {
+		return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), kindOf(v))
+	}
+	if s.MinItems != nil && len(list) < *s.MinItems {
+		return nil, wrongArgument(name, expected(s), "the argument %s is empty", quoted(name))
+	}
+	if s.MaxItems != nil && len(list) > *s.MaxItems {
+		return nil, wrongArgument(name, expected(s), "the argument %s has %d items, more than %d", quoted(name), len(list), *s.MaxItems)
+	}
+	out := make([]any, len(list))
+	for i, item := range list {
+		var err error
+		if out[i], err = coerce(fmt.Sprintf("%s[%d]", name, i), cmp.Or(s.Items, &jsonschema.Schema{}), item, warn); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// text checks a text against what it may be, whatever its capitals.
+func text(name string, s *jsonschema.Schema, v string) (any, error) {
+	if s.MinLength != nil && len(v) < *s.MinLength {
+		return nil, wrongArgument(name, expected(s), "the argument %s is empty", quoted(name))
+	}
+	if len(s.Enum) == 0 {
+		return v, nil
+	}
+	for _, choice := range s.Enum {
+		if c, ok := choice.(string); ok && strings.EqualFold(c, strings.TrimSpace(v)) {
+			return c, nil
+		}
+	}
+	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), quoted(v))
+}
+
+// inRange moves a number to the nearest that is allowed.
+func inRange(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) json.Number {
+	f, _ := v.Float64() // it was one already
+	bounded := f
+	if s.Minimum != nil {
+		bounded = max(bounded, *s.Minimum)
+	}
+	if s.Maximum != nil {
+		bounded = min(bounded, *s.Maximum)
+	}
+	if bounded == f {
+		return v
+	}
+	to := json.Number(strconv.FormatFloat(bounded, 'f', -1, 64))
+	warn("%s is %s, and %s was taken, which is the nearest that is allowed", name, v, to)
+	return to
+}
+
+// expected says what a schema asks for, for a model that did not give it.
+func expected(s *jsonschema.Schema) string {
+	var what string
+	switch {
+	case len(s.Enum) > 0:
+		choices := make([]string, len(s.Enum))
+		for i, c := range s.Enum {
+			choices[i] = fmt.Sprint(c)
+		}
+		what = "one of: " + strings.Join(choices, ", ")
+	case s.Type == "array" && s.Items != nil && s.Items.Type != "":
+		what = "a list of " + s.Items.Type + "s"
+	case s.Type == "integer":
+		what = "a whole number"
+	case s.Type != "":
+		what = map[string]string{"array": "a list", "object": "an object"}[s.Type]
+		what = cmp.Or(what, "a "+s.Type)
+	default:
+		what = "a value"
+	}
+	switch {
+	case s.Minimum != nil && s.Maximum != nil:
+		what += fmt.Sprintf(" from %v to %v", *s.Minimum, *s.Maximum)
+	case s.Minimum != nil:
+		what += fmt.Sprintf(" from %v on", *s.Minimum)
+	}
+	if s.Description != "" {
+		what += ": " + s.Description
+	}
+	return what
+}
+
+// kindOf says what a value is, for a model that should have given another.
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "the number " + v.String()
+	case string:
+		return quoted(v)
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
+
+// quoted shows a text that somebody else wrote.
+func quoted(text string) string {
+	const shown = 80 // enough to recognise it
+	if len(text) > shown {
+		return strconv.Quote(strings.ToValidUTF8(text[:shown], "")) + "…"
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,156 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	// maxTailLines and tailBytes bound what is shown of a log.
+	maxTailLines = 200
+	tailBytes    = 64 << 10
+	// killPatience is how long an answer to kill waits for the end.
+	killPatience = 2 * time.Second
+)
+
+type processIn struct {
+	Action    string `json:"action" limit:"enum=list|poll|wait|kill|tail"`
+	JobID     string `json:"job_id,omitempty" jsonschema:"what sandbox_exec with background:true answered"`
+	PID       string `json:"pid,omitempty" jsonschema:"instead of the job_id: the pid of one of your jobs"`
+	Timeout   int    `json:"timeout,omitempty" jsonschema:"of wait: seconds" limit:"min=1,max=300,default=60"`
+	TailLines int    `json:"tail_lines,omitempty" jsonschema:"how many lines of its output to show" limit:"min=0,max=200,default=40"`
+	Force     bool   `json:"force,omitempty" jsonschema:"of kill: with SIGKILL and not SIGTERM"`
+}
+
+type processOut struct {
+	Jobs *[]jobOut `json:"jobs,omitempty" jsonschema:"of list: the newest first"`
+
+	*jobOut
+	TimedOut *bool  `json:"timed_out,omitempty" jsonschema:"of wait: it runs on"`
+	Killed   *bool  `json:"killed,omitempty" jsonschema:"of kill: it has ended"`
+	Signal   string `json:"signal,omitempty"`
+	LogTail  string `json:"log_tail,omitzero"`
+}
+
+type jobOut struct {
+	JobID    string `json:"job_id"`
+	PID      string `json:"pid"`
+	Command  string `json:"command"`
+	Alive    bool   `json:"alive"`
+	Exited   bool   `json:"exited"`
+	ExitCode *int   `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
+	Limit    string `json:"limit,omitempty" jsonschema:"oom or pids: the agent's limit that it met"`
+	LogFile  string `json:"log_file"`
+	Started  string `json:"started"`
+}
+
+func jobOutOf(j guest.Job) *jobOut {
+	out := &jobOut{
+		JobID: string(j.ID), PID: fmt.Sprint(j.PID), Command: strings.ToValidUTF8(j.Label, "\uFFFD"), Alive: j.Running, Exited: !j.Running,
+		LogFile: j.LogFile, Started: j.Started.UTC().Format(time.RFC3339), Limit: limitOf(guest.Exit{OOM: j.OOM, PIDs: j.Pids}),
+	}
+	if !j.Running {
+		status := j.Status()
+		out.ExitCode = &status
+	}
+	return out
+}
+
+// newProcess makes sandbox_process.
+func newProcess(rooms Rooms) Tool {
+	return Define(Spec{
+		Name: "sandbox_process", Title: "Look after background commands", Gate: Exec, Lean: true, Budget: 300*time.Second + bootTime,
+		Hints:       Hints{Destructive: true, Idempotent: true},
+		Description: `List, poll, wait for, read the output of (tail) or kill what sandbox_exec started with background:true.`,
+	}, func(ctx context.Context, c *Call, in processIn) (processOut, error) {
+		if in.Action == "list" {
+			jobs, err := rooms.Jobs(ctx, c.Agent)
+			list := make([]jobOut, len(jobs))
+			for i, j := range jobs {
+				list[i] = *jobOutOf(j)
+			}
+			return processOut{Jobs: &list}, err
+		}
+		id, err := jobMeant(ctx, rooms, c, in)
+		if err != nil {
+			return processOut{}, err
+		}
+		out, job, err := act(ctx, rooms, c, id, in)
+		if err != nil {
+			return processOut{}, err
+		}
+		out.jobOut = jobOutOf(job)
+		if in.TailLines > 0 {
+			tail, err := rooms.TailJob(ctx, c.Agent, id, tailBytes)
+			if err != nil {
+				return processOut{}, err
+			}
+			out.LogTail = lastLines(strings.ToValidUTF8(string(tail.Data), "\uFFFD"), in.TailLines)
+		}
+		return out, nil
+	})
+}
+
+// act does what is asked for with one job.
+func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job guest.Job, err error) {
+	switch in.Action {
+	case "wait":
+		job, err = rooms.WaitJob(ctx, c.Agent, id, time.Duration(in.Timeout)*time.Second)
+		out.TimedOut = &job.Running
+	case "kill":
+		if out.Signal = "SIGTERM"; in.Force {
+			out.Signal = "SIGKILL"
+		}
+		if job, err = rooms.KillJob(ctx, c.Agent, id, in.Force); err == nil && job.Running {
+			job, err = rooms.WaitJob(ctx, c.Agent, id, killPatience)
+		}
+		ended := !job.Running
+		if out.Killed = &ended; !ended && !in.Force {
+			c.Warn("it has not ended yet; kill it with force:true if it does not")
+		}
+	default: // poll and tail
+		job, err = rooms.Job(ctx, c.Agent, id)
+	}
+	return out, job, err
+}
+
+// jobMeant is the job of the arguments. A pid is looked for among the agent's jobs:
+// it is never a process that could be killed.
+func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (config.JobID, error) {
+	if in.JobID == "" && in.PID == "" {
+		return "", wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
+	}
+	jobs, err := rooms.Jobs(ctx, c.Agent)
+	if err != nil {
+		return "", err
+	}
+	for _, j := range jobs {
+		if in.JobID == string(j.ID) || in.JobID == "" && in.PID == fmt.Sprint(j.PID) {
+			return j.ID, nil
+		}
+	}
+	field, text := "job_id", in.JobID
+	if text == "" {
+		field, text = "pid", in.PID
+	}
+	return "", &Failure{
+		Kind: fault.NotFound, Field: field, Expected: "one of your jobs; action list shows them",
+		Message: fmt.Sprintf("you have no job %s. Jobs end with the sandbox, when it is stopped or started again", quoted(text)),
+	}
+}
+
+// lastLines are the last lines of a text.
+func lastLines(text string, n int) string {
+	end := strings.TrimSuffix(text, "\n")
+	at := len(end)
+	for ; n > 0 && at >= 0; n-- {
+		at = strings.LastIndexByte(end[:at], '\n')
+	}
+	return text[at+1:]
+}

@@ -1,0 +1,194 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+const (
+	// maxTools bounds what one registry holds: a few of the sandbox and those of
+	// some hundreds of plugins.
+	maxTools = 4096
+	// usualBudget is the time of a tool that says none.
+	usualBudget = 2 * time.Minute
+	// budgetSlack is how much later than its budget a call is given up for one
+	// that does not keep to it.
+	budgetSlack = 10 * time.Second
+)
+
+// nameText is what the protocol of MCP lets a tool be called.
+var nameText = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+// Redact takes secrets out of a text that an agent's program wrote.
+type Redact func(text string) string
+
+// Registry is the tools that there are. Its methods may be called from any
+// goroutine.
+type Registry struct {
+	// Redactor makes what takes the secrets of an agent out of results; it may be
+	// nil, and may return nil where there is nothing to take out.
+	Redactor func(context.Context, Agent) Redact
+	Log      *slog.Logger
+
+	turns turns
+
+	mu      sync.Mutex
+	tools   map[Name]Tool
+	changed chan struct{}
+}
+
+// NewRegistry returns a registry of tools.
+func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
+	r := &Registry{Log: log, tools: map[Name]Tool{}, changed: make(chan struct{})}
+	for _, t := range list {
+		if err := r.Add(t); err != nil {
+			panic(err) // a mistake in this program
+		}
+	}
+	return r
+}
+
+// Add adds a tool, or puts it in the place of the one that has its name.
+func (r *Registry) Add(t Tool) error {
+	const op = "register tool"
+	if !nameText.MatchString(string(t.Name)) {
+		return fault.New(fault.InvalidArgs, op, quoted(string(t.Name)), errors.New("no name for a tool")).
+			Advise("It is 1 to 128 letters, digits, dots, dashes and underscores.")
+	}
+	t.Budget = cmp.Or(t.Budget, usualBudget)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, there := r.tools[t.Name]; !there && len(r.tools) >= maxTools {
+		return fault.New(fault.Rejected, op, string(t.Name), fmt.Errorf("there are %d already", maxTools))
+	}
+	r.tools[t.Name] = t
+	r.touch()
+	return nil
+}
+
+// Remove removes tools, if they are there.
+func (r *Registry) Remove(names ...Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		delete(r.tools, name)
+	}
+	r.touch()
+}
+
+// touch tells whoever waits that the tools are not what they were. The mutex is
+// held.
+func (r *Registry) touch() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Changed is closed when the tools are no longer those that List answers now.
+func (r *Registry) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// Profile is how many tools a client is shown.
+type Profile string
+
+// The profiles.
+const (
+	Full Profile = "full"
+	Lean Profile = "lean" // the few that are enough for most work
+)
+
+// List are the tools that an agent may call, by name.
+func (r *Registry) List(s config.AgentSettings, p Profile) []Tool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []Tool
+	for _, t := range r.tools {
+		if _, shut := t.Gate.shut(s); !shut && (p != Lean || t.Lean) {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b Tool) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return list
+}
+
+// Get finds a tool, whoever may call it.
+func (r *Registry) Get(name string) (Tool, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.tools[Name(name)]
+	return t, ok
+}
+
+// Call calls a tool. It always answers with an envelope: whatever goes wrong is
+// told in it.
+func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json.RawMessage) Envelope {
+	t, ok := r.Get(name)
+	if !ok {
+		return noSuchTool(name)
+	}
+	if by, shut := t.Gate.shut(c.Settings); shut {
+		return fail(t.Name, &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
+			"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", t.Name, by, c.Name, by)})
+	}
+	in, err := preflight(t.Input, arguments, c.Warn)
+	if err != nil {
+		return fail(t.Name, err)
+	}
+	if t.Counted {
+		if err := r.turns.take(c.ID, c.Turn, c.Settings.MaxCommandsPerTurn); err != nil {
+			return fail(t.Name, err)
+		}
+	}
+	result, err := r.run(ctx, t, &c, in)
+	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
+}
+
+// run runs a tool within its budget, and survives it.
+func (r *Registry) run(ctx context.Context, t Tool, c *Call, in json.RawMessage) (result any, err error) {
+	over := fault.New(fault.Timeout, "call", string(t.Name), fmt.Errorf("it was not done after %v", t.Budget))
+	ctx, cancel := context.WithTimeoutCause(ctx, t.Budget+budgetSlack, over)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			r.Log.Error("a tool panicked", "tool", t.Name, "agent", c.Name, "panic", p, "stack", string(debug.Stack()))
+			err = fault.New(fault.Execution, "call", string(t.Name), errors.New("the sandbox made a mistake; its log says which"))
+		}
+	}()
+	result, err = t.run(ctx, c, in)
+	if err != nil && context.Cause(ctx) == error(over) {
+		err = over
+	}
+	return result, err
+}
+
+// seal makes the envelope whole, without secrets.
+func (r *Registry) seal(ctx context.Context, c Call, e Envelope, err error) Envelope {
+	if err != nil {
+		e = fail(e.Tool, err)
+	}
+	if r.Redactor == nil {
+		return e
+	}
+	// Secrets are looked up also for a caller that has left: the envelope may
+	// be logged.
+	redact := r.Redactor(context.WithoutCancel(ctx), c.Agent)
+	if redact == nil {
+		return e
+	}
+	return e.redacted(redact)
+}

@@ -1,0 +1,162 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+type echoed struct {
+	Text string `json:"text"`
+}
+
+func echo(spec Spec, err error) Tool {
+	return Define(spec, func(_ context.Context, c *Call, in echoed) (echoed, error) {
+		if in.Text == "panic" {
+			panic("on purpose")
+		}
+		if in.Text == "warn" {
+			c.Warn("be careful")
+		}
+		return in, err
+	})
+}
+
+func alice() Call {
+	s := config.AgentDefaults()
+	s.AutonomousExec, s.MaxCommandsPerTurn = true, 2
+	return Call{Agent: Agent{ID: "A", Name: "alice", Settings: s}}
+}
+
+func answer(t *testing.T, r *Registry, c Call, name, args string) string {
+	t.Helper()
+	return r.Call(t.Context(), c, name, json.RawMessage(args)).Text()
+}
+
+func TestEnvelopes(t *testing.T) {
+	more := map[string]any{"exit_code": 3, "ok": true, "kind": "mine", "tool": "mine"}
+	r := NewRegistry(slog.New(slog.DiscardHandler),
+		echo(Spec{Name: "echo"}, nil),
+		echo(Spec{Name: "fails"}, fault.New(fault.NotFound, "open", "/x", errors.New("not there")).Advise("Look elsewhere.")),
+		echo(Spec{Name: "knows"}, &Failure{Kind: fault.Execution, Message: "no", Final: true, More: more}),
+		echo(Spec{Name: "counted", Gate: Exec, Counted: true}, nil),
+		echo(Spec{Name: "maker", Gate: Plugins}, nil),
+	)
+	off := alice()
+	off.Settings.AutonomousExec = false
+	for _, tc := range []struct {
+		name       string
+		call       Call
+		tool, args string
+		want       string
+	}{
+		{"it went well", alice(), "echo", `{"text":"<&>"}`, `{"ok":true,"result":{"text":"<&>"},"tool":"echo"}`},
+		{"with a warning", alice(), "echo", `{"text":"warn"}`, `{"ok":true,"result":{"text":"warn"},"tool":"echo","warnings":["be careful"]}`},
+		{"it failed", alice(), "fails", `{"text":""}`, `{"ok":false,"kind":"not_found","message":"open /x: not there. Look elsewhere.","retryable":false,"tool":"fails"}`},
+		{"it failed and knows more", alice(), "knows", `{"text":""}`, `{"ok":false,"exit_code":3,"kind":"execution_error","message":"no","retryable":false,"tool":"knows"}`},
+		{"a wrong argument", alice(), "echo", `{}`, `{"ok":false,"expected":"a string","field":"text","kind":"invalid_args","message":"the argument \"text\" is missing","retryable":true,"tool":"echo"}`},
+		{"no such tool", alice(), "nothing", `{}`, `{"ok":false,"kind":"tool_not_found","message":"there is no tool \"nothing\". Call one of those that are listed.","retryable":false}`},
+		{"a shut gate", off, "counted", `{"text":""}`, `{"ok":false,"kind":"rejected","message":"counted is off for this agent: its setting autonomousExec.enabled is false. A person can change that: osaurus-sandbox agent set alice autonomousExec.enabled=true","retryable":false,"tool":"counted"}`},
+		{"a panic", alice(), "echo", `{"text":"panic"}`, `{"ok":false,"kind":"execution_error","message":"call echo: the sandbox made a mistake; its log says which","retryable":true,"tool":"echo"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := answer(t, r, tc.call, tc.tool, tc.args); got != tc.want {
+				t.Errorf("\n got %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestGates(t *testing.T) {
+	r := NewRegistry(slog.New(slog.DiscardHandler), echo(Spec{Name: "c-read", Lean: true}, nil), echo(Spec{Name: "b-exec", Gate: Exec}, nil), echo(Spec{Name: "a-make", Gate: Plugins}, nil))
+	listed := func(exec, plugins bool, p Profile) string {
+		var names []string
+		for _, tool := range r.List(config.AgentSettings{AutonomousExec: exec, PluginCreate: plugins}, p) {
+			names = append(names, string(tool.Name))
+		}
+		return strings.Join(names, " ")
+	}
+	for _, tc := range []struct {
+		exec, plugins bool
+		profile       Profile
+		want          string
+	}{
+		{false, false, Full, "c-read"}, {false, true, Full, "c-read"}, {true, false, Full, "b-exec c-read"}, {true, true, Full, "a-make b-exec c-read"}, {true, true, Lean, "c-read"},
+	} {
+		if got := listed(tc.exec, tc.plugins, tc.profile); got != tc.want {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+	changed := r.Changed()
+	r.Remove("b-exec")
+	<-changed
+	if got := listed(true, true, Full); got != "a-make c-read" {
+		t.Errorf("after Remove: %s", got)
+	}
+}
+
+func TestTurns(t *testing.T) {
+	r := NewRegistry(slog.New(slog.DiscardHandler), echo(Spec{Name: "run", Counted: true}, nil))
+	refused := func(c Call) bool { return strings.Contains(answer(t, r, c, "run", `{"text":""}`), `"kind":"rejected"`) }
+	in := func(turn string) Call { c := alice(); c.Turn = turn; return c }
+	for i, tc := range []struct {
+		turn    string
+		refused bool
+	}{{"one", false}, {"one", false}, {"one", true}, {"two", false}, {"one", true}, {"", false}, {"", false}, {"", false}} {
+		if got := refused(in(tc.turn)); got != tc.refused {
+			t.Errorf("call %d, in turn %q: refused %v", i, tc.turn, got)
+		}
+	}
+	bob := in("one")
+	bob.ID = "B"
+	if refused(bob) {
+		t.Error("another agent's turn of the same name was counted too")
+	}
+	if got := answer(t, r, in("wrong"), "run", `{}`); !strings.Contains(got, "invalid_args") || refused(in("wrong")) || refused(in("wrong")) {
+		t.Error("a call with wrong arguments was counted")
+	}
+}
+
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, _ *Call, _ echoed) (echoed, error) {
+			<-ctx.Done()
+			return echoed{}, ctx.Err()
+		})
+		began := time.Now()
+		got := answer(t, NewRegistry(slog.New(slog.DiscardHandler), stuck), alice(), "stuck", `{"text":""}`)
+		if took := time.Since(began); took != time.Minute+budgetSlack || !strings.Contains(got, `"kind":"timeout"`) {
+			t.Errorf("after %v: %s", took, got)
+		}
+	})
+}
+
+func TestRedaction(t *testing.T) {
+	type nested struct {
+		List []echoed          `json:"list"`
+		Map  map[string]string `json:"map"`
+		N    int64             `json:"n"`
+	}
+	secret := func(context.Context, *Call, echoed) (nested, error) {
+		return nested{[]echoed{{"my hunter22"}}, map[string]string{"a": "hunter22!"}, 1 << 53}, nil
+	}
+	r := NewRegistry(slog.New(slog.DiscardHandler), Define(Spec{Name: "tells"}, secret),
+		echo(Spec{Name: "fails"}, &Failure{Kind: fault.Execution, Message: "hunter22", More: map[string]any{"output": "hunter22"}}))
+	r.Redactor = func(context.Context, Agent) Redact {
+		return func(text string) string { return strings.ReplaceAll(text, "hunter22", "[REDACTED:KEY]") }
+	}
+	if got := answer(t, r, alice(), "tells", `{"text":""}`); got != `{"ok":true,"result":{"list":[{"text":"my [REDACTED:KEY]"}],"map":{"a":"[REDACTED:KEY]!"},"n":9007199254740992},"tool":"tells"}` {
+		t.Error(got)
+	}
+	if got := answer(t, r, alice(), "fails", `{"text":""}`); strings.Contains(got, "hunter") || strings.Count(got, "[REDACTED:KEY]") != 2 {
+		t.Error(got)
+	}
+}

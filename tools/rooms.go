@@ -1,0 +1,41 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+)
+
+// Rooms is where an agent's commands run. Whoever stands behind it starts the
+// guest and makes the room if need be; that takes of the call's budget.
+type Rooms interface {
+	// Exec starts a command in the agent's room. The context is that of the whole
+	// command.
+	Exec(ctx context.Context, a Agent, cmd guest.Command) (guest.Running, error)
+	// Shell runs a command in a session's shell.
+	Shell(ctx context.Context, a Agent, cmd guest.ShellCommand) (guest.ShellResult, error)
+	Jobs
+}
+
+// Jobs are an agent's commands in the background. All but StartJob fail with
+// NotFound for a job that is not the agent's, or not there any more.
+type Jobs interface {
+	StartJob(ctx context.Context, a Agent, cmd guest.JobCommand) (guest.Job, error)
+	Jobs(ctx context.Context, a Agent) ([]guest.Job, error)
+	Job(ctx context.Context, a Agent, id config.JobID) (guest.Job, error)
+	WaitJob(ctx context.Context, a Agent, id config.JobID, wait time.Duration) (guest.Job, error)
+	KillJob(ctx context.Context, a Agent, id config.JobID, hard bool) (guest.Job, error)
+	TailJob(ctx context.Context, a Agent, id config.JobID, bytes uint64) (guest.JobTail, error)
+}
+
+// environment is what a command of a tool finds beside its login's: the
+// programs that the agent installed come first.
+func environment(a Agent) []string {
+	return []string{
+		"PATH=" + a.Home + "/.osaurus/node_workspace/node_modules/.bin:" + a.Home + "/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"VIRTUAL_ENV=" + a.Home + "/.venv",
+		"NODE_PATH=" + a.Home + "/.osaurus/node_workspace/node_modules",
+	}
+}

@@ -1,0 +1,109 @@
+package tools
+
+import (
+	"context"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// maxFound is how many characters of matches are answered; lineChars how much of
+// each line.
+const (
+	maxFound  = 50_000
+	lineChars = 500
+)
+
+type searchIn struct {
+	Pattern    string `json:"pattern" jsonschema:"of content: a regular expression, as in ripgrep; of files: a glob (*.go, src/**/*.ts), or a part of the name" limit:"minlen=1"`
+	Target     string `json:"target,omitempty" jsonschema:"what to look for: lines in files, or files by their names" limit:"enum=content|files,default=content"`
+	Path       string `json:"path,omitempty" jsonschema:"the folder, or the file, to search in" limit:"default=."`
+	Include    string `json:"include,omitempty" jsonschema:"only files that match this glob: *.py"`
+	Context    int    `json:"context_lines,omitempty" jsonschema:"lines to show around each match" limit:"min=0,max=10"`
+	IgnoreCase bool   `json:"case_insensitive,omitempty"`
+	MaxResults int    `json:"max_results,omitempty" limit:"min=1,max=500,default=100"`
+}
+
+type searchOut struct {
+	Kind       string  `json:"kind"`
+	Pattern    string  `json:"pattern"`
+	Target     string  `json:"target"`
+	Path       string  `json:"path"`
+	Matches    []match `json:"matches"`
+	MatchCount int     `json:"match_count"`
+	Files      uint64  `json:"files_searched"`
+	Truncated  bool    `json:"truncated,omitempty" jsonschema:"there are more: make the pattern or the path narrower"`
+}
+
+type match struct {
+	Path    string `json:"path"`
+	Line    uint64 `json:"line,omitempty"`
+	Text    string `json:"text,omitzero"`
+	Context bool   `json:"context,omitempty" jsonschema:"a line around a match"`
+}
+
+// newSearch makes sandbox_search_files.
+func newSearch(files Files) Tool {
+	return Define(Spec{
+		Name: "sandbox_search_files", Title: "Search in files", Lean: true, Budget: fileTime + bootTime,
+		Hints: Hints{ReadOnly: true, Idempotent: true},
+		Description: `Find lines in files by a regular expression (target content), or files by their names (target files). Hidden files, binary files and what .gitignore names are left out; ` +
+			`include *.log looks into those too.`,
+	}, func(ctx context.Context, c *Call, in searchIn) (searchOut, error) {
+		p, err := c.path("path", in.Path)
+		if err != nil {
+			return searchOut{}, err
+		}
+		out := searchOut{Kind: "search", Pattern: in.Pattern, Target: in.Target, Path: p.String(), Matches: []match{}}
+		size := 0
+		end, err := files.SearchFiles(ctx, c.Agent, p.file(), guest.FileSearch{
+			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
+			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
+		}, func(m guest.FileMatch) error {
+			text := strings.ToValidUTF8(string(m.Text), "\uFFFD")
+			if m.Clipped {
+				text += "…"
+			}
+			if size += len(text) + len(m.Path); size > maxFound {
+				return errEnough
+			}
+			if !m.Context {
+				out.MatchCount++
+			}
+			out.Matches = append(out.Matches, match{Path: found(p, m.Path), Line: m.Line, Text: text, Context: m.Context})
+			return nil
+		})
+		if err == errEnough {
+			end, err = guest.SearchEnd{Truncated: true}, nil
+		}
+		if err != nil {
+			return searchOut{}, aboutSearch(err)
+		}
+		if end.Unreadable > 0 {
+			c.Warn("%d files or folders could not be read", end.Unreadable)
+		}
+		out.Truncated, out.Files = end.Truncated, end.Files
+		return out, nil
+	})
+}
+
+var errEnough = fault.New(fault.Rejected, "search", "", nil)
+
+// found is where something was found, as the other tools take it.
+func found(at Path, rel string) string {
+	if rel == "" {
+		return at.String()
+	}
+	return at.String() + "/" + strings.ToValidUTF8(rel, "\uFFFD")
+}
+
+// aboutSearch says which argument is to blame: the pattern or the path.
+func aboutSearch(err error) error {
+	if f := failureOf(err); f.Kind == fault.InvalidArgs && strings.Contains(f.Message, "the pattern cannot be read") {
+		wrong := *f
+		wrong.Field, wrong.Expected = "pattern", "a regular expression, or with target files a glob"
+		return &wrong
+	}
+	return aboutPath("path", err)
+}

@@ -1,0 +1,92 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/secrets"
+)
+
+// AskTime is how long a person has to answer.
+const AskTime = 10 * time.Minute
+
+// Secrets are what agents must know and models need not see.
+type Secrets interface {
+	Has(ctx context.Context, a Agent, name config.SecretName) (bool, error)
+	Set(ctx context.Context, a Agent, name config.SecretName, value secrets.Value) error
+	// Ask has a person give the value, which goes into the store and nowhere
+	// else. It fails with UserDenied, or with Timeout.
+	Ask(ctx context.Context, a Agent, name config.SecretName, description, instructions string) error
+}
+
+type secretCheckIn struct {
+	Key string `json:"key" jsonschema:"the secret's name: OPENAI_API_KEY" limit:"minlen=1"`
+}
+
+type secretCheckOut struct {
+	Key    string `json:"key"`
+	Exists bool   `json:"exists"`
+}
+
+// newSecretCheck makes sandbox_secret_check.
+func newSecretCheck(store Secrets) Tool {
+	return Define(Spec{
+		Name: "sandbox_secret_check", Title: "See whether a secret is there", Gate: Exec,
+		Hints:       Hints{ReadOnly: true, Idempotent: true},
+		Description: `Say whether a secret of this name is kept for you. Its value is never told.`,
+	}, func(ctx context.Context, c *Call, in secretCheckIn) (secretCheckOut, error) {
+		name, err := secretName(in.Key)
+		if err != nil {
+			return secretCheckOut{}, err
+		}
+		exists, err := store.Has(ctx, c.Agent, name)
+		return secretCheckOut{in.Key, exists}, err
+	})
+}
+
+type secretSetIn struct {
+	Key          string `json:"key" jsonschema:"the secret's name: OPENAI_API_KEY" limit:"minlen=1"`
+	Description  string `json:"description" jsonschema:"what it is for, for the person who is asked"`
+	Instructions string `json:"instructions" jsonschema:"where that person finds it"`
+	Value        string `json:"value,omitempty" jsonschema:"only if you have it already; without it a person is asked, and you never see it"`
+}
+
+type secretSetOut struct {
+	Key    string `json:"key"`
+	Stored bool   `json:"stored"`
+}
+
+// newSecretSet makes sandbox_secret_set.
+func newSecretSet(store Secrets) Tool {
+	return Define(Spec{
+		Name: "sandbox_secret_set", Title: "Keep a secret", Gate: Exec, Budget: AskTime,
+		Hints:       Hints{Destructive: true, Idempotent: true},
+		Description: `Keep a secret for you. Without value a person is asked for it, and it is stored without being shown to you. Programs of yours read it with: osaurus-host secrets get NAME`,
+	}, func(ctx context.Context, c *Call, in secretSetIn) (secretSetOut, error) {
+		name, err := secretName(in.Key)
+		if err != nil {
+			return secretSetOut{}, err
+		}
+		if in.Value == "" {
+			c.Say("waiting for a person to give %s", name)
+			err = store.Ask(ctx, c.Agent, name, in.Description, in.Instructions)
+			return secretSetOut{in.Key, err == nil}, err
+		}
+		value, err := secrets.ParseValue(in.Value)
+		if err != nil {
+			return secretSetOut{}, wrongArgument("value", "text without NUL characters, at most 64 KiB", "the value cannot be kept: %v", err)
+		}
+		err = store.Set(ctx, c.Agent, name, value)
+		return secretSetOut{in.Key, err == nil}, err
+	})
+}
+
+func secretName(text string) (config.SecretName, error) {
+	name, err := config.ParseSecretName(text)
+	if err != nil {
+		return "", wrongArgument("key", fault.AdviceOf(err), "%s is no name for a secret", quoted(text))
+	}
+	return name, nil
+}

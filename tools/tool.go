@@ -1,0 +1,145 @@
+// Package tools is what a model can call: each tool with its schema and its gate, one form of arguments in, and one envelope out.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// Name is what a tool is called by: "sandbox_exec".
+type Name string
+
+// Spec is what the world is told of a tool.
+type Spec struct {
+	Name        Name
+	Title       string // for people
+	Description string // for models
+	Hints       Hints
+	Gate        Gate
+	// Lean tools are those of the small profile, for models that cannot hold
+	// many tools in mind.
+	Lean bool
+	// Counted tools run commands, of which an agent has so many in a turn.
+	Counted bool
+	// Budget is how long a call may take, with all that it waits for. No other clock
+	// cuts it short.
+	Budget time.Duration
+}
+
+// Hints tell a client what to ask a person before a call.
+type Hints struct {
+	ReadOnly    bool // changes nothing
+	Destructive bool // may take something away
+	Idempotent  bool // the same call twice does what it does once
+	OpenWorld   bool // reaches what is outside of the sandbox
+}
+
+// Gate is the setting of an agent that a tool needs.
+type Gate string
+
+// The gates.
+const (
+	Always  Gate = ""                            // no setting
+	Exec    Gate = "autonomousExec.enabled"      // what changes something
+	Plugins Gate = "autonomousExec.pluginCreate" // and with that one: what makes plugins
+)
+
+// shut reports which setting keeps a gate shut, if one does.
+func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
+	switch {
+	case g == Always:
+		return "", false
+	case !s.AutonomousExec:
+		return Exec, true
+	case g == Plugins && !s.PluginCreate:
+		return Plugins, true
+	}
+	return "", false
+}
+
+// Tool is something that a model can call. Define and Raw make one.
+type Tool struct {
+	Spec
+	// Input and Output are the schemas of arguments and result, of 2020-12.
+	Input, Output *jsonschema.Schema
+	run           func(context.Context, *Call, json.RawMessage) (any, error)
+}
+
+// Define makes a tool of a function whose arguments are a struct: see schemaOf
+// for what its tags say.
+func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
+	return Tool{
+		Spec: spec, Input: schemaOf[In](), Output: schemaOf[Out](),
+		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
+			var in In
+			if err := json.Unmarshal(raw, &in); err != nil {
+				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+			}
+			return run(ctx, c, in)
+		},
+	}
+}
+
+// Raw makes a tool of a function that takes its arguments as they come out of
+// the preflight, for schemas that are known only when the program runs.
+func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
+	return Tool{
+		Spec: spec, Input: input, Output: output,
+		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
+			var in map[string]any
+			if err := json.Unmarshal(raw, &in); err != nil {
+				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+			}
+			return run(ctx, c, in)
+		},
+	}
+}
+
+// Agent is for whom a tool is called. Everything in it comes with the request:
+// nothing is taken from what happens to be active.
+type Agent struct {
+	ID       config.AgentID
+	Name     config.AgentName
+	User     config.LinuxUser
+	Home     string // absolute, in the guest
+	Settings config.AgentSettings
+}
+
+// Call is one call of a tool, as its function sees it.
+type Call struct {
+	Agent
+	// Turn is what the caller calls the answer that this call is for; without one,
+	// calls are not counted.
+	Turn string
+	// Client says who calls, for the audit.
+	Client string
+	// Tell, if not nil, is told how far a long call has come.
+	Tell func(Progress)
+
+	warnings []string
+}
+
+// Progress is how far a call has come. Total is 0 where nobody knows.
+type Progress struct {
+	Text        string
+	Done, Total float64
+}
+
+// Say tells whoever waits how far the call has come.
+func (c *Call) Say(format string, args ...any) {
+	if c.Tell != nil {
+		c.Tell(Progress{Text: fmt.Sprintf(format, args...)})
+	}
+}
+
+// Warn adds a warning to the answer: it went well, and yet.
+func (c *Call) Warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,79 @@
+package tools
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+const (
+	// turnLife is how long a turn is remembered that nothing is counted in any
+	// more: longer than any turn takes.
+	turnLife = time.Hour
+	// maxTurns bounds what is remembered; beyond it, the oldest are forgotten.
+	maxTurns = 4096
+	// maxTurnName bounds what a caller calls a turn. Longer names are cut: two that
+	// begin alike are then one turn, which only counts more.
+	maxTurnName = 128
+)
+
+// turns counts the commands of agents' turns. The zero value is ready.
+type turns struct {
+	mu   sync.Mutex
+	used map[turn]*tally
+}
+
+type turn struct {
+	agent config.AgentID
+	name  string
+}
+
+type tally struct {
+	count int
+	last  time.Time
+}
+
+// take counts one command, if the turn has one left. A caller that names no
+// turn has none to count in.
+func (t *turns) take(agent config.AgentID, name string, limit int) error {
+	if name == "" || limit == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	key := turn{agent, name[:min(len(name), maxTurnName)]}
+	of := t.used[key]
+	if of == nil {
+		t.forget(now)
+		of = &tally{}
+		t.used[key] = of
+	}
+	if of.count >= limit {
+		return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
+			"this turn has run its %d commands (the agent's setting maxCommandsPerTurn). Tell the person how far you came, and go on in the next turn", limit)}
+	}
+	of.count, of.last = of.count+1, now
+	return nil
+}
+
+// forget makes room for one more turn.
+func (t *turns) forget(now time.Time) {
+	if t.used == nil {
+		t.used = map[turn]*tally{}
+	}
+	var oldest turn
+	for key, of := range t.used {
+		if now.Sub(of.last) > turnLife {
+			delete(t.used, key)
+		} else if first := t.used[oldest]; first == nil || of.last.Before(first.last) {
+			oldest = key
+		}
+	}
+	if len(t.used) >= maxTurns {
+		delete(t.used, oldest)
+	}
+}

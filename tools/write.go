@@ -1,0 +1,68 @@
+package tools
+
+import (
+	"context"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+type writeIn struct {
+	Path    string `json:"path" jsonschema:"relative to your home folder; folders above it are made" limit:"minlen=1"`
+	Content string `json:"content" jsonschema:"all of the file; may be empty"`
+	Mode    string `json:"mode,omitempty" limit:"enum=overwrite|append,default=overwrite"`
+}
+
+type writeOut struct {
+	Path   string `json:"path"`
+	Size   int    `json:"size" jsonschema:"characters that were written"`
+	Action string `json:"action" jsonschema:"create or update"`
+	Mode   string `json:"mode"`
+	Diff   string `json:"diff,omitempty"`
+	Cut    bool   `json:"diff_truncated,omitempty"`
+	Before string `json:"before_content_sha256,omitempty"`
+	After  string `json:"content_sha256,omitempty"`
+}
+
+// newWrite makes sandbox_write_file.
+func newWrite(files Files) Tool {
+	return Define(Spec{
+		Name: "sandbox_write_file", Title: "Write a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
+		Hints:       Hints{Destructive: true, Idempotent: true},
+		Description: `Write a text file: all of it at once (the old one stays if anything goes wrong), or with mode append to its end. To change a part of a file, call sandbox_edit_file.`,
+	}, func(ctx context.Context, c *Call, in writeIn) (writeOut, error) {
+		p, err := c.path("path", in.Path)
+		if err != nil {
+			return writeOut{}, err
+		}
+		if p.Rel == "." || strings.HasSuffix(in.Path, "/") {
+			return writeOut{}, wrongArgument("path", "the path of a file", "%s is a folder", quoted(in.Path))
+		}
+		out := writeOut{Path: p.String(), Size: len([]rune(in.Content)), Mode: in.Mode, Action: "update"}
+		if in.Mode == "append" {
+			w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Append: true, Parents: true})
+			if w.Created {
+				out.Action = "create"
+			}
+			return out, err
+		}
+		before, digest, err := readAll(ctx, files, c.Agent, p)
+		kind := fault.KindOf(err)
+		if err != nil && kind != fault.NotFound && kind != fault.Rejected {
+			return writeOut{}, err
+		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
+		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true})
+		if err != nil {
+			return writeOut{}, err
+		}
+		if w.Created {
+			out.Action = "create"
+		}
+		out.Before, out.After = digestText(digest), digestText(w.SHA256)
+		if !binary(before) {
+			out.Diff, out.Cut = unified(out.Path, string(before), in.Content)
+		}
+		return out, nil
+	})
+}
