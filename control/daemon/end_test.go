@@ -1,0 +1,73 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/provision"
+)
+
+// deaf has guests that do not end when they are told to, but only when their
+// machines are ended.
+type deaf struct{ *hosttest.Backend }
+
+func (d deaf) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	g, m, err := d.Backend.Boot(ctx, s, walk)
+	return deafGuest{g}, m, err
+}
+
+type deafGuest struct{ supervisor.Guest }
+
+func (deafGuest) Shutdown(context.Context) error { return errors.New("nobody hears") }
+
+// What goes wrong at the end is said once, and all is given back: the next daemon
+// has the home.
+func TestTroubleAtTheEnd(t *testing.T) {
+	home := newHome(t, "home")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := daemon.Run(ctx, daemon.Options{Home: home, Backend: deaf{new(hosttest.Backend)}, Ready: func(*control.Server) {
+		defer cancel()
+		client, err := control.Connect(t.Context(), home, "test")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err == nil || strings.Count(err.Error(), "nobody hears") != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	serve(t, daemon.Options{Home: home})
+}
+
+// A daemon that cannot begin says why, and gives back what it has taken.
+func TestTroubleAtTheBeginning(t *testing.T) {
+	home := newHome(t, "home")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	err = daemon.Run(t.Context(), daemon.Options{Home: home, Backend: new(hosttest.Backend), TCP: &control.TCP{Address: address}})
+	if err == nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("on an address that is taken: %v", err)
+	}
+	serve(t, daemon.Options{Home: home})
+}
