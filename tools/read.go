@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// usualChars is what is read without a cap: a few pages, with a way to the
-	// rest. maxChars is what can be asked for at once.
-	usualChars, maxChars = 15_000, 100_000
 	// maxListed is how many names of a folder are shown.
 	maxListed = 500
 	// fileTime is how long a call about files may take on a busy guest.
@@ -27,7 +24,8 @@ type readIn struct {
 	StartLine int    `json:"start_line,omitempty" jsonschema:"the first line to read; 1 is the first of the file" limit:"min=1"`
 	LineCount int    `json:"line_count,omitempty" jsonschema:"with start_line: how many lines" limit:"min=1"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: the last so many lines" limit:"min=1"`
-	MaxChars  int    `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
+	// By default a few pages, with a way to the rest.
+	MaxChars int `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
 }
 
 type readOut struct {
