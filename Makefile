@@ -16,9 +16,9 @@ PROGRAM      := bin/osaurus-sandbox
 FUZZTIME     ?= 30s
 RUN_HOME     ?= $(CURDIR)/.build/home
 
-# The guest tier are the packages whose tests start machines. They run two
-# packages at a time: one guest under emulation leaves half of two cores idle,
-# three starve each other. The kernel tier are those that use real kernels
+# The guest tier are the packages whose tests start machines. They run one
+# package at a time: guests under emulation starve each other, and what is tried
+# beside them, on two cores. The kernel tier are those that use real kernels
 # without our machines. What a package imports tells, so nobody keeps a list.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
@@ -115,7 +115,7 @@ kernel-tier: ## tests on real kernels and archives, without machines of ours
 guest-tier: ## tests on machines with real kernels, with the race detector
 	@ls "$${OSAURUS_ALPINE:-../shared/alpine}"/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
 	  echo "*** NO ALPINE ROOT FILE SYSTEMS in $${OSAURUS_ALPINE:-../shared/alpine}: busybox stands in for Alpine where it can, the bake is not tested"
-	$(GO_TEST) -race -p 2 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
+	$(GO_TEST) -race -p 1 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac
 	$(GO) run ./internal/darwincheck

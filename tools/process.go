@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -51,8 +52,9 @@ type jobOut struct {
 }
 
 func jobOutOf(j guest.Job) *jobOut {
+	command := cmp.Or(j.Label, strings.Join(j.Args, " ")) // a person's have no label
 	out := &jobOut{
-		JobID: string(j.ID), PID: fmt.Sprint(j.PID), Command: strings.ToValidUTF8(j.Label, "\uFFFD"), Alive: j.Running, Exited: !j.Running,
+		JobID: string(j.ID), PID: fmt.Sprint(j.PID), Command: strings.ToValidUTF8(command, "\uFFFD"), Alive: j.Running, Exited: !j.Running,
 		LogFile: j.LogFile, Started: j.Started.UTC().Format(time.RFC3339), Limit: limitOf(guest.Exit{OOM: j.OOM, PIDs: j.Pids}),
 	}
 	if !j.Running {

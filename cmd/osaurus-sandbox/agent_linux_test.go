@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
@@ -187,8 +188,11 @@ func TestAgents(t *testing.T) {
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")
-		if out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000") {
-			t.Errorf("%s", out)
+		end := time.Now().Add(10 * time.Second)
+		for out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000"); out = ok(t, "ps", "bob") {
+			if time.Now().After(end) { // the shell has said its word before it became sleep
+				t.Fatal(out)
+			}
 		}
 		if out := ok(t, "ps", "alice"); strings.Contains(out, "sleep 1000") {
 			t.Errorf("%s", out)

@@ -225,19 +225,22 @@ func TestTurns(t *testing.T) {
 	all.Wait()
 	r.want("echo $N", 0, "20\n")
 
-	busy := make(chan struct{})
+	busy, enough := make(chan struct{}), filepath.Join(t.TempDir(), "enough")
 	go func() {
 		defer close(busy)
-		r.run("sleep 1.5")
+		r.run("until test -e '" + enough + "'; do sleep 0.05; done")
 	}()
 	time.Sleep(200 * time.Millisecond)
 	if _, err := r.try(within("true", 200*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("a call that waited in vain: %v", err)
 	}
-	other := within("echo other $N", time.Second)
+	other := within("echo other $N", 0)
 	other.Shell = &guestpb.Shell{Session: "system"}
 	if a := r.request(other); string(a.Stdout.Head) != "other\n" {
 		t.Errorf("%q", a.Stdout.Head)
+	}
+	if err := os.WriteFile(enough, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	<-busy
 }

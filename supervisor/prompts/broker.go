@@ -136,6 +136,9 @@ func (b *Broker) add(ctx context.Context, w *waiting) error {
 	}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
+	// It can be seen by now: who asked and leaves has it withdrawn, and not half made.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	defer cancel()
 	err := b.rows.add(ctx, p)
 	b.mu.Lock()
 	if err != nil {

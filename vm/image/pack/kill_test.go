@@ -2,6 +2,7 @@ package pack_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 
 func churn(s pack.Store, archive string) {
 	ctx := context.Background()
+	fmt.Println("it begins")
 	for {
 		for _, step := range []func() error{
 			func() error { _, err := s.Build(ctx, "built", nil, fill); return err },
@@ -50,10 +52,17 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for range kills {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "PACK_STORE="+s.Dir, "PACK_ARCHIVE="+archive)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20*time.Millisecond + rand.N(120*time.Millisecond))
+		if _, err := out.Read(make([]byte, 1)); err != nil { // a busy host takes longer to start it than it lives
+			t.Fatal(err)
+		}
+		time.Sleep(rand.N(120 * time.Millisecond))
 		cmd.Process.Kill()
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
 			t.Fatalf("it ended by itself: %v", err)
