@@ -275,13 +275,14 @@ func (s stuck) Check(ctx context.Context) (string, error) {
 // A keyring that is locked costs commands nothing and shows nobody a dialog; one
 // that hangs costs the first of them a moment. The log has it once.
 func TestKeyringThatDoesNotAnswer(t *testing.T) {
+	const soon = 1900 * time.Millisecond // less than the 2 s that are waited for a store, and much on a busy host
 	r := newRig(t, nil)
 	locked, hangs := stuck{nil, true, make(chan struct{}, 100)}, stuck{nil, false, make(chan struct{}, 100)}
 	r.stores[config.SecretsInSecretService], r.stores[config.SecretsInKeychain] = locked, hangs
 	r.choose(config.SecretsInSecretService)
 	for range 3 {
 		began := time.Now()
-		if live := r.Redact(t.Context(), alice); live.Scrubber() != nil || time.Since(began) > time.Second {
+		if live := r.Redact(t.Context(), alice); live.Scrubber() != nil || time.Since(began) > soon {
 			t.Errorf("locked: %v", time.Since(began))
 		}
 	}
@@ -297,14 +298,14 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	}
 	began = time.Now()
 	r.Redact(t.Context(), alice)
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > soon {
 		t.Errorf("hangs: the second command waits %v", took)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	began = time.Now()
 	r.Redact(gone, bob)
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > soon {
 		t.Errorf("who has left waits %v", took)
 	}
 	began = time.Now()
