@@ -43,7 +43,7 @@ type world struct {
 }
 
 // generous are limits that nobody reaches.
-var generous = config.BridgeLimits{Secrets: 1e5, Config: 1e5, Inference: 1e5, HTTP: 1e5, Dispatch: 1e5, Memory: 1e5, Log: 1e5}
+var generous = config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
 
 func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := plan(t, change...)
