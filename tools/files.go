@@ -38,8 +38,7 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 	return b.Bytes(), r.SHA256, nil
 }
 
-// write replaces a file, if its content is still the one with the digest, or if
-// without one there is none.
+// writeAll writes a text that is in memory, as w says.
 func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w guest.FileWrite) (guest.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
 	out, err := files.WriteFile(ctx, a, p.file(), w)
@@ -49,16 +48,15 @@ func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w 
 // aboutPath says which argument is to blame for what is not there, or not to be
 // touched.
 func aboutPath(field string, err error) error {
-	switch fault.KindOf(err) {
-	case fault.NotFound, fault.InvalidArgs:
-		if err == nil {
-			return nil
-		}
-		f := *failureOf(err)
-		f.Field, f.Expected = field, "a file that is there, in your home folder or in /workspace/shared"
-		return &f
+	if err == nil {
+		return nil
 	}
-	return err
+	if kind := fault.KindOf(err); kind != fault.NotFound && kind != fault.InvalidArgs {
+		return err
+	}
+	f := *failureOf(err)
+	f.Field, f.Expected = field, "a file that is there, in your home folder or in /workspace/shared"
+	return &f
 }
 
 func digestText(sum []byte) string { return hex.EncodeToString(sum) }

@@ -96,10 +96,8 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 		c.Warn("tail_lines counts, and start_line does not")
 		in.StartLine = 0
 	}
-	if in.LineCount > 0 && in.StartLine == 0 {
-		if in.TailLines == 0 {
-			in.StartLine = 1
-		}
+	if in.LineCount > 0 && in.TailLines == 0 {
+		in.StartLine = max(in.StartLine, 1)
 	}
 	part := guest.FilePart{Limit: bytesFor(in.MaxChars) + 1}
 	switch {

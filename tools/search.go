@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"osaurus-sandbox/fault"
@@ -88,7 +89,8 @@ func newSearch(files Files) Tool {
 	})
 }
 
-var errEnough = fault.New(fault.Rejected, "search", "", nil)
+// errEnough ends a search of which no more is shown.
+var errEnough = errors.New("there is enough to show")
 
 // found is where something was found, as the other tools take it.
 func found(at Path, rel string) string {

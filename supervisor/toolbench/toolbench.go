@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 
-	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/prompts"
@@ -34,11 +33,10 @@ func New(o Options) *tools.Registry {
 		if err != nil {
 			return nil
 		}
-		var clean *redact.Scrubber
-		if clean = o.Agents.Redact(ctx, agent).Scrubber(); clean == nil {
-			return nil
+		if clean := o.Agents.Redact(ctx, agent).Scrubber(); clean != nil {
+			return clean.Text
 		}
-		return clean.Text
+		return nil
 	}
 	return r
 }

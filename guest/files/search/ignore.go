@@ -12,11 +12,11 @@ const maxIgnore = 1 << 20
 
 // rule is a line of a file that says what is to be ignored.
 type rule struct {
-	match      *regexp.Regexp
-	literal    string // instead of match: a name, or below a folder a path
-	anchored   bool   // it is of a path below the file's folder, not of any name
-	foldersToo bool   // only folders
-	keep       bool   // it takes an earlier rule back
+	match       *regexp.Regexp
+	literal     string // instead of match: a name, or below a folder a path
+	anchored    bool   // it is of a path below the file's folder, not of any name
+	foldersOnly bool
+	keep        bool // it takes an earlier rule back
 }
 
 // rules are those of the files of one folder, and of the folders above it.
@@ -49,7 +49,7 @@ func parseRules(text string) []rule {
 			line = line[1:]
 		}
 		if strings.HasSuffix(line, "/") {
-			r.foldersToo, line = true, strings.TrimSuffix(line, "/")
+			r.foldersOnly, line = true, strings.TrimSuffix(line, "/")
 		}
 		if line == "" {
 			continue
@@ -69,9 +69,9 @@ func parseRules(text string) []rule {
 	return list
 }
 
-// says whether a rule is about a name, with its path below the folder of the rule.
+// about reports whether a rule is about a name, with its path below the folder of the rule.
 func (r rule) about(rel, name string, folder bool) bool {
-	if r.foldersToo && !folder {
+	if r.foldersOnly && !folder {
 		return false
 	}
 	text := name

@@ -26,7 +26,7 @@ type walker struct {
 	unreadable func()
 }
 
-// below is who stands at a folder whose files are to be searched.
+// walk visits the files of a folder and of those below it.
 func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
