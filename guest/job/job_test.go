@@ -159,7 +159,7 @@ func TestKill(t *testing.T) {
 		{"(setsid sleep 61 &); echo ready; exec sleep 62", guestpb.KillJobRequest_HOW_KILL, 0, unix.SIGKILL},
 	} {
 		j := r.start(tc.script)
-		if got := r.output(j, &guestpb.TailJobRequest{WaitNanos: int64(10 * time.Second)}); string(got.Data) != "ready\n" {
+		if got := r.output(j, &guestpb.TailJobRequest{WaitNanos: int64(time.Minute)}); string(got.Data) != "ready\n" {
 			t.Errorf("%q", got.Data)
 		}
 		if _, err := r.Kill(&guestpb.KillJobRequest{User: alice, Id: j.Id, How: tc.how}); err != nil {
@@ -177,7 +177,7 @@ func TestLeftBehind(t *testing.T) {
 	start := time.Now()
 	j := r.start("sleep 60 & echo done")
 	r.wait(j)
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 40*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	if got := r.output(j, &guestpb.TailJobRequest{}); string(got.Data) != "done\n" {

@@ -13,7 +13,7 @@ import (
 )
 
 // limit is how long what comes at once may take.
-const limit = 20 * time.Second
+const limit = 30 * time.Second
 
 // listen returns a listener of prefaces, and how to connect to it.
 func listen(t *testing.T, key preface.Key) (*preface.Listener, func(says []byte) net.Conn) {

@@ -141,7 +141,7 @@ func TestCancelNamed(t *testing.T) {
 	r.transcript(has("problem\n"))
 	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")
 	waiting := func() uint32 { return r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].Waiting }
-	for end := time.Now().Add(10 * time.Second); waiting() != 2; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); waiting() != 2; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d calls wait", waiting())
 		}

@@ -71,7 +71,7 @@ func newRig(t testing.TB, bash bool) *rig {
 		if left, _ := os.ReadDir(desks); len(left) > 0 {
 			t.Errorf("%d folders of shells are left", len(left))
 		}
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			after := resources(t)
 			if after.files <= before.files && after.goroutines <= before.goroutines {
 				break
@@ -172,7 +172,7 @@ func flags(a *guestpb.ShellRunResponse) string {
 // transcript returns the session's, when it satisfies a condition.
 func (r *rig) transcript(until func(string) bool) string {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: r.session})
 		if err != nil {
 			r.t.Fatal(err)

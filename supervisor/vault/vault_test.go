@@ -204,7 +204,7 @@ func text(live *redact.Live, in string) string { return live.Scrubber().Text(in)
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	for over := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for over := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(over) {
 			r.t.Fatalf("never: %s", what)
 		}

@@ -402,7 +402,7 @@ func TestLeavesNothing(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		g, f := count()
 		if g <= goroutines && f <= files {
 			return
