@@ -46,44 +46,37 @@ type grammar struct {
 // archive is the end of what pip and npm take for the name of a file.
 const archive = `(?i)\.(zip|whl|tar|tgz|tbz|txz|tlz|tar\.(gz|bz2|xz|lz|lzma))$`
 
-func grammarOf(m Manager) grammar {
-	switch m {
-	case APK:
-		return grammar{
-			form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9_-]+)?((=|~|~=|=~|<|<=|>|>=)[0-9][A-Za-z0-9._-]*)?$`),
-			// apk reads whatever has this in it as a file.
-			mistaken: regexp.MustCompile(`\.apk`),
-			expected: `a package of apk's: "jq", "jq=1.7.1-r0", "jq~1.7", "jq>=1.7"; no option, address or path`,
-		}
-	case APT:
-		return grammar{
-			// A dash at the end would have apt remove the package.
-			form:     regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+.](:[a-z0-9]+(-[a-z0-9]+)*)?(=[0-9]([A-Za-z0-9.+:~-]*[A-Za-z0-9.~])?)?$`),
-			mistaken: regexp.MustCompile(`\.(deb|dsc|changes)$`),
-			expected: `a package of apt's: "jq", "jq=1.6-2.1", "libc6:arm64"; no option, address or path`,
-		}
-	case Pip:
-		const (
-			name    = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
-			version = `(===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9][A-Za-z0-9.*+!_-]*`
-		)
-		return grammar{
-			form:     regexp.MustCompile(`^` + name + `(\[` + name + `(,` + name + `)*\])?(` + version + `(,` + version + `)*)?$`),
-			mistaken: regexp.MustCompile(archive),
-			expected: `a package of Python's index: "requests", "requests>=2,<3", "uvicorn[standard]==0.30.0"; no option, address, path or marker`,
-		}
-	case NPM:
-		const (
-			name    = `[A-Za-z0-9][A-Za-z0-9._~-]*`
-			version = `[A-Za-z0-9*^~<>=][A-Za-z0-9.*^~<>=+|-]*`
-		)
-		return grammar{
-			form:     regexp.MustCompile(`^(@` + name + `/)?` + name + `(@` + version + `( ` + version + `| (-|\|\|) ` + version + `)*)?$`),
-			mistaken: regexp.MustCompile(archive),
-			expected: `a package of npm's registry: "left-pad", "left-pad@1.3.0", "typescript@^5", "@types/node@latest"; no option, address, path, repository or alias`,
-		}
-	}
-	panic("packages: no such manager: " + string(m))
+// Parts of packages' names.
+const (
+	pipName    = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
+	pipVersion = `(===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9][A-Za-z0-9.*+!_-]*`
+	npmName    = `[A-Za-z0-9][A-Za-z0-9._~-]*`
+	npmVersion = `[A-Za-z0-9*^~<>=][A-Za-z0-9.*^~<>=+|-]*`
+)
+
+var grammars = map[Manager]grammar{
+	APK: {
+		form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9_-]+)?((=|~|~=|=~|<|<=|>|>=)[0-9][A-Za-z0-9._-]*)?$`),
+		// apk reads whatever has this in it as a file.
+		mistaken: regexp.MustCompile(`\.apk`),
+		expected: `a package of apk's: "jq", "jq=1.7.1-r0", "jq~1.7", "jq>=1.7"; no option, address or path`,
+	},
+	APT: {
+		// A dash at the end would have apt remove the package.
+		form:     regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+.](:[a-z0-9]+(-[a-z0-9]+)*)?(=[0-9]([A-Za-z0-9.+:~-]*[A-Za-z0-9.~])?)?$`),
+		mistaken: regexp.MustCompile(`\.(deb|dsc|changes)$`),
+		expected: `a package of apt's: "jq", "jq=1.6-2.1", "libc6:arm64"; no option, address or path`,
+	},
+	Pip: {
+		form:     regexp.MustCompile(`^` + pipName + `(\[` + pipName + `(,` + pipName + `)*\])?(` + pipVersion + `(,` + pipVersion + `)*)?$`),
+		mistaken: regexp.MustCompile(archive),
+		expected: `a package of Python's index: "requests", "requests>=2,<3", "uvicorn[standard]==0.30.0"; no option, address, path or marker`,
+	},
+	NPM: {
+		form:     regexp.MustCompile(`^(@` + npmName + `/)?` + npmName + `(@` + npmVersion + `( ` + npmVersion + `| (-|\|\|) ` + npmVersion + `)*)?$`),
+		mistaken: regexp.MustCompile(archive),
+		expected: `a package of npm's registry: "left-pad", "left-pad@1.3.0", "typescript@^5", "@types/node@latest"; no option, address, path, repository or alias`,
+	},
 }
 
 // spaces are those that mean nothing to pip.
@@ -92,7 +85,7 @@ var spaces = regexp.MustCompile(` *([][,<>=!~]) *`)
 // Parse reads a package. What is wrong with it is an InvalidArgs, whose advice is
 // what was expected.
 func Parse(m Manager, text string) (Spec, error) {
-	g := grammarOf(m)
+	g := grammars[m]
 	text = strings.Trim(text, " ")
 	if m == Pip {
 		text = spaces.ReplaceAllString(text, "$1")
