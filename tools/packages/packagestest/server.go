@@ -4,6 +4,7 @@ package packagestest
 import (
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -70,17 +71,18 @@ func (s *Server) Serve(t testing.TB) (url string) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	at := path.Clean(q.URL.Path) // apt asks for /./Packages
 	s.mu.Lock()
 	if s.asked == nil {
 		s.asked = map[string]int{}
 	}
-	s.asked[q.URL.Path]++
+	s.asked[at]++
 	inspect := s.inspect
 	s.mu.Unlock()
 	if inspect != nil {
-		inspect(q.URL.Path)
+		inspect(at)
 	}
-	file := s.File(q.URL.Path)
+	file := s.File(at)
 	if file == nil {
 		http.NotFound(w, q)
 		return
