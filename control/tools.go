@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/agents"
@@ -49,8 +50,15 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 // what keeps it from being called is an error.
 func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.CallToolRequest], stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
+	var session config.SessionID
+	if r.Msg.Session != "" {
+		var err error
+		if session, err = config.ParseSessionID(r.Msg.Session); err != nil {
+			return err
+		}
+	}
 	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
-		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Tell: func(p tools.Progress) {
+		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Session: session, Tell: func(p tools.Progress) {
 			// Who does not hear it gets the envelope, or has left.
 			_ = stream.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
 		}}
