@@ -47,13 +47,19 @@ func (s artifactService) List(ctx context.Context, r *connect.Request[controlpb.
 	return nil
 }
 
+// Show answers one artifact.
+func (s artifactService) Show(ctx context.Context, r *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.ShowArtifactResponse{Artifact: s.proto(f)}), nil
+}
+
 // Read answers the files of an artifact.
 func (s artifactService) Read(ctx context.Context, r *connect.Request[controlpb.ReadArtifactRequest], stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
 	if err != nil {
-		return err
-	}
-	if err := stream.Send(&controlpb.ReadArtifactResponse{Artifact: s.proto(f)}); err != nil {
 		return err
 	}
 	return s.Artifacts.Read(ctx, f, func(path string, content io.Reader) error {

@@ -261,6 +261,94 @@ func (x *ListArtifactsResponse) GetArtifact() *Artifact {
 	return nil
 }
 
+type ShowArtifactRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowArtifactRequest) Reset() {
+	*x = ShowArtifactRequest{}
+	mi := &file_artifacts_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowArtifactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowArtifactRequest) ProtoMessage() {}
+
+func (x *ShowArtifactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_artifacts_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowArtifactRequest.ProtoReflect.Descriptor instead.
+func (*ShowArtifactRequest) Descriptor() ([]byte, []int) {
+	return file_artifacts_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ShowArtifactRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type ShowArtifactResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Artifact      *Artifact              `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowArtifactResponse) Reset() {
+	*x = ShowArtifactResponse{}
+	mi := &file_artifacts_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowArtifactResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowArtifactResponse) ProtoMessage() {}
+
+func (x *ShowArtifactResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_artifacts_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowArtifactResponse.ProtoReflect.Descriptor instead.
+func (*ShowArtifactResponse) Descriptor() ([]byte, []int) {
+	return file_artifacts_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ShowArtifactResponse) GetArtifact() *Artifact {
+	if x != nil {
+		return x.Artifact
+	}
+	return nil
+}
+
 type ReadArtifactRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -270,7 +358,7 @@ type ReadArtifactRequest struct {
 
 func (x *ReadArtifactRequest) Reset() {
 	*x = ReadArtifactRequest{}
-	mi := &file_artifacts_proto_msgTypes[3]
+	mi := &file_artifacts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +370,7 @@ func (x *ReadArtifactRequest) String() string {
 func (*ReadArtifactRequest) ProtoMessage() {}
 
 func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[3]
+	mi := &file_artifacts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +383,7 @@ func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*ReadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{3}
+	return file_artifacts_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadArtifactRequest) GetId() int64 {
@@ -306,18 +394,17 @@ func (x *ReadArtifactRequest) GetId() int64 {
 }
 
 type ReadArtifactResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Artifact *Artifact              `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"` // only in the first answer
+	state protoimpl.MessageState `protogen:"open.v1"`
 	// A file begins, at this path below a folder; empty for an artifact that is a file.
-	File          *string `protobuf:"bytes,2,opt,name=file,proto3,oneof" json:"file,omitempty"`
-	Data          []byte  `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"` // more of the file that has begun
+	File          *string `protobuf:"bytes,1,opt,name=file,proto3,oneof" json:"file,omitempty"`
+	Data          []byte  `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // more of the file that has begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadArtifactResponse) Reset() {
 	*x = ReadArtifactResponse{}
-	mi := &file_artifacts_proto_msgTypes[4]
+	mi := &file_artifacts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +416,7 @@ func (x *ReadArtifactResponse) String() string {
 func (*ReadArtifactResponse) ProtoMessage() {}
 
 func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[4]
+	mi := &file_artifacts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,14 +429,7 @@ func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *ReadArtifactResponse) GetArtifact() *Artifact {
-	if x != nil {
-		return x.Artifact
-	}
-	return nil
+	return file_artifacts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReadArtifactResponse) GetFile() string {
@@ -375,7 +455,7 @@ type DeleteArtifactRequest struct {
 
 func (x *DeleteArtifactRequest) Reset() {
 	*x = DeleteArtifactRequest{}
-	mi := &file_artifacts_proto_msgTypes[5]
+	mi := &file_artifacts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +467,7 @@ func (x *DeleteArtifactRequest) String() string {
 func (*DeleteArtifactRequest) ProtoMessage() {}
 
 func (x *DeleteArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[5]
+	mi := &file_artifacts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +480,7 @@ func (x *DeleteArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteArtifactRequest.ProtoReflect.Descriptor instead.
 func (*DeleteArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{5}
+	return file_artifacts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeleteArtifactRequest) GetId() int64 {
@@ -418,7 +498,7 @@ type DeleteArtifactResponse struct {
 
 func (x *DeleteArtifactResponse) Reset() {
 	*x = DeleteArtifactResponse{}
-	mi := &file_artifacts_proto_msgTypes[6]
+	mi := &file_artifacts_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +510,7 @@ func (x *DeleteArtifactResponse) String() string {
 func (*DeleteArtifactResponse) ProtoMessage() {}
 
 func (x *DeleteArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[6]
+	mi := &file_artifacts_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +523,7 @@ func (x *DeleteArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteArtifactResponse.ProtoReflect.Descriptor instead.
 func (*DeleteArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{6}
+	return file_artifacts_proto_rawDescGZIP(), []int{8}
 }
 
 var File_artifacts_proto protoreflect.FileDescriptor
@@ -471,18 +551,22 @@ const file_artifacts_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\tR\asession\"Q\n" +
 	"\x15ListArtifactsResponse\x128\n" +
 	"\bartifact\x18\x01 \x01(\v2\x1c.osaurus.control.v1.ArtifactR\bartifact\"%\n" +
+	"\x13ShowArtifactRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\"P\n" +
+	"\x14ShowArtifactResponse\x128\n" +
+	"\bartifact\x18\x01 \x01(\v2\x1c.osaurus.control.v1.ArtifactR\bartifact\"%\n" +
 	"\x13ReadArtifactRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x03R\x02id\"\x86\x01\n" +
-	"\x14ReadArtifactResponse\x128\n" +
-	"\bartifact\x18\x01 \x01(\v2\x1c.osaurus.control.v1.ArtifactR\bartifact\x12\x17\n" +
-	"\x04file\x18\x02 \x01(\tH\x00R\x04file\x88\x01\x01\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04dataB\a\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\"L\n" +
+	"\x14ReadArtifactResponse\x12\x17\n" +
+	"\x04file\x18\x01 \x01(\tH\x00R\x04file\x88\x01\x01\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04dataB\a\n" +
 	"\x05_file\"'\n" +
 	"\x15DeleteArtifactRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"\x18\n" +
-	"\x16DeleteArtifactResponse2\xa8\x02\n" +
+	"\x16DeleteArtifactResponse2\x83\x03\n" +
 	"\tArtifacts\x12]\n" +
-	"\x04List\x12(.osaurus.control.v1.ListArtifactsRequest\x1a).osaurus.control.v1.ListArtifactsResponse0\x01\x12[\n" +
+	"\x04List\x12(.osaurus.control.v1.ListArtifactsRequest\x1a).osaurus.control.v1.ListArtifactsResponse0\x01\x12Y\n" +
+	"\x04Show\x12'.osaurus.control.v1.ShowArtifactRequest\x1a(.osaurus.control.v1.ShowArtifactResponse\x12[\n" +
 	"\x04Read\x12'.osaurus.control.v1.ReadArtifactRequest\x1a(.osaurus.control.v1.ReadArtifactResponse0\x01\x12_\n" +
 	"\x06Delete\x12).osaurus.control.v1.DeleteArtifactRequest\x1a*.osaurus.control.v1.DeleteArtifactResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
@@ -498,29 +582,33 @@ func file_artifacts_proto_rawDescGZIP() []byte {
 	return file_artifacts_proto_rawDescData
 }
 
-var file_artifacts_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_artifacts_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_artifacts_proto_goTypes = []any{
 	(*Artifact)(nil),               // 0: osaurus.control.v1.Artifact
 	(*ListArtifactsRequest)(nil),   // 1: osaurus.control.v1.ListArtifactsRequest
 	(*ListArtifactsResponse)(nil),  // 2: osaurus.control.v1.ListArtifactsResponse
-	(*ReadArtifactRequest)(nil),    // 3: osaurus.control.v1.ReadArtifactRequest
-	(*ReadArtifactResponse)(nil),   // 4: osaurus.control.v1.ReadArtifactResponse
-	(*DeleteArtifactRequest)(nil),  // 5: osaurus.control.v1.DeleteArtifactRequest
-	(*DeleteArtifactResponse)(nil), // 6: osaurus.control.v1.DeleteArtifactResponse
-	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
+	(*ShowArtifactRequest)(nil),    // 3: osaurus.control.v1.ShowArtifactRequest
+	(*ShowArtifactResponse)(nil),   // 4: osaurus.control.v1.ShowArtifactResponse
+	(*ReadArtifactRequest)(nil),    // 5: osaurus.control.v1.ReadArtifactRequest
+	(*ReadArtifactResponse)(nil),   // 6: osaurus.control.v1.ReadArtifactResponse
+	(*DeleteArtifactRequest)(nil),  // 7: osaurus.control.v1.DeleteArtifactRequest
+	(*DeleteArtifactResponse)(nil), // 8: osaurus.control.v1.DeleteArtifactResponse
+	(*timestamppb.Timestamp)(nil),  // 9: google.protobuf.Timestamp
 }
 var file_artifacts_proto_depIdxs = []int32{
-	7, // 0: osaurus.control.v1.Artifact.created:type_name -> google.protobuf.Timestamp
+	9, // 0: osaurus.control.v1.Artifact.created:type_name -> google.protobuf.Timestamp
 	0, // 1: osaurus.control.v1.ListArtifactsResponse.artifact:type_name -> osaurus.control.v1.Artifact
-	0, // 2: osaurus.control.v1.ReadArtifactResponse.artifact:type_name -> osaurus.control.v1.Artifact
+	0, // 2: osaurus.control.v1.ShowArtifactResponse.artifact:type_name -> osaurus.control.v1.Artifact
 	1, // 3: osaurus.control.v1.Artifacts.List:input_type -> osaurus.control.v1.ListArtifactsRequest
-	3, // 4: osaurus.control.v1.Artifacts.Read:input_type -> osaurus.control.v1.ReadArtifactRequest
-	5, // 5: osaurus.control.v1.Artifacts.Delete:input_type -> osaurus.control.v1.DeleteArtifactRequest
-	2, // 6: osaurus.control.v1.Artifacts.List:output_type -> osaurus.control.v1.ListArtifactsResponse
-	4, // 7: osaurus.control.v1.Artifacts.Read:output_type -> osaurus.control.v1.ReadArtifactResponse
-	6, // 8: osaurus.control.v1.Artifacts.Delete:output_type -> osaurus.control.v1.DeleteArtifactResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
+	3, // 4: osaurus.control.v1.Artifacts.Show:input_type -> osaurus.control.v1.ShowArtifactRequest
+	5, // 5: osaurus.control.v1.Artifacts.Read:input_type -> osaurus.control.v1.ReadArtifactRequest
+	7, // 6: osaurus.control.v1.Artifacts.Delete:input_type -> osaurus.control.v1.DeleteArtifactRequest
+	2, // 7: osaurus.control.v1.Artifacts.List:output_type -> osaurus.control.v1.ListArtifactsResponse
+	4, // 8: osaurus.control.v1.Artifacts.Show:output_type -> osaurus.control.v1.ShowArtifactResponse
+	6, // 9: osaurus.control.v1.Artifacts.Read:output_type -> osaurus.control.v1.ReadArtifactResponse
+	8, // 10: osaurus.control.v1.Artifacts.Delete:output_type -> osaurus.control.v1.DeleteArtifactResponse
+	7, // [7:11] is the sub-list for method output_type
+	3, // [3:7] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -531,14 +619,14 @@ func file_artifacts_proto_init() {
 	if File_artifacts_proto != nil {
 		return
 	}
-	file_artifacts_proto_msgTypes[4].OneofWrappers = []any{}
+	file_artifacts_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_artifacts_proto_rawDesc), len(file_artifacts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,10 +17,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/sandbox/uproot"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
@@ -262,11 +262,5 @@ func (a *Artifacts) sync(dir string) error {
 // oneLine is what is said of an artifact, as it is shown in a table: nothing in it
 // moves a terminal's cursor.
 func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || unicode.IsSpace(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-	return events.Cut(strings.Join(strings.Fields(text), " "), maxDescription)
+	return events.Cut(strings.Join(strings.Fields(faultrpc.Plain(text)), " "), maxDescription)
 }

@@ -38,6 +38,8 @@ const (
 const (
 	// ArtifactsListProcedure is the fully-qualified name of the Artifacts's List RPC.
 	ArtifactsListProcedure = "/osaurus.control.v1.Artifacts/List"
+	// ArtifactsShowProcedure is the fully-qualified name of the Artifacts's Show RPC.
+	ArtifactsShowProcedure = "/osaurus.control.v1.Artifacts/Show"
 	// ArtifactsReadProcedure is the fully-qualified name of the Artifacts's Read RPC.
 	ArtifactsReadProcedure = "/osaurus.control.v1.Artifacts/Read"
 	// ArtifactsDeleteProcedure is the fully-qualified name of the Artifacts's Delete RPC.
@@ -48,7 +50,9 @@ const (
 type ArtifactsClient interface {
 	// List answers artifacts, the newest first.
 	List(context.Context, *connect.Request[controlpb.ListArtifactsRequest]) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error)
-	// Read answers the artifact, and then its files, each in pieces.
+	// Show answers one.
+	Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error)
+	// Read answers the files of one, each in pieces.
 	Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest]) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
 	// Delete deletes one, with its files.
 	Delete(context.Context, *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error)
@@ -71,6 +75,12 @@ func NewArtifactsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 			connect.WithSchema(artifactsMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
+		show: connect.NewClient[controlpb.ShowArtifactRequest, controlpb.ShowArtifactResponse](
+			httpClient,
+			baseURL+ArtifactsShowProcedure,
+			connect.WithSchema(artifactsMethods.ByName("Show")),
+			connect.WithClientOptions(opts...),
+		),
 		read: connect.NewClient[controlpb.ReadArtifactRequest, controlpb.ReadArtifactResponse](
 			httpClient,
 			baseURL+ArtifactsReadProcedure,
@@ -89,6 +99,7 @@ func NewArtifactsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 // artifactsClient implements ArtifactsClient.
 type artifactsClient struct {
 	list   *connect.Client[controlpb.ListArtifactsRequest, controlpb.ListArtifactsResponse]
+	show   *connect.Client[controlpb.ShowArtifactRequest, controlpb.ShowArtifactResponse]
 	read   *connect.Client[controlpb.ReadArtifactRequest, controlpb.ReadArtifactResponse]
 	delete *connect.Client[controlpb.DeleteArtifactRequest, controlpb.DeleteArtifactResponse]
 }
@@ -96,6 +107,11 @@ type artifactsClient struct {
 // List calls osaurus.control.v1.Artifacts.List.
 func (c *artifactsClient) List(ctx context.Context, req *connect.Request[controlpb.ListArtifactsRequest]) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error) {
 	return c.list.CallServerStream(ctx, req)
+}
+
+// Show calls osaurus.control.v1.Artifacts.Show.
+func (c *artifactsClient) Show(ctx context.Context, req *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+	return c.show.CallUnary(ctx, req)
 }
 
 // Read calls osaurus.control.v1.Artifacts.Read.
@@ -112,7 +128,9 @@ func (c *artifactsClient) Delete(ctx context.Context, req *connect.Request[contr
 type ArtifactsHandler interface {
 	// List answers artifacts, the newest first.
 	List(context.Context, *connect.Request[controlpb.ListArtifactsRequest], *connect.ServerStream[controlpb.ListArtifactsResponse]) error
-	// Read answers the artifact, and then its files, each in pieces.
+	// Show answers one.
+	Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error)
+	// Read answers the files of one, each in pieces.
 	Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest], *connect.ServerStream[controlpb.ReadArtifactResponse]) error
 	// Delete deletes one, with its files.
 	Delete(context.Context, *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error)
@@ -131,6 +149,12 @@ func NewArtifactsHandler(svc ArtifactsHandler, opts ...connect.HandlerOption) (s
 		connect.WithSchema(artifactsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
+	artifactsShowHandler := connect.NewUnaryHandler(
+		ArtifactsShowProcedure,
+		svc.Show,
+		connect.WithSchema(artifactsMethods.ByName("Show")),
+		connect.WithHandlerOptions(opts...),
+	)
 	artifactsReadHandler := connect.NewServerStreamHandler(
 		ArtifactsReadProcedure,
 		svc.Read,
@@ -147,6 +171,8 @@ func NewArtifactsHandler(svc ArtifactsHandler, opts ...connect.HandlerOption) (s
 		switch r.URL.Path {
 		case ArtifactsListProcedure:
 			artifactsListHandler.ServeHTTP(w, r)
+		case ArtifactsShowProcedure:
+			artifactsShowHandler.ServeHTTP(w, r)
 		case ArtifactsReadProcedure:
 			artifactsReadHandler.ServeHTTP(w, r)
 		case ArtifactsDeleteProcedure:
@@ -162,6 +188,10 @@ type UnimplementedArtifactsHandler struct{}
 
 func (UnimplementedArtifactsHandler) List(context.Context, *connect.Request[controlpb.ListArtifactsRequest], *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.List is not implemented"))
+}
+
+func (UnimplementedArtifactsHandler) Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Show is not implemented"))
 }
 
 func (UnimplementedArtifactsHandler) Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest], *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
