@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,25 +44,17 @@ func newArtifactsSave(c console) *cobra.Command {
 				to = args[1]
 			}
 			if err := save(to, f, stream); err != nil {
-				return fault.New(cmp.Or(kindOfSave(err), fault.KindOf(err)), "save "+f.Name+" in", to, err).Advise("Choose another folder.")
+				kind := fault.KindOf(err)
+				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
+					kind = fault.Rejected
+				}
+				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
 			fmt.Fprintln(c.err, filepath.Join(to, f.Name))
 			return nil
 		}),
 	}
 	return cmd
-}
-
-// kindOfSave is the kind of an error of this computer's files, if it is one that
-// says more than that it went wrong.
-func kindOfSave(err error) fault.Kind {
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fault.Rejected
-	case errors.Is(err, fs.ErrPermission):
-		return fault.Rejected
-	}
-	return ""
 }
 
 // artifactStream is what the daemon answers of an artifact's files.
