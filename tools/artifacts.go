@@ -19,8 +19,9 @@ type Artifacts interface {
 type Draft interface {
 	// File makes a file at a path below the artifact, with the folders above it; "" is
 	// the artifact itself, which then is a file. A name that nothing may have is
-	// InvalidArgs. What is too much for an artifact is refused by Write.
-	File(path string) (io.WriteCloser, error)
+	// InvalidArgs. What is too much for an artifact is Rejected: at once, by the size
+	// that it is said to have, and else by Write.
+	File(path string, size uint64) (io.WriteCloser, error)
 	Keep(ctx context.Context, description string) (Artifact, error)
 	// Discard throws away what was not kept.
 	Discard() error

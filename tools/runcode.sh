@@ -8,6 +8,8 @@ umask 077
 # Nobody knew its name before, so nobody can have put anything there.
 dir=$(mktemp -d /tmp/.code-XXXXXXXXXX) || exit
 trap 'rm -rf "$dir"' EXIT
-trap : HUP INT TERM # the code gets them too, and what it has left is cleared away after it
+trap 'exit 143' HUP INT TERM # when the code has ended, which gets them too
 printf '%s' "$1" >"$dir/osaurus_tools.py" && cat >"$dir/script.py" || exit
-PYTHONPATH=$dir:$PWD PYTHONUNBUFFERED=1 python3 "$dir/script.py" </dev/null
+export PYTHONPATH="$dir:$PWD" PYTHONUNBUFFERED=1
+exec 3>&2 2>/dev/null # how the code ends is the result, and nothing for the shell to write of
+(exec python3 "$dir/script.py" </dev/null 2>&3 3>&-)

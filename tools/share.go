@@ -91,7 +91,7 @@ type sharing struct {
 // text hands over a text.
 func (s *sharing) text(content string) func(context.Context, Draft) error {
 	return func(_ context.Context, to Draft) error {
-		f, err := to.File("")
+		f, err := to.File("", uint64(len(content)))
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *sharing) from(p Path) func(context.Context, Draft) error {
 		}
 		s.Say("copying %s", p)
 		if info.Kind != guest.Folder {
-			return s.file(ctx, p, to, "")
+			return s.file(ctx, p, to, "", info.Size)
 		}
 		if err := s.folder(ctx, p, to, ""); err != nil {
 			return err
@@ -123,8 +123,8 @@ func (s *sharing) from(p Path) func(context.Context, Draft) error {
 
 // file copies a file to a path of the artifact. Where it leads out of its root, the
 // guest's kernel says so.
-func (s *sharing) file(ctx context.Context, p Path, to Draft, at string) (err error) {
-	f, err := to.File(at)
+func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size uint64) (err error) {
+	f, err := to.File(at, size)
 	if err != nil {
 		return aboutName("path", err)
 	}
@@ -153,7 +153,7 @@ func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error
 		case guest.Folder:
 			err = s.folder(ctx, below, to, there)
 		case guest.RegularFile:
-			err = s.file(ctx, below, to, there)
+			err = s.file(ctx, below, to, there, e.Size)
 		default:
 			s.leftOut = append(s.leftOut, there)
 		}

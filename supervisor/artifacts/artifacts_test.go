@@ -59,7 +59,7 @@ func (r *rig) draft(o Owner, name string, files ...string) (*Draft, error) {
 		return nil, err
 	}
 	for i := 0; i < len(files); i += 2 {
-		f, err := d.File(files[i])
+		f, err := d.File(files[i], 0)
 		if err == nil {
 			_, err = io.WriteString(f, files[i+1])
 			err = errors.Join(err, f.Close())
@@ -263,7 +263,7 @@ func TestLimits(t *testing.T) {
 	if _, err := open[0].Keep(ctx, "", "a test"); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("without a file: %v", err)
 	}
-	f, err := open[1].File("a")
+	f, err := open[1].File("a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,8 +278,11 @@ func TestLimits(t *testing.T) {
 		t.Error(err)
 	}
 	open[2].made.Files = MaxFiles
-	if _, err := open[2].File("a"); fault.KindOf(err) != fault.Rejected {
+	if _, err := open[2].File("a", 0); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a file too many: %v", err)
+	}
+	if _, err := open[3].File("a", MaxSize+1); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a file that says that it is too large: %v", err)
 	}
 	for _, d := range open {
 		if err := errors.Join(d.Discard(), d.Discard()); err != nil {

@@ -79,9 +79,12 @@ func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
 }
 
 // File makes a file of the draft: at a path below it, with the folders above, or
-// with "" the draft itself.
-func (d *Draft) File(name string) (io.WriteCloser, error) {
+// with "" the draft itself. The size is what is expected, and only refused here.
+func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 	const op = "share"
+	if size > MaxSize {
+		return nil, d.tooLarge()
+	}
 	at := path.Join(d.own, item)
 	if name != "" {
 		if err := checkPath(name); err != nil {
@@ -106,6 +109,10 @@ func (d *Draft) File(name string) (io.WriteCloser, error) {
 	return &file{draft: d, path: name, to: f, hash: sha256.New()}, nil
 }
 
+func (d *Draft) tooLarge() error {
+	return fault.New(fault.Rejected, "share", d.made.Name, fmt.Errorf("it is larger than %d MiB", MaxSize>>20)).Advise("Share a part of it, or what sums it up.")
+}
+
 // file is a file of a draft.
 type file struct {
 	draft *Draft
@@ -118,7 +125,7 @@ type file struct {
 func (f *file) Write(p []byte) (int, error) {
 	d := f.draft
 	if d.made.Size += int64(len(p)); d.made.Size > MaxSize {
-		return 0, fault.New(fault.Rejected, "share", d.made.Name, fmt.Errorf("it is larger than %d MiB", MaxSize>>20)).Advise("Share a part of it, or what sums it up.")
+		return 0, d.tooLarge()
 	}
 	f.head = append(f.head, p[:min(len(p), sniffed-len(f.head))]...)
 	_, _ = f.hash.Write(p) // it cannot fail
