@@ -255,7 +255,7 @@ func TestDocs(t *testing.T) {
 	if blocks < 14 {
 		t.Fatalf("only %d blocks", blocks)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.WaitDelay = time.Second // for what the shell leaves
