@@ -168,7 +168,8 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.after(d.artifacts.Close)
 	d.tools = toolbench.New(toolbench.Options{
-		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Log: d.log,
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
+		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
 	})
 	return nil
 }
