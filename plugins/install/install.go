@@ -34,11 +34,9 @@ type Agents interface {
 	Agent(id config.AgentID) (tools.Agent, error)
 }
 
-// Packages installs what plugins depend on.
+// Packages installs what plugins depend on: see tools.Installer.
 type Packages interface {
-	// Dependencies has packages of the guest's distribution be in the agent's room. What
-	// is there already costs little. Tell is told how far it is.
-	Dependencies(ctx context.Context, a tools.Agent, names []string, tell func(text string)) error
+	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
 }
 
 // Secrets are what plugins may read: the plugin's own, and then the agent's.
@@ -56,13 +54,13 @@ type Secrets interface {
 // may be called again for what they have done already.
 type Life interface {
 	// Command makes a command of a plugin one that may do what its recipe declares, and
-	// no more. Setup, tools and whatever else the plugin runs go through it.
-	Command(a tools.Agent, r Record, cmd *guest.Command) error
+	// no more.
+	Command(ctx context.Context, a tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *guest.Command) error
 	// Begin has run what the plugin runs by itself. It is called once the plugin is
 	// there, and when a guest that started has it still, and does not wait.
-	Begin(a tools.Agent, r Record)
+	Begin(a tools.Agent, plugin config.PluginID, r plugins.Recipe)
 	// End ends that, and returns when it has. The plugin is about to be changed or to go.
-	End(ctx context.Context, a tools.Agent, plugin config.PluginID) error
+	End(ctx context.Context, agent config.AgentID, plugin config.PluginID) error
 }
 
 // Happening is what became of a plugin of an agent, for the journal of events.
@@ -97,7 +95,7 @@ type Options struct {
 	Packages Packages
 	Secrets  Secrets
 	Registry *tools.Registry
-	Life     Life            // nil is none
+	Life     Life
 	Note     func(Happening) // nil is nobody; it must not wait
 	// Program is this program's release, which verified plugins are stamped with.
 	Program string
@@ -186,10 +184,13 @@ func (i *Installer) Find(agent config.AgentID, plugin config.PluginID) (Record, 
 	return i.shelfOf(agent).find(plugin)
 }
 
-// Declared are the secrets that a plugin declares, if the agent has it.
-func (i *Installer) Declared(agent config.AgentID, plugin config.PluginID) ([]config.SecretName, bool) {
+// Recipe is what a plugin may and does, if the agent has it or it is being made.
+func (i *Installer) Recipe(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
 	r, ok := i.Find(agent, plugin)
-	return r.Plugin.Secrets, ok
+	if !ok || r.Status == Broken || r.Status == Uninstalling {
+		return plugins.Recipe{}, false
+	}
+	return r.Plugin, true
 }
 
 // get is Find for who needs it.

@@ -6,12 +6,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools/packages"
 )
-
-// manager is what installs packages in a guest.
-type manager string
-
-const apt manager = "apt"
 
 // Recipes name packages as one distribution does, mostly Alpine. Where the other
 // one's name follows from that, a recipe is good for both.
@@ -25,16 +21,16 @@ var (
 // aName is the part of a dependency that is no version.
 var aName = regexp.MustCompile(`^[A-Za-z0-9._+-]*[A-Za-z0-9._+]`)
 
-// packages are dependencies as the guest's distribution calls them. A version is
+// packagesFor are dependencies as the guest's distribution calls them. A version is
 // the distribution's own: where the name is translated, or the manager does not know such
 // conditions, the one that it has is taken.
-func (m manager) packages(dependencies []plugins.Dependency) []string {
+func packagesFor(m packages.Manager, dependencies []plugins.Dependency) []string {
 	var list []string
 	for _, d := range dependencies {
 		name := aName.FindString(string(d))
 		version := string(d)[len(name):]
 		known, from, to := fromDebian, debianPython, alpinePython
-		if m == apt {
+		if m == packages.APT {
 			known, from, to = fromAlpine, alpinePython, debianPython
 		}
 		translated, ok := known[name]
@@ -44,7 +40,7 @@ func (m manager) packages(dependencies []plugins.Dependency) []string {
 		switch {
 		case ok:
 			name, version = translated, ""
-		case m == apt && !(strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==")):
+		case m == packages.APT && !(strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==")):
 			version = ""
 		}
 		if spec := name + version; !slices.Contains(list, spec) {
@@ -55,9 +51,9 @@ func (m manager) packages(dependencies []plugins.Dependency) []string {
 }
 
 // names are packages without their versions.
-func names(packages []string) []string {
-	list := make([]string, len(packages))
-	for n, p := range packages {
+func names(specs []string) []string {
+	list := make([]string, len(specs))
+	for n, p := range specs {
 		list[n] = aName.FindString(p)
 	}
 	return list

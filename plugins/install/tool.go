@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
@@ -27,16 +28,16 @@ const (
 	patience = 8 * time.Minute
 )
 
-// command is a shell command of a plugin: what setup, tools, daemons and handlers
+// Command is a shell command of a plugin: what setup, tools, daemons and handlers
 // are. It runs as the agent, in the plugin's folder. The agent's own Python
 // environment is no part of it: a plugin brings what it needs, and pip installs that
 // for the user.
-func command(a tools.Agent, r Record, run string) guest.Command {
+func Command(a tools.Agent, plugin config.PluginID, run string) guest.Command {
 	const shell = `if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi`
 	return guest.Command{
-		Args: []string{"/bin/sh", "-c", shell, "sh", run}, Dir: folderOf(a, r.ID),
+		Args: []string{"/bin/sh", "-c", shell, "sh", run}, Dir: folderOf(a, plugin),
 		Env: []string{
-			"OSAURUS_PLUGIN=" + string(r.ID),
+			"OSAURUS_PLUGIN=" + string(plugin),
 			"PATH=" + a.Home + "/.local/bin:" + a.Home + "/.osaurus/node_workspace/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + a.Home + "/.venv/bin",
 			"NODE_PATH=" + a.Home + "/.osaurus/node_workspace/node_modules",
 			// The distribution's own Python refuses `pip install`, also for the user alone.
@@ -109,12 +110,10 @@ func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins
 	if err != nil {
 		return nil, err
 	}
-	cmd := command(c.Agent, r, t.Run)
+	cmd := Command(c.Agent, r.ID, t.Run)
 	cmd.Env, cmd.Timeout = append(cmd.Env, env...), t.Limit()
-	if i.Life != nil {
-		if err := i.Life.Command(c.Agent, r, &cmd); err != nil {
-			return nil, err
-		}
+	if err := i.Life.Command(ctx, c.Agent, r.ID, r.Plugin, false, &cmd); err != nil {
+		return nil, err
 	}
 	ran, err := i.run(ctx, c, r, cmd)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+	"osaurus-sandbox/tools/packages"
 )
 
 const (
@@ -93,7 +94,7 @@ type transaction struct {
 	agent   tools.Agent
 	record  Record
 	before  *Record // what there was, or nil
-	manager manager
+	manager packages.Manager
 	steps   int // that are done
 }
 
@@ -158,10 +159,10 @@ func (t *transaction) say(text string) {
 // validate comes before anything is touched. The recipe was read already; what
 // runs by itself of the version before ends here.
 func (t *transaction) validate(ctx context.Context) error {
-	if t.Life == nil || t.before == nil {
+	if t.before == nil {
 		return nil
 	}
-	return t.Life.End(ctx, t.agent, t.record.ID)
+	return t.Life.End(ctx, t.agent.ID, t.record.ID)
 }
 
 func (t *transaction) start(ctx context.Context) error { return t.Rooms.Start(ctx) }
@@ -177,17 +178,20 @@ func (t *transaction) enter(ctx context.Context) error {
 		return fault.New(fault.Execution, "look into room", string(t.agent.Name), fmt.Errorf("%s has something else in it", LayerFile)).
 			Advise("Reset the agent: `osaurus-sandbox agent reset " + string(t.agent.Name) + "`.")
 	}
-	t.record.Layer, t.manager = layer, manager(which)
+	t.record.Layer, t.manager = layer, packages.Manager(which)
 	return nil
 }
 
 func (t *transaction) depend(ctx context.Context) error {
-	wanted := t.manager.packages(t.record.Plugin.Dependencies)
+	wanted := packagesFor(t.manager, t.record.Plugin.Dependencies)
 	if len(wanted) == 0 {
 		return nil
 	}
-	if err := t.Packages.Dependencies(ctx, t.agent, wanted, t.say); err != nil {
-		return err
+	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
+	for some := range slices.Chunk(wanted, packages.MaxSpecs) {
+		if _, err := t.Packages.System(ctx, call, some); err != nil {
+			return err
+		}
 	}
 	// A virtual package is installed and not there: only what is seen can be missed.
 	seen, err := t.look(ctx, t.agent, nil, names(wanted), nil)
@@ -265,12 +269,10 @@ func (t *transaction) setUp(ctx context.Context) error {
 		return nil
 	}
 	var out bytes.Buffer
-	cmd := command(t.agent, t.record, t.record.Plugin.Setup)
+	cmd := Command(t.agent, t.record.ID, t.record.Plugin.Setup)
 	cmd.Stdout, cmd.Stderr, cmd.Timeout, cmd.MaxOutput = &out, &out, setupTime, maxSetup
-	if t.Life != nil {
-		if err := t.Life.Command(t.agent, t.record, &cmd); err != nil {
-			return err
-		}
+	if err := t.Life.Command(ctx, t.agent, t.record.ID, t.record.Plugin, true, &cmd); err != nil {
+		return err
 	}
 	p, err := t.Rooms.Exec(ctx, t.agent, cmd)
 	if err != nil {
@@ -314,8 +316,8 @@ func (i *Installer) finish(ctx context.Context, a tools.Agent, t *transaction) {
 	if _, err := i.script(context.WithoutCancel(ctx), "forget the version before", a, false, scriptKeep, nil, a.Home, string(t.record.ID)); err != nil {
 		i.Log.Warn("the version before of a plugin is left", "agent", a.Name, "plugin", t.record.ID, "error", err)
 	}
-	if i.Life != nil && !t.record.Disabled {
-		i.Life.Begin(a, t.record)
+	if !t.record.Disabled {
+		i.Life.Begin(a, t.record.ID, t.record.Plugin)
 	}
 }
 

@@ -48,8 +48,8 @@ func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure F
 	if err := i.put(a.ID, r.ID, &back); err != nil {
 		return err
 	}
-	if i.Life != nil && back.callable() {
-		i.Life.Begin(a, back)
+	if back.callable() {
+		i.Life.Begin(a, back.ID, back.Plugin)
 	}
 	return nil
 }

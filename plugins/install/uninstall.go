@@ -39,12 +39,7 @@ func (i *Installer) remove(ctx context.Context, a tools.Agent, r Record, by stri
 		return err
 	}
 	for _, do := range []func() error{
-		func() error {
-			if i.Life == nil {
-				return nil
-			}
-			return i.Life.End(ctx, a, r.ID)
-		},
+		func() error { return i.Life.End(ctx, a.ID, r.ID) },
 		func() error {
 			_, err := i.script(ctx, "remove plugin's folder", a, false, scriptClear, nil, a.Home, string(r.ID))
 			return err
@@ -101,8 +96,8 @@ func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.Plugi
 	}
 	before := r
 	r.Disabled = !on
-	if !on && i.Life != nil {
-		if err := i.Life.End(ctx, a, plugin); err != nil {
+	if !on {
+		if err := i.Life.End(ctx, a.ID, plugin); err != nil {
 			return before, err
 		}
 	}
@@ -112,8 +107,8 @@ func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.Plugi
 	if err := i.put(a.ID, plugin, &r); err != nil {
 		return before, errors.Join(err, i.register(a.ID, before))
 	}
-	if on && i.Life != nil {
-		i.Life.Begin(a, r)
+	if on {
+		i.Life.Begin(a, plugin, r.Plugin)
 	}
 	i.note(what, a, plugin, by, "")
 	return r, nil

@@ -318,12 +318,12 @@ func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
 	}
 	list := s.list
 	i.mu.Unlock()
-	if i.Life == nil || err != nil {
+	if err != nil {
 		return
 	}
 	for _, r := range list {
 		if r.callable() {
-			i.Life.Begin(a, r)
+			i.Life.Begin(a, r.ID, r.Plugin)
 		}
 	}
 }
