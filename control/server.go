@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
@@ -48,6 +49,7 @@ type Backing struct {
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
 	Artifacts *artifacts.Artifacts
+	Plugins   *install.Installer
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
