@@ -183,7 +183,7 @@ func (d *daemon) makeServices(context.Context) error {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Log: d.log}),
+		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Installer: toolbench.NewInstaller(d.agents), Log: d.log}),
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }

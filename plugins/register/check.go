@@ -10,31 +10,32 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/command"
 	"osaurus-sandbox/tools"
 )
 
-// usual are hosts that any plugin's commands may name: where packages come from. Those of the
-// guest's own package managers are besides.
-var usual = []string{
-	"dl-cdn.alpinelinux.org", "pypi.org", "files.pythonhosted.org", "github.com", "objects.githubusercontent.com", "crates.io", "static.crates.io",
+// indexes are where package managers look that nobody has told where, beside command.Allowed.
+// Where somebody has, that is in Mirrors.
+func indexes() []string {
+	return []string{"pypi.org", "files.pythonhosted.org", "crates.io", "static.crates.io"}
 }
 
-// npm is what all of npm's registry is below.
-const npm = "npmjs.org"
+// npm is what all of npm's own index is below.
+const npm = ".npmjs.org"
 
 // reach refuses commands that name a host which is not allowed, or of which it cannot be
 // read what they name.
 func (g *Registrar) reach(r plugins.Recipe) error {
-	allowed := append(slices.Clone(usual), g.Mirrors()...)
+	allowed := slices.Concat(command.Allowed(), indexes(), g.Mirrors())
 	for _, d := range r.Permissions.Network.Domains() {
 		allowed = append(allowed, string(d))
 	}
 	for _, c := range commands(r) {
-		found := g.Hosts(c.text)
-		for _, host := range found.Hosts {
-			if !slices.Contains(allowed, host) && !strings.HasSuffix(host, "."+npm) {
+		found := command.Hosts(c.text)
+		for _, host := range found.Outside(allowed) {
+			if !strings.HasSuffix(host, npm) {
 				return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it names the host %s, which is not allowed", host)).
-					Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed) + ", and what is below " + npm)
+					Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed) + ", *" + npm)
 			}
 		}
 		if !found.Understood() {
@@ -45,23 +46,23 @@ func (g *Registrar) reach(r plugins.Recipe) error {
 	return nil
 }
 
-// command is one of a recipe, and where it is.
-type command struct{ path, text string }
+// line is a command of a recipe, and where it is.
+type line struct{ path, text string }
 
 // commands are all that a recipe runs.
-func commands(r plugins.Recipe) (list []command) {
+func commands(r plugins.Recipe) (list []line) {
 	if r.Setup != "" {
-		list = append(list, command{"$.setup", r.Setup})
+		list = append(list, line{"$.setup", r.Setup})
 	}
 	for i, t := range r.Tools {
-		list = append(list, command{fmt.Sprintf("$.tools[%d].run", i), t.Run})
+		list = append(list, line{fmt.Sprintf("$.tools[%d].run", i), t.Run})
 	}
 	if r.Daemon != nil {
-		list = append(list, command{"$.daemon.command", r.Daemon.Command})
+		list = append(list, line{"$.daemon.command", r.Daemon.Command})
 	}
 	for i, s := range r.Events.Subscribe {
 		if s.Run != "" {
-			list = append(list, command{fmt.Sprintf("$.events.subscribe[%d].run", i), s.Run})
+			list = append(list, line{fmt.Sprintf("$.events.subscribe[%d].run", i), s.Run})
 		}
 	}
 	return list

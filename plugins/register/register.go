@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
-	"osaurus-sandbox/plugins/hosts"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
 )
@@ -61,8 +60,6 @@ type Options struct {
 	Secrets Secrets
 	// Running reports whether a guest runs. It does not wait.
 	Running func() bool
-	// Hosts reads which hosts a command names.
-	Hosts func(command string) hosts.Found
 	// Mirrors are the hosts that the guest's own package managers are set to.
 	Mirrors func() []string
 	// Install installs a plugin of the library for an agent, and has its tools be there to be
@@ -157,7 +154,12 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 // keep has a recipe be its plugin's newest in the library, until undo.
 func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_ library.Entry, undo func() error, _ error) {
 	before, err := g.Library.Get(id)
-	if err != nil && fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.InvalidArgs {
+	switch kind := fault.KindOf(err); {
+	case err == nil || kind == fault.NotFound:
+	case kind == fault.InvalidArgs:
+		return library.Entry{}, nil, fault.New(fault.Rejected, op, string(id), errors.New("its file in the library is broken")).
+			Advise("A person mends it: osaurus-sandbox plugin edit " + string(id))
+	default:
 		return library.Entry{}, nil, err
 	}
 	entry, err := g.Library.Save(r, func(old library.Entry) error { return replaceable(old, a) })
