@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 )
 
@@ -67,9 +68,6 @@ const DaemonFailed What = "plugin.daemon_failed"
 type Options struct {
 	Rooms  Rooms
 	Events Events
-	// Base is a command as every program of a plugin runs: in its folder, with its agent's
-	// environment.
-	Base func(a tools.Agent, plugin config.PluginID, script string) guest.Command
 	// Secrets are the values of those that a plugin declares and has, as NAME=value.
 	Secrets func(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error)
 	// Tell keeps a line in the log of the agent.
@@ -89,6 +87,8 @@ type Life struct {
 	mu      sync.Mutex // held for moments
 	plugins map[key]*plugin
 }
+
+var _ install.Life = (*Life)(nil)
 
 // key is a plugin of an agent.
 type key struct {
@@ -191,18 +191,14 @@ func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, r
 		return err
 	}
 	cmd.Env = append(cmd.Env, values...)
-	cmd.Env = append(cmd.Env, envPlugin+"="+string(id))
 	cmd.Plugin, cmd.Offline = id, !setup && !recipe.Permissions.Online()
 	return nil
 }
 
-// envPlugin tells a program of which plugin it is; the bridge knows that by itself.
-const envPlugin = "OSAURUS_PLUGIN"
-
 // command is a command of the plugin.
 func (p *plugin) command(ctx context.Context, script string, env []string) (guest.Command, error) {
 	a := p.who()
-	cmd := p.Base(a, p.id, script)
+	cmd := install.Command(a, p.id, script)
 	cmd.Env = append(cmd.Env, env...)
 	err := p.Command(ctx, a, p.id, p.recipe, false, &cmd)
 	return cmd, err

@@ -29,7 +29,7 @@ func TestDaemonRestarts(t *testing.T) {
 			t.Fatalf("%d daemons", w.starts())
 		}
 		got := w.started[0]
-		if got.Plugin != "rss" || !got.Offline || got.Dir != "/workspace/agents/alice/plugins/rss" || !slices.Equal(got.Env, []string{"A=1", "B=2", "TOKEN=value", "OSAURUS_PLUGIN=rss"}) {
+		if got.Plugin != "rss" || !got.Offline || got.Dir != "/workspace/agents/alice/plugins/rss" || !has(got.Env, "OSAURUS_PLUGIN=rss", "A=1", "B=2", "TOKEN=value") {
 			t.Errorf("it runs as %+v", got)
 		}
 		for range maxRestarts {
@@ -58,6 +58,10 @@ func TestDaemonRestarts(t *testing.T) {
 			t.Error("it got no other chance")
 		}
 	})
+}
+
+func has(env []string, variables ...string) bool {
+	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(env, v) })
 }
 
 // One that ends now and then is started again for ever.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,9 +56,6 @@ func try(t *testing.T, f func(t *testing.T, w *world)) {
 		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
 		w.Life = New(Options{
 			Rooms: w, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Base: func(a tools.Agent, plugin config.PluginID, script string) guest.Command {
-				return guest.Command{Args: []string{"sh", "-c", script}, Dir: a.Home + "/plugins/" + string(plugin)}
-			},
 			Secrets: func(_ context.Context, _ tools.Agent, _ config.PluginID, names []config.SecretName) (list []string, _ error) {
 				for _, n := range names {
 					list = append(list, string(n)+"=value")
@@ -123,7 +121,7 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 	}
 	w.started = append(w.started, cmd)
 	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Running: true}, ended: make(chan struct{})}
-	j.stays = strings.Contains(cmd.Args[2], "trap")
+	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
 	w.jobs[j.ID] = j
 	return j.Job, nil
 }
@@ -205,7 +203,8 @@ func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd guest.Command) (gue
 	}
 	var in bytes.Buffer
 	_, _ = io.Copy(&in, cmd.Stdin)
-	w.ran = append(w.ran, strings.Join(append([]string{cmd.Args[2], in.String()}, cmd.Env...), " "))
+	told := slices.DeleteFunc(slices.Clone(cmd.Env), func(v string) bool { return !strings.HasPrefix(v, "OSAURUS_EVENT") })
+	w.ran = append(w.ran, strings.Join(append([]string{cmd.Args[len(cmd.Args)-1], in.String()}, told...), " "))
 	h := handler{make(chan struct{}), w.exit}
 	hold := w.hold
 	if hold > cmd.Timeout {
