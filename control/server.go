@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
@@ -46,6 +47,7 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
+	Plugins   *install.Installer
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger

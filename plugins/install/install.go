@@ -17,6 +17,8 @@ import (
 // Rooms is where plugins are installed and run. Whoever stands behind it starts
 // the guest and makes the room if need be.
 type Rooms interface {
+	// Agent is an agent as tools know it; NotFound if there is none.
+	Agent(id config.AgentID) (tools.Agent, error)
 	// Start has a guest run.
 	Start(ctx context.Context) error
 	// Boot tells guests apart: it is another one after each start, and "" while none
@@ -26,12 +28,6 @@ type Rooms interface {
 	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
 	// WriteFile writes a file as the agent: see tools.Files.
 	WriteFile(ctx context.Context, a tools.Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
-}
-
-// Agents are those who may have plugins.
-type Agents interface {
-	// Agent is an agent as tools know it; NotFound if there is none.
-	Agent(id config.AgentID) (tools.Agent, error)
 }
 
 // Packages installs what plugins depend on: see tools.Installer.
@@ -63,6 +59,16 @@ type Life interface {
 	End(ctx context.Context, agent config.AgentID, plugin config.PluginID) error
 }
 
+// still is the life of plugins that run nothing by themselves, and whose commands are
+// the agent's.
+type still struct{}
+
+func (still) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
+	return nil
+}
+func (still) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}
+func (still) End(context.Context, config.AgentID, config.PluginID) error { return nil }
+
 // Happening is what became of a plugin of an agent, for the journal of events.
 type Happening struct {
 	What   What
@@ -90,12 +96,11 @@ const (
 // Options are what plugins are installed with.
 type Options struct {
 	Home     config.Home
-	Agents   Agents
 	Rooms    Rooms
 	Packages Packages
 	Secrets  Secrets
 	Registry *tools.Registry
-	Life     Life
+	Life     Life            // nil is none: then a plugin is its tools alone
 	Note     func(Happening) // nil is nobody; it must not wait
 	// Program is this program's release, which verified plugins are stamped with.
 	Program string
@@ -131,6 +136,9 @@ type shelf struct {
 // Open reads which plugins agents have, and has their tools listed. What was
 // under way when the last daemon ended is settled when the guest runs.
 func Open(o Options, agents []config.AgentID) *Installer {
+	if o.Life == nil {
+		o.Life = still{}
+	}
 	i := &Installer{Options: o, turns: turns{of: map[key]*turn{}}, agents: map[config.AgentID]*shelf{}}
 	i.life, i.end = context.WithCancel(context.Background())
 	for _, agent := range agents {
@@ -217,7 +225,7 @@ func (i *Installer) put(agent config.AgentID, plugin config.PluginID, r *Record)
 	if s.broken != nil {
 		return s.broken
 	}
-	if _, err := i.Agents.Agent(agent); err != nil {
+	if _, err := i.Rooms.Agent(agent); err != nil {
 		return err // it was deleted meanwhile, and so was its record
 	}
 	next, err := s.with(plugin, r)

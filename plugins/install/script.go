@@ -144,6 +144,9 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	if stdin == nil {
 		stdin = strings.NewReader("")
 	}
+	if err := i.here(ctx); err != nil {
+		return "", err
+	}
 	p, err := i.Rooms.Exec(ctx, a, guest.Command{
 		Args: append([]string{"/bin/sh", "-c", text, "plugin"}, args...), Dir: "/", RoomRoot: asRoot,
 		Stdin: stdin, Stdout: out, Stderr: trouble, Timeout: scriptTime,

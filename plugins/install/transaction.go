@@ -136,6 +136,9 @@ func (t *transaction) walk(ctx context.Context) error {
 	for n, do := range []func(context.Context) error{t.validate, t.start, t.enter, t.depend, t.write, t.ask, t.setUp, t.offer} {
 		t.steps = n
 		t.say("")
+		if err := t.here(ctx); err != nil {
+			return err
+		}
 		t.record.Doing = &Doing{Step: t.at(), Before: t.before}
 		if err := t.put(t.agent.ID, t.record.ID, &t.record); err != nil {
 			return err
@@ -230,6 +233,9 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	mode := uint32(plain)
 	if bytes.HasPrefix(text, []byte("#!")) {
 		mode = executable
+	}
+	if err := i.here(ctx); err != nil {
+		return err
 	}
 	done, err := i.Rooms.WriteFile(ctx, a, guest.File{Root: folderOf(a, r.ID), Path: string(name)}, guest.FileWrite{
 		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -304,7 +305,7 @@ func (i *Installer) join(a tools.Agent, boot string) *round {
 // goRound looks at an agent's plugins once, and has what they run by themselves run.
 func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
 	defer close(r.done)
-	ctx, cancel := context.WithTimeout(i.life, verifyTime)
+	ctx, cancel := context.WithTimeout(context.WithValue(i.life, during{}, r.boot), verifyTime)
 	defer cancel()
 	_, err := i.Verify(ctx, a, Missing, "the sandbox")
 	if err != nil && i.life.Err() == nil {
@@ -326,6 +327,18 @@ func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
 			i.Life.Begin(a, r.ID, r.Plugin)
 		}
 	}
+}
+
+// during is the key of the boot that work belongs to which nobody asked for: it starts
+// no guest that somebody has stopped.
+type during struct{}
+
+// here refuses such work once its guest is gone.
+func (i *Installer) here(ctx context.Context) error {
+	if boot, bound := ctx.Value(during{}).(string); bound && i.Rooms.Boot() != boot {
+		return fault.New(fault.Unavailable, "look after plugins", "", errors.New("the guest has ended")).Advise("They are looked after when it starts again.")
+	}
+	return nil
 }
 
 // Reset has an agent's plugins be looked at again before they are used: the agent
