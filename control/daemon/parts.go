@@ -13,6 +13,8 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/secrets/stores"
@@ -67,6 +69,8 @@ type daemon struct {
 	tasks  *tasks.Tasks
 	topics *topics.Topics
 	lines  *loglines.Lines
+
+	library *library.Library
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -164,7 +168,10 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
-func (d *daemon) makeServices(context.Context) error {
+func (d *daemon) makeServices(context.Context) (err error) {
+	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+		return err
+	}
 	d.memory, d.tasks, d.topics, d.lines = memory.New(d.db), tasks.New(d.db, d.diary.Note), topics.New(d.db), loglines.New(d.agents.Has)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
@@ -183,7 +190,8 @@ func (d *daemon) makeServices(context.Context) error {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Log: d.log}),
+		Tools:   toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Log: d.log}),
+		Library: d.library, Sources: source.NewClient(source.Options{}),
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
