@@ -15,7 +15,9 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/secrets/stores"
@@ -79,6 +81,8 @@ type daemon struct {
 	tasks  *tasks.Tasks
 	topics *topics.Topics
 	lines  *loglines.Lines
+
+	library *library.Library
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -196,7 +200,10 @@ func (d *daemon) makeServices(context.Context) error {
 }
 
 // makePlugins has agents' plugins be there, with their tools.
-func (d *daemon) makePlugins(context.Context) error {
+func (d *daemon) makePlugins(context.Context) (err error) {
+	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+		return err
+	}
 	installer := toolbench.NewInstaller(d.agents)
 	bench := toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Installer: installer, Log: d.log}
 	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
@@ -247,6 +254,7 @@ func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
 		Tools: d.tools, Plugins: d.plugins,
+		Library: d.library, Sources: source.NewClient(source.Options{}),
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }

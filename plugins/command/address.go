@@ -80,7 +80,9 @@ func (f *Found) host(text string) {
 	case notAddress != nil && (!hostText.MatchString(text) || numberText.MatchString(text)):
 		f.unclear("a host is written in a way that is read in more than one way")
 	}
-	if !slices.Contains(f.Hosts, text) {
+	if len(f.Hosts) == maxHosts {
+		f.unclear("it names too many hosts")
+	} else if !slices.Contains(f.Hosts, text) {
 		f.Hosts = append(f.Hosts, text)
 	}
 }

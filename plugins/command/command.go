@@ -16,6 +16,12 @@ const (
 	maxNested = 4
 	// maxReadings bounds how often a text is read for the values that its variables may have.
 	maxReadings = 16
+	// maxSteps bounds the looking up of variables in variables: a long command of people has some hundred parts.
+	maxSteps = 5_000
+	// maxCommands is how many commands and wrapped programs are in one, in whatever depth.
+	maxCommands = 200
+	// maxHosts is more than anybody reads.
+	maxHosts = 100
 )
 
 // parse reads a command as bash has it, which both guests run commands with.

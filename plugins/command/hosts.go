@@ -15,6 +15,8 @@ type Found struct {
 	// Unclear is why there may be others: the first thing that cannot be known, or that can be read
 	// in more than one way. It is empty if everything was understood.
 	Unclear string
+
+	commands int // how many were read
 }
 
 // Understood reports whether the command names no other hosts, as far as reading can tell. It never can tell all: what
@@ -43,11 +45,11 @@ func HostsIn(text string) []string {
 func Hosts(text string) Found {
 	f := &Found{}
 	f.command(text, maxNested)
-	return *f
+	return Found{Hosts: f.Hosts, Unclear: f.Unclear}
 }
 
 func (f *Found) command(text string, nested int) {
-	if nested == 0 {
+	if f.commands++; nested == 0 || f.commands > maxCommands {
 		f.unclear("commands are too deep in each other")
 		return
 	}
@@ -121,6 +123,7 @@ func (r *reader) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 		for i, texts := range words {
 			argv[i] = texts[n%len(texts)]
 		}
+		r.options(argv[1:])
 		r.program(argv, stdin)
 	}
 }

@@ -143,3 +143,23 @@ func FuzzHosts(f *testing.F) {
 		command.Variables(text, "PARAM_")
 	})
 }
+
+// TestHostileSizes reads commands that would take for ever if every way was gone.
+func TestHostileSizes(t *testing.T) {
+	const n = 20_000
+	for name, text := range map[string]string{
+		"variables in variables": "A=" + strings.Repeat("$B", n) + "; B=" + strings.Repeat("$A", n) + "; curl $A",
+		"wrappers":               strings.Repeat("env ", n) + "curl x",
+		"brackets":               strings.Repeat("$(", n) + strings.Repeat(")", n),
+		"calls":                  strings.Repeat("sh -c x;", n/2),
+		"addresses":              strings.Repeat("http://", n),
+		"values":                 strings.Repeat("A=a;A=b;", n/4) + strings.Repeat("curl $A/$A/$A;", n/8),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := command.Hosts(text); found.Understood() {
+				t.Errorf("it is understood: %q", found.Hosts)
+			}
+			command.Splices(text, "PARAM_")
+		})
+	}
+}

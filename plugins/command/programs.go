@@ -61,7 +61,6 @@ func (r *reader) program(argv, stdin []string) {
 		r.unclear("which program runs is known only then")
 		return
 	}
-	r.options(args)
 	switch formOf(name) {
 	case quiet:
 		for _, arg := range args { // git@host:path is a package's source too
@@ -116,6 +115,10 @@ func (r *reader) wrapped(name string, args, stdin []string) {
 		switch {
 		case arg == "." && name != "command" && name != "builtin": // the folder
 		case form != other && form != quiet:
+			if r.commands++; r.commands > maxCommands {
+				r.unclear("commands are too deep in each other")
+				return
+			}
 			r.program(args[i:], stdin)
 			return
 		case form == quiet && runs:

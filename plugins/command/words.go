@@ -17,6 +17,7 @@ const unknownText = string(unknown)
 type scope struct {
 	assigned map[string][]*syntax.Word // all that each may be, wherever it is said
 	opaque   map[string]bool           // those that may be anything else too
+	steps    int                       // how many parts have been looked at
 }
 
 // harmless are variables of the agent's environment that name no host.
@@ -90,7 +91,7 @@ func (s *scope) parts(parts []syntax.WordPart, quoted bool, depth int) []string 
 	texts := []string{""}
 	for _, part := range parts {
 		next := s.part(part, quoted, depth)
-		if len(texts)*len(next) > maxReadings {
+		if s.steps > maxSteps || len(texts)*len(next) > maxReadings || len(texts[0])+len(next[0]) > maxText {
 			return []string{unknownText}
 		}
 		var longer []string
@@ -105,6 +106,7 @@ func (s *scope) parts(parts []syntax.WordPart, quoted bool, depth int) []string 
 }
 
 func (s *scope) part(part syntax.WordPart, quoted bool, depth int) []string {
+	s.steps++
 	switch p := part.(type) {
 	case *syntax.Lit:
 		return []string{unescape(p.Value, quoted)}
@@ -126,6 +128,9 @@ func (s *scope) part(part syntax.WordPart, quoted bool, depth int) []string {
 
 // variable lists all that a variable may be. One whose value is taken apart where it stands may be anything.
 func (s *scope) variable(name string, quoted bool, depth int) []string {
+	if s.opaque[name] || s.steps > maxSteps || len(s.assigned[name]) > maxReadings {
+		return []string{unknownText}
+	}
 	var values []string
 	if usual, ok := harmless()[name]; ok {
 		values = append(values, usual)
@@ -133,7 +138,7 @@ func (s *scope) variable(name string, quoted bool, depth int) []string {
 	for _, w := range s.assigned[name] {
 		values = append(values, s.parts(w.Parts, false, depth)...)
 	}
-	if s.opaque[name] || len(values) == 0 || len(values) > maxReadings {
+	if len(values) == 0 || len(values) > maxReadings {
 		return []string{unknownText}
 	}
 	for i, v := range values {
