@@ -17,6 +17,7 @@ import (
 type sight struct {
 	layer    string
 	folders  map[config.PluginID]bool
+	left     []config.PluginID // with something of the version before beside the folder
 	packages map[string]bool
 	digests  map[string]string // of files, by their paths in the folder of plugins
 }
@@ -45,6 +46,8 @@ func parseSight(text string) sight {
 			s.layer = rest
 		case what == "folder":
 			s.folders[config.PluginID(rest)] = true
+		case what == "left":
+			s.left = append(s.left, config.PluginID(rest))
 		case what == "package":
 			s.packages[rest] = true
 		case len(what) == hex.EncodedLen(sha256.Size):

@@ -104,8 +104,8 @@ for f in "$2" ".$2.before" ".$2.none" ".$2.copy"; do
 done
 `
 	// scriptLook says how things are: the name of the layer ($1), which of $3 plugins have a
-	// folder in the home ($2), which of the packages after them are there, and the
-	// digest of each file that is named on the input and is one.
+	// folder in the home ($2) and which what scriptTake has kept, which of the packages
+	// after them are there, and the digest of each file that is named on the input and is one.
 	scriptLook = `layer=$1
 home=$2
 plugins=$3
@@ -113,6 +113,7 @@ shift 3
 printf 'layer %s\n' "$(cat -- "$layer" 2>/dev/null)"
 while [ "$plugins" -gt 0 ]; do
 	[ -d "$home/plugins/$1" ] && [ ! -L "$home/plugins/$1" ] && printf 'folder %s\n' "$1"
+	if [ -e "$home/plugins/.$1.before" ] || [ -L "$home/plugins/.$1.before" ] || [ -e "$home/plugins/.$1.none" ]; then printf 'left %s\n' "$1"; fi
 	shift
 	plugins=$((plugins - 1))
 done

@@ -46,6 +46,9 @@ func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure F
 		return err
 	}
 	if err := i.put(a.ID, r.ID, &back); err != nil {
+		if _, gone := i.Rooms.Agent(a.ID); gone != nil {
+			return i.Registry.Assign(a.ID, r.ID)
+		}
 		return err
 	}
 	if back.callable() {

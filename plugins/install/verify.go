@@ -80,6 +80,11 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 	if err != nil {
 		return nil, err
 	}
+	for _, id := range seen.left {
+		if err := i.sweep(ctx, a, id); err != nil {
+			return nil, err
+		}
+	}
 	reports := unsettled
 	var sound []config.PluginID
 	for _, r := range all {
@@ -209,6 +214,22 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 		}
 	}
 	return how == All || len(l.changed) == 0, nil
+}
+
+// sweep removes what the last change of a plugin has kept, unless there is one that may
+// need it still.
+func (i *Installer) sweep(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
+	const op = "forget the version before"
+	end, err := i.turn(ctx, op, a, plugin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if r, ok := i.Find(a.ID, plugin); !ok || r.Doing != nil {
+		return nil
+	}
+	_, err = i.script(ctx, op, a, false, scriptKeep, nil, a.Home, string(plugin))
+	return err
 }
 
 // tell notes what a look at a plugin has come to.
