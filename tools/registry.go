@@ -152,9 +152,8 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 	if !ok {
 		return noSuchTool(name)
 	}
-	if by, shut := t.Gate.shut(c.Settings); shut {
-		return fail(t.Name, &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
-			"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", t.Name, by, c.Name, by)})
+	if err := t.Gate.Check(string(t.Name), c.Agent); err != nil {
+		return fail(t.Name, err)
 	}
 	in, err := preflight(t.Input, arguments, c.Warn)
 	if err != nil {
