@@ -65,6 +65,7 @@ type Server struct {
 	unlink   func() error
 	quit     chan struct{} // closed by Quit
 	quitOnce sync.Once
+	closing  chan struct{} // closed by Close: nobody follows any more
 	running  running
 }
 
@@ -75,7 +76,7 @@ func NewServer(b Backing) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
+	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{}), closing: make(chan struct{})}
 	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
@@ -90,6 +91,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
 	go s.serve(s.http, l)
 	return s, nil
 }
