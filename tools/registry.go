@@ -119,9 +119,13 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 	defer r.mu.Unlock()
 	var list []Tool
 	add := func(t Tool) {
-		if _, shut := t.Gate.shut(a.Settings); !shut && (p != Lean || t.Lean) {
-			list = append(list, t)
+		if _, shut := t.Gate.shut(a.Settings); shut || p == Lean && !t.Lean {
+			return
 		}
+		if p == Lean {
+			t.Output = nil // half of what a tool costs; a model sees what it was answered
+		}
+		list = append(list, t)
 	}
 	for _, t := range r.tools {
 		add(t)
