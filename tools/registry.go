@@ -41,6 +41,8 @@ type Registry struct {
 	// Redactor makes what takes the secrets of an agent out of results; it may be
 	// nil, and may return nil where there is nothing to take out.
 	Redactor func(context.Context, Agent) Redact
+	// Starting is the guest that calls may have to wait for; it may be nil.
+	Starting Starting
 	Log      *slog.Logger
 
 	turns turns
@@ -183,9 +185,11 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in json.RawMessage)
 			err = fault.New(fault.Execution, "call", string(t.Name), errors.New("the sandbox made a mistake; its log says which"))
 		}
 	}()
+	end := r.follow(ctx, c)
+	defer end()
 	result, err = t.run(ctx, c, in)
 	if err != nil && context.Cause(ctx) == error(over) {
-		err = over
+		err = r.overdue(over)
 	}
 	return result, err
 }

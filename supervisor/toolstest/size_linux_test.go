@@ -20,7 +20,8 @@ const (
 
 // TestListIsSmall counts what clients of MCP are sent for tools/list.
 func TestListIsSmall(t *testing.T) {
-	all := world(t, new(hosttest.Backend)).Tools
+	b := new(hosttest.Backend)
+	all := world(t, b, b).Tools
 	a := tools.Agent{Settings: config.AgentDefaults()}
 	a.Settings.AutonomousExec = true
 	for profile, most := range map[tools.Profile]int{tools.Full: fullTokens, tools.Lean: leanTokens} {
