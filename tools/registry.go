@@ -45,7 +45,8 @@ type Registry struct {
 	Starting Starting
 	Log      *slog.Logger
 
-	turns turns
+	turns   turns
+	scripts scripts
 
 	mu      sync.Mutex
 	tools   map[Name]Tool
@@ -170,6 +171,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 			return fail(t.Name, err)
 		}
 	}
+	c.registry = r
 	result, err := r.run(ctx, t, &c, in)
 	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
 }

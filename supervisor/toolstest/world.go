@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/journey"
@@ -69,13 +70,17 @@ func New(t testing.TB, o Options) *World {
 	})
 	check(err)
 	shells := terminal.New(terminal.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
-	w.Tools = toolbench.New(toolbench.Options{Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Log: log})
+	shelf, err := artifacts.Open(artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
+	check(err)
+	w.Tools = toolbench.New(toolbench.Options{
+		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolbench.NewInstaller(w.Agents), Log: log,
+	})
 	t.Cleanup(func() {
 		w.Prompts.Close()
 		shells.Close()
 		w.Agents.Close()
 		keys.Close()
-		if err := errors.Join(w.Sandbox.Close(context.Background()), db.Close()); err != nil {
+		if err := errors.Join(w.Sandbox.Close(context.Background()), shelf.Close(), db.Close()); err != nil {
 			t.Error(err)
 		}
 	})
