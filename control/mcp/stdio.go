@@ -17,17 +17,15 @@ const lastCalls = 5 * time.Second
 // Serve speaks to one client over a pair of streams until it closes its end or the
 // context ends. Nothing but the protocol is written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
-	life, end := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer end()
-	s := newSession(life, &work, newShelf(), o)
-	closed := &closing{Reader: in, then: func() { time.AfterFunc(lastCalls, end) }}
+	l := newLife(ctx)
+	defer l.end()
+	s := newSession(l, newShelf(), o)
+	closed := &closing{Reader: in, then: func() { time.AfterFunc(lastCalls, l.cancel) }}
 	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: io.NopCloser(closed), Writer: unclosed{out}}, nil)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(life, func() { _ = client.Close() })()
+	defer context.AfterFunc(l, func() { _ = client.Close() })()
 	err = client.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
