@@ -72,6 +72,9 @@ func (h Home) AgentHome(agent AgentName) string {
 	return h.join("container", "workspace", "agents", string(agent))
 }
 
+// Plugins is the library of plugins.
+func (h Home) Plugins() string { return h.join("sandbox-plugins") }
+
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 

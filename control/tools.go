@@ -29,7 +29,7 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 		profile = tools.Lean
 	}
 	answer := &controlpb.ListToolsResponse{}
-	for _, t := range s.Tools.List(agent.Settings, profile) {
+	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
 		p := &controlpb.Tool{
 			Name: string(t.Name), Title: t.Title, Description: t.Description,
 			ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,

@@ -232,7 +232,7 @@ func TestHostIsAway(t *testing.T) {
 		return ours, nil
 	})
 	path := filepath.Join(t.TempDir(), "socket")
-	s, err := r.Room(path, uint32(os.Getuid()))
+	s, err := r.Room(path, uint32(os.Getuid()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestHostIsAway(t *testing.T) {
 	away = false
 	mu.Unlock()
 	dial(t, path)
-	head := make([]byte, preface.Size)
+	head := make([]byte, len(preface.Preface{}.Bytes()))
 	if _, err := io.ReadFull(theirs, head); err != nil {
 		t.Errorf("when the host is back: %v", err)
 	}
@@ -263,7 +263,7 @@ func TestCopiesHoldNothingOpen(t *testing.T) {
 		_ = c.(*preface.Conn).Conn.(*net.UnixConn).CloseWrite()
 	})
 	path := filepath.Join(r.dir, "socket")
-	s, err := r.Room(path, uint32(os.Getuid()))
+	s, err := r.Room(path, uint32(os.Getuid()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestClose(t *testing.T) {
 	r := newRig(t, echo)
 	path := filepath.Join(r.dir, "socket")
 	for range 3 {
-		s, err := r.Room(path, uint32(os.Getuid()))
+		s, err := r.Room(path, uint32(os.Getuid()), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func leftovers(t *testing.T) {
 func (r *rig) room(name string, uid uint32) string {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
-	s, err := r.Room(path, uid)
+	s, err := r.Room(path, uid, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/job"
@@ -56,6 +57,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(t))
 	service.ServeTerminals(mux, t.shells, t.jobs)
+	mux.Handle(files.Handler())
 	t.server.Handler = mux
 	go func() { _ = t.server.Serve(l) }()
 	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)
