@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
@@ -48,6 +49,7 @@ type Backing struct {
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
 	Artifacts *artifacts.Artifacts
+	Plugins   *install.Installer
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -67,6 +69,7 @@ type Server struct {
 	unlink   func() error
 	quit     chan struct{} // closed by Quit
 	quitOnce sync.Once
+	closing  chan struct{} // closed by Close: nobody follows any more
 	running  running
 }
 
@@ -77,7 +80,7 @@ func NewServer(b Backing) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
+	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{}), closing: make(chan struct{})}
 	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
@@ -93,6 +96,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
 	go s.serve(s.http, l)
 	return s, nil
 }

@@ -190,7 +190,7 @@ func TestAgents(t *testing.T) {
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(seenWithin)
 		for out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000"); out = ok(t, "ps", "bob") {
 			if time.Now().After(end) { // the shell has said its word before it became sleep
 				t.Fatal(out)
