@@ -44,6 +44,7 @@ type Client struct {
 	Prompts   controlpbconnect.PromptsClient
 	Tools     controlpbconnect.ToolsClient
 	Plugins   controlpbconnect.PluginsClient
+	Artifacts controlpbconnect.ArtifactsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -118,7 +119,8 @@ func newClient(home config.Home, name string) *Client {
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
-		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
+		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -50,6 +51,7 @@ type Backing struct {
 	Tools     *tools.Registry
 	Library   *library.Library
 	Sources   *source.Client
+	Artifacts *artifacts.Artifacts
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -69,6 +71,7 @@ type Server struct {
 	unlink   func() error
 	quit     chan struct{} // closed by Quit
 	quitOnce sync.Once
+	closing  chan struct{} // closed by Close: nobody follows any more
 	running  running
 }
 
@@ -79,7 +82,7 @@ func NewServer(b Backing) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
+	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{}), closing: make(chan struct{})}
 	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
@@ -91,10 +94,12 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
-	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options, withRecipes()))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
 	go s.serve(s.http, l)
 	return s, nil
 }

@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/tools/packages/packagestest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
@@ -30,14 +31,16 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// dead is a mirror that nobody answers at.
-const dead = "http://" + hostAddress + ":9"
+const libgreet = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
 
-func packages() []apkPackage {
-	return []apkPackage{
-		{name: "libgreet", files: map[string]string{"usr/share/greeting": "hello from a package\n"}},
-		{name: "greet", depends: "libgreet", postInstall: "#!/bin/sh\necho configured > /etc/greet.conf\n",
-			files: map[string]string{"usr/bin/greet": "#!/bin/sh\ncat /usr/share/greeting /etc/greet.conf\n"}},
+// dead is a mirror that nobody answers at.
+const dead = "http://" + packagestest.HostAddress + ":9"
+
+func packages() []packagestest.Package {
+	return []packagestest.Package{
+		{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from a package\n"}},
+		{Name: "greet", Depends: "libgreet", PostInstall: "#!/bin/sh\necho configured > /etc/greet.conf\n",
+			Files: map[string]string{"usr/bin/greet": "#!/bin/sh\ncat /usr/share/greeting /etc/greet.conf\n"}},
 	}
 }
 
@@ -100,7 +103,7 @@ func withKey(t testing.TB, rootFile, key string) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/apk/keys/" + keyName, Mode: 0o644, Size: int64(len(key))}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/apk/keys/" + packagestest.KeyName, Mode: 0o644, Size: int64(len(key))}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(w, key); err != nil {
@@ -120,8 +123,8 @@ func newBaker(dir string, mirrors ...string) bake.Baker {
 }
 
 func TestBake(t *testing.T) {
-	r := newRepository(t, packages()...)
-	p := alpinePack(t, r.publicKey(t))
+	r := packagestest.NewAPK(t, packages()...)
+	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
 	b := newBaker(dir, dead)
 	if _, err := b.Bake(t.Context(), p, nil); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "bare image") {
@@ -133,7 +136,7 @@ func TestBake(t *testing.T) {
 		t.Fatalf("before the bake Find = %v missing, %v", missing, err)
 	}
 
-	b.Mirrors = append(b.Mirrors, r.serve(t))
+	b.Mirrors = append(b.Mirrors, r.Serve(t))
 	var notes []string
 	baked, err := b.Bake(t.Context(), p, func(e progress.Event) {
 		if e.Note != "" {
@@ -212,11 +215,11 @@ func console(dir string) string {
 // TestTamperedPackage serves packages whose files are not those that were
 // signed. They are refused, and do no harm to a later bake from a good mirror.
 func TestTamperedPackage(t *testing.T) {
-	r := newRepository(t, packages()...)
-	p := alpinePack(t, r.publicKey(t))
+	r := packagestest.NewAPK(t, packages()...)
+	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
-	b := newBaker(dir, r.serve(t))
-	good := r.replace(t, apkPackage{name: "libgreet", files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
+	b := newBaker(dir, r.Serve(t))
+	good := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
 	_, err := b.Bake(t.Context(), p, nil)
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "libgreet") {
 		t.Errorf("Bake = %q %v\n%s", fault.KindOf(err), err, console(dir))
@@ -226,11 +229,11 @@ func TestTamperedPackage(t *testing.T) {
 	}
 	damaged := bytes.Clone(good)
 	damaged[len(damaged)-20] ^= 1 // in the compressed files
-	r.files[libgreet] = damaged
+	r.Put(libgreet, damaged)
 	if _, err := b.Bake(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "libgreet") {
 		t.Errorf("Bake = %v", err)
 	}
-	r.files[libgreet] = good
+	r.Put(libgreet, good)
 	if _, err := b.Bake(t.Context(), p, nil); err != nil {
 		t.Errorf("then, from a good mirror: %v\n%s", err, console(dir))
 	}
@@ -239,12 +242,12 @@ func TestTamperedPackage(t *testing.T) {
 // TestKilledBaker kills the baker while apk downloads the second package. The
 // next one does not download the first again.
 func TestKilledBaker(t *testing.T) {
-	r := newRepository(t, packages()...)
-	p := alpinePack(t, r.publicKey(t))
+	r := packagestest.NewAPK(t, packages()...)
+	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
 	second := make(chan struct{}, 1)
 	release := make(chan struct{})
-	r.inspect = func(path string) {
+	r.Inspect(func(path string) {
 		if strings.HasSuffix(path, "/greet-1.0-r0.apk") {
 			select {
 			case second <- struct{}{}:
@@ -252,8 +255,8 @@ func TestKilledBaker(t *testing.T) {
 			}
 			<-release
 		}
-	}
-	mirror := r.serve(t)
+	})
+	mirror := r.Serve(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
 	var out bytes.Buffer
@@ -271,14 +274,12 @@ func TestKilledBaker(t *testing.T) {
 	case <-time.After(3 * time.Minute):
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
-	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.files[libgreet])
+	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
 	_ = cmd.Process.Kill()
 	<-ended
-	r.mu.Lock()
-	r.inspect = nil
-	r.mu.Unlock()
+	r.Inspect(nil)
 	close(release)
-	if got := r.count("libgreet-1.0-r0.apk"); got != 1 {
+	if got := r.Count(libgreet); got != 1 {
 		t.Fatalf("the first package was asked for %d times before the kill", got)
 	}
 
@@ -290,7 +291,7 @@ func TestKilledBaker(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, console(dir))
 	}
-	if got := r.count("libgreet-1.0-r0.apk"); got != 1 {
+	if got := r.Count(libgreet); got != 1 {
 		t.Errorf("the first package was downloaded %d times", got)
 	}
 	if list := packageList(t, baked); !strings.Contains(list, "\nlibgreet-1.0-r0\n") {
@@ -304,7 +305,7 @@ func awaitOnDisk(t *testing.T, disk string, file []byte) {
 	t.Helper()
 	const settled = time.Second
 	found := false
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		info, err := os.Stat(disk)
 		if err != nil {
 			t.Fatal(err)

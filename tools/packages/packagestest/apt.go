@@ -1,0 +1,105 @@
+package packagestest
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// APT is a repository of Debian's kind, flat and without a signature: who uses it
+// says that it is trusted.
+type APT struct{ Server }
+
+// NewAPT makes a repository.
+func NewAPT(t testing.TB, packages ...Package) *APT {
+	t.Helper()
+	r := &APT{}
+	r.Publish(t, packages...)
+	return r
+}
+
+// DebPath is where a package is below a repository of Debian's kind.
+func (p Package) DebPath() string { return "/" + p.Name + "_" + p.version() + "_all.deb" }
+
+// Publish puts an index of these packages, and of no others, in the place of the
+// last one. The files of that one's stay.
+func (r *APT) Publish(t testing.TB, packages ...Package) {
+	t.Helper()
+	var index strings.Builder
+	for _, p := range packages {
+		about := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: a test\n", p.Name, p.version())
+		if p.Depends != "" {
+			about += "Depends: " + p.Depends + "\n"
+		}
+		file := deb(t, p, about)
+		r.Put(p.DebPath(), file)
+		fmt.Fprintf(&index, "%sFilename: .%s\nSize: %d\nSHA256: %x\n\n", about, p.DebPath(), len(file), sha256.Sum256(file))
+	}
+	list := []byte(index.String())
+	r.Put("/Packages", list)
+	r.Put("/Release", fmt.Appendf(nil, "Date: Sat, 01 Jan 2022 00:00:00 UTC\nSHA256:\n %x %d Packages\n", sha256.Sum256(list), len(list)))
+}
+
+// Source is the line for /etc/apt/sources.list.
+func (r *APT) Source(t testing.TB) string { return "deb [trusted=yes] " + r.Serve(t) + " ./\n" }
+
+// deb makes a package file.
+func deb(t testing.TB, p Package, about string) []byte {
+	t.Helper()
+	control := map[string]string{"control": about}
+	if p.PostInstall != "" {
+		control["postinst"] = p.PostInstall
+	}
+	var b bytes.Buffer
+	b.WriteString("!<arch>\n")
+	for _, member := range []struct {
+		name string
+		data []byte
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.gz", plainTar(t, control)}, {"data.tar.gz", plainTar(t, p.Files)}} {
+		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", member.name, 0, 0, 0, "100644", len(member.data))
+		b.Write(member.data)
+		if len(member.data)%2 == 1 {
+			b.WriteByte('\n')
+		}
+	}
+	return b.Bytes()
+}
+
+// plainTar is a gzipped tar of files with mode 0755, and of the folders above
+// them.
+func plainTar(t testing.TB, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	made := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		for i, c := range name {
+			if c == '/' && !made[name[:i]] {
+				made[name[:i]] = true
+				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "./" + name[:i] + "/", Mode: 0o755}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./" + name, Mode: 0o755, Size: int64(len(files[name]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(files[name])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
