@@ -43,6 +43,11 @@ func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
 // AgentMap is which agent each Linux user of the guest is.
 func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
 
+// InstalledPlugins is which plugins an agent has.
+func (h Home) InstalledPlugins(agent AgentID) string {
+	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
+}
+
 // Packs is the store of what guests are made of.
 func (h Home) Packs() string { return h.join("container", "packs") }
 

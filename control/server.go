@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
@@ -52,6 +53,7 @@ type Backing struct {
 	Library   *library.Library
 	Sources   *source.Client
 	Artifacts *artifacts.Artifacts
+	Plugins   *install.Installer
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger

@@ -6,12 +6,15 @@ type Bench struct {
 	Files     Files
 	Secrets   Secrets
 	Artifacts Artifacts
+	// Installer is shared with whoever else installs for agents.
+	Installer *Installer
 }
 
 // Sandbox are the sandbox's own tools.
 func Sandbox(b Bench) []Tool {
 	return []Tool{
 		newRead(b.Files), newSearch(b.Files), newWrite(b.Files), newEdit(b.Files), newExec(b.Rooms), newProcess(b.Rooms),
+		newInstall(b.Installer), newPipInstall(b.Installer), newNPMInstall(b.Installer),
 		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Files, b.Artifacts),
 	}
 }

@@ -88,14 +88,15 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 }
 
 // Raw makes a tool of a function that takes its arguments as they come out of
-// the preflight, for schemas that are known only when the program runs.
+// the preflight, numbers as json.Number, for schemas that are known only when the
+// program runs.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
 	return Tool{
 		Spec: spec, Input: input, Output: output,
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
-			var in map[string]any
-			if err := json.Unmarshal(raw, &in); err != nil {
-				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+			in, err := object(raw)
+			if err != nil {
+				return nil, err
 			}
 			return run(ctx, c, in)
 		},

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
@@ -27,6 +28,7 @@ import (
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/pluginwatch"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
@@ -67,13 +69,17 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *terminal.Terminals
 
-	memory    *memory.Memory
-	tasks     *tasks.Tasks
-	topics    *topics.Topics
-	lines     *loglines.Lines
-	artifacts *artifacts.Artifacts
+	config    *pluginconfig.Config
 	tools     *tools.Registry
 	library   *library.Library
+	artifacts *artifacts.Artifacts
+	plugins   *install.Installer
+	watch     *pluginwatch.Watch
+
+	memory *memory.Memory
+	tasks  *tasks.Tasks
+	topics *topics.Topics
+	lines  *loglines.Lines
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -149,7 +155,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells, tools.
+// shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
 	d.closes(d.vault.Close)
@@ -158,7 +164,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.closes(d.prompts.Close)
 	d.agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: d.diary, Log: d.log,
+		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: watched{d}, Log: d.log,
 	})
 	if err != nil {
 		return err
@@ -170,9 +176,6 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.artifacts.Close)
-	d.tools = toolbench.New(toolbench.Options{
-		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Log: d.log,
-	})
 	return nil
 }
 
@@ -191,18 +194,56 @@ func (d *daemon) makeServices(context.Context) (err error) {
 	})
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
-		Secrets: d.vault, Config: pluginconfig.New(d.db), Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
+		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
 		Scripts: toolbench.Scripts(d.tools),
 	})
 	return nil
+}
+
+// makePlugins has agents' plugins be there, with their tools.
+func (d *daemon) makePlugins(context.Context) error {
+	installer := toolbench.NewInstaller(d.agents)
+	bench := toolbench.Options{
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Installer: installer, Log: d.log,
+	}
+	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
+	var all []config.AgentID
+	for _, a := range d.agents.List() {
+		all = append(all, a.ID)
+	}
+	d.plugins = install.Open(install.Options{
+		Home: d.Home, Rooms: toolbench.PluginRooms(bench), Packages: installer, Secrets: toolbench.PluginSecrets(bench, d.config), Registry: d.tools,
+		Note: func(h install.Happening) {
+			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
+				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
+			}})
+		},
+		Program: d.Program, Log: d.log,
+	}, all)
+	d.closes(d.plugins.Close)
+	d.watch = pluginwatch.New(d.plugins, d.agents, d.log)
+	d.closes(d.watch.Close)
+	return nil
+}
+
+// watched is the diary, with who looks after plugins beside it.
+type watched struct{ *daemon }
+
+// Note implements agents.Recorder.
+func (w watched) Note(e events.Event) {
+	w.diary.Note(e)
+	if w.watch != nil { // it is made after agents are
+		w.watch.Note(e)
+	}
 }
 
 // backing is what the API stands for.
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
-		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}),
+		Artifacts: d.artifacts, Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
+		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
 

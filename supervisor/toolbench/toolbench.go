@@ -24,12 +24,19 @@ type Options struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Artifacts *artifacts.Artifacts
+	// Installer installs for tools and for whoever else does: NewInstaller.
+	Installer *tools.Installer
 	Log       *slog.Logger
+}
+
+// NewInstaller returns what installs packages in the rooms of a home's agents.
+func NewInstaller(a *agents.Agents) *tools.Installer {
+	return tools.NewInstaller(rooms{Options{Agents: a}})
 }
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Artifacts: handover{o}})...)
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {
