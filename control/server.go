@@ -50,10 +50,10 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
-	Library   *library.Library
-	Sources   *source.Client
 	Artifacts *artifacts.Artifacts
 	Plugins   *install.Installer
+	Library   *library.Library
+	Sources   *source.Client
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger

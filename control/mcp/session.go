@@ -39,7 +39,7 @@ type Options struct {
 	// Program is what a person calls this program by, in a terminal, and Version
 	// which one it is.
 	Program, Version string
-	Log             *slog.Logger
+	Log              *slog.Logger
 }
 
 // session is one client, or with the protocol of 2026-07-28 over HTTP one request.
