@@ -120,7 +120,7 @@ func newClient(home config.Home, name string) *Client {
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
-		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
 		home:          home,
 		transport:     t,
 	}
