@@ -133,7 +133,7 @@ func (j *install) judge(r ran) (class packages.Class, again bool) {
 // says whether that is so.
 func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err error) {
 	for _, args := range j.manager.Mend(class, j.call.Home) {
-		if r, err = j.step(ctx, args, mendTime); err != nil {
+		if r, err = j.step(ctx, args, j.manager.Time()); err != nil {
 			return r, err
 		}
 	}
@@ -151,7 +151,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	if args == nil {
 		return "", nil
 	}
-	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: mendTime, most: maxLedger})
+	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: askTime, most: maxLedger})
 	switch {
 	case absent(err, args[0]):
 		return "", j.unequipped(args[0], err)
@@ -175,7 +175,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 	clean = true
 	for _, args := range j.manager.Undo(before, after) {
 		j.call.Say("taking away what was half installed")
-		r, err := j.step(ctx, args, mendTime)
+		r, err := j.step(ctx, args, j.manager.Time())
 		if err != nil {
 			return false, err
 		}
