@@ -34,14 +34,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.tooLarge()
 		return
 	}
-	uid, _ := r.Context().Value(peerKey{}).(uint32)
+	peer := r.Context().Value(peerKey{}).(Peer)
+	uid := peer.UID()
 	pass, ok := s.Tokens.find(bearer(r.Header), uid)
 	if !ok {
 		c.stranger()
 		return
 	}
 	c.who, c.pass = Caller{Agent: pass.Agent, Name: pass.Name, User: pass.User}, pass.life
-	c.who.Plugin, c.pluginErr = plugin(r.Header)
+	c.plugin(peer.Plugin())
 	c.account = s.accounts.of(uid)
 	if err := c.account.enter(); err != nil {
 		c.fail(err)
@@ -61,6 +62,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		err = c.pass.Err() // it may have been long under way
+	}
+	if err == nil {
+		err = c.present(peer.Plugin())
 	}
 	if err == nil {
 		err = c.route()

@@ -8,9 +8,9 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// maxSessionKey is the longest name of a conversation outside; longer ones
+// MaxSessionKey is the longest name of a conversation outside; longer ones
 // are no names.
-const maxSessionKey = 512
+const MaxSessionKey = 512
 
 // dispatch takes a task for the caller's own agent.
 func dispatch(c *call) error {
@@ -22,7 +22,7 @@ func dispatch(c *call) error {
 	switch {
 	case strings.TrimSpace(in.Task) == "":
 		return fault.New(fault.InvalidArgs, op, "", errors.New("it is empty")).Advise("Say what is to be done.")
-	case len(in.ExternalSessionKey) > maxSessionKey:
+	case len(in.ExternalSessionKey) > MaxSessionKey:
 		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long"))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -34,17 +33,6 @@ type call struct {
 
 	pluginErr error // why the caller's plugin is not known
 	answered  bool
-}
-
-// plugin is the name space that a program says it works in. Others' shims send
-// the name of the working directory where they have none.
-func plugin(h http.Header) (config.PluginID, error) {
-	const advice = "Send the header " + wire.HeaderPlugin + " with the plugin's id, once."
-	values := h.Values(wire.HeaderPlugin)
-	if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-		return "", fault.New(fault.InvalidArgs, "read plugin id", "", errors.New("there is none, or more than one")).Advise(advice)
-	}
-	return config.ParsePluginID(strings.ToLower(strings.TrimSpace(values[0])))
 }
 
 // absent is the error where a service is not there.

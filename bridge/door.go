@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"osaurus-sandbox/config"
 )
 
 // maxConnections is how many connections one user of the guest may have open.
@@ -15,6 +17,8 @@ type Peer interface {
 	net.Conn
 	// UID is the user of the guest who is there. It does not wait.
 	UID() uint32
+	// Plugin is the plugin whose program is there, by the guest's word; empty is none.
+	Plugin() config.PluginID
 }
 
 // door counts who is inside.
@@ -80,5 +84,5 @@ type peerKey struct{}
 // withPeer notes who is at the other end of a connection that came through
 // the door.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, conn.(Peer).UID())
+	return context.WithValue(ctx, peerKey{}, conn.(Peer))
 }

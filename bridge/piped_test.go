@@ -42,7 +42,7 @@ func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 	})
 	w.dial = func(uid uint32) net.Conn {
 		here, there := net.Pipe()
-		l.come <- peer{there, uid}
+		l.come <- peer{Conn: there, uid: uid}
 		return here
 	}
 	t.Cleanup(func() {

@@ -14,8 +14,9 @@ type Caller struct {
 	Agent config.AgentID
 	Name  config.AgentName
 	User  config.LinuxUser
-	// Plugin is the name space that the program says it works in; empty is the
-	// agent's own. Any program of the agent can say any.
+	// Plugin is the plugin of the agent whose program asks, by the guest's word; or the
+	// name space that a program says it works in, which is no plugin that the agent has: of those
+	// any program can say any. Empty is the agent's own.
 	Plugin config.PluginID
 }
 
@@ -100,6 +101,8 @@ type Events interface {
 
 // Plugins makes plugins of recipes.
 type Plugins interface {
+	// Installed reports whether an agent has a plugin, or it is being made.
+	Installed(agent config.AgentID, plugin config.PluginID) bool
 	Create(ctx context.Context, who Caller, recipe json.RawMessage) (Created, error)
 }
 

@@ -56,7 +56,7 @@ func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 			t.Fatal(err)
 		}
 		listening.Go(func() {
-			if err := w.server.Serve(from{l, uid}); err != nil {
+			if err := w.server.Serve(from{Listener: l, uid: uid}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -102,7 +102,7 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 		if _, fuzzing := t.(*testing.F); fuzzing {
 			return // whose goroutines come and go
 		}
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
+		for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := runtime.NumGoroutine(); n > goroutines {
@@ -117,20 +117,23 @@ func (w *world) settled() { w.services.settled() }
 // from are connections of one user of a guest.
 type from struct {
 	net.Listener
-	uid uint32
+	uid    uint32
+	plugin config.PluginID
 }
 
 func (f from) Accept() (net.Conn, error) {
 	c, err := f.Listener.Accept()
-	return peer{c, f.uid}, err
+	return peer{c, f.uid, f.plugin}, err
 }
 
 type peer struct {
 	net.Conn
-	uid uint32
+	uid    uint32
+	plugin config.PluginID
 }
 
-func (p peer) UID() uint32 { return p.uid }
+func (p peer) UID() uint32             { return p.uid }
+func (p peer) Plugin() config.PluginID { return p.plugin }
 
 func always(l config.BridgeLimits) func() config.BridgeLimits {
 	return func() config.BridgeLimits { return l }
@@ -196,7 +199,7 @@ func (w *world) raw(uid uint32, text string, answers int) (all []response) {
 }
 
 func read(c net.Conn, answers int) (all []response) {
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for b := bufio.NewReader(c); len(all) < answers; {
 		r, err := http.ReadResponse(b, nil)
 		if err != nil {
@@ -246,6 +249,8 @@ type services struct {
 	asked []string          // who asked for what
 	kept  map[string]string // settings
 	hold  func(context.Context) error
+
+	has map[config.PluginID]bool // plugins, of every agent
 }
 
 func newServices() *services { return &services{kept: map[string]string{}} }
@@ -375,6 +380,12 @@ func (s *services) Store(ctx context.Context, who bridge.Caller, content string)
 
 func (s *services) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
 	return s.note(ctx, who, "emit %s %s", topic, payload)
+}
+
+func (s *services) Installed(_ config.AgentID, plugin config.PluginID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.has[plugin]
 }
 
 func (s *services) Create(ctx context.Context, who bridge.Caller, recipe json.RawMessage) (bridge.Created, error) {

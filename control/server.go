@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -46,6 +47,7 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
+	Artifacts *artifacts.Artifacts
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -65,6 +67,7 @@ type Server struct {
 	unlink   func() error
 	quit     chan struct{} // closed by Quit
 	quitOnce sync.Once
+	closing  chan struct{} // closed by Close: nobody follows any more
 	running  running
 }
 
@@ -75,7 +78,7 @@ func NewServer(b Backing) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{})}
+	s := &Server{Backing: b, began: time.Now(), unlink: unlink, quit: make(chan struct{}), closing: make(chan struct{})}
 	options := connect.WithHandlerOptions(handlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
@@ -88,8 +91,10 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
 	go s.serve(s.http, l)
 	return s, nil
 }

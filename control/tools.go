@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"connectrpc.com/connect"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/agents"
@@ -28,7 +30,7 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 		profile = tools.Lean
 	}
 	answer := &controlpb.ListToolsResponse{}
-	for _, t := range s.Tools.List(agent.Settings, profile) {
+	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
 		p := &controlpb.Tool{
 			Name: string(t.Name), Title: t.Title, Description: t.Description,
 			ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
@@ -49,12 +51,22 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 // what keeps it from being called is an error.
 func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.CallToolRequest], stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
+	var session config.SessionID
+	if r.Msg.Session != "" {
+		var err error
+		if session, err = config.ParseSessionID(r.Msg.Session); err != nil {
+			return err
+		}
+	}
+	caller := &hearer{stream: stream}
 	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
-		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Tell: func(p tools.Progress) {
-			// Who does not hear it gets the envelope, or has left.
-			_ = stream.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
-		}}
+		begun, done := context.WithCancel(ctx)
+		var telling sync.WaitGroup
+		telling.Go(func() { s.tellStart(begun, caller.tell) })
+		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Session: session, Tell: caller.tell}
 		answer := s.Tools.Call(ctx, call, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
+		done()
+		telling.Wait()
 		envelope = &answer
 		if answer.Failure != nil {
 			return fault.New(answer.Failure.Kind, "call", r.Msg.Tool, answer.Failure)
@@ -64,5 +76,5 @@ func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.Call
 	if envelope == nil {
 		return err
 	}
-	return stream.Send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
+	return caller.send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
 }

@@ -18,6 +18,9 @@ type JobCommand struct {
 	Env   []string         // NAME=value, over the user's login environment
 	Dir   string           // empty: the home
 	Label string           // for people
+	// As in Command.
+	Plugin  config.PluginID
+	Offline bool
 }
 
 // Job is a job as the guest says it is.
@@ -59,6 +62,7 @@ const MaxJobWait = wire.MaxJobWait
 func (c *Client) StartJob(ctx context.Context, cmd JobCommand) (Job, error) {
 	r := &guestpb.StartJobRequest{
 		User: string(cmd.User), Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
+		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
 	}
 	if err := wire.CheckJob(r); err != nil {
 		return Job{}, err

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
@@ -38,6 +39,12 @@ type Command struct {
 	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
 	// rooms.
 	ReadOnly bool
+
+	// Plugin, if not empty, is the plugin that the command is of: the bridge is told
+	// so, and no other program of the room can claim it. Offline is for a plugin that
+	// may reach no network. Both are for rooms.
+	Plugin  config.PluginID
+	Offline bool
 
 	// Terminal, if not nil, gives the command one instead of pipes. What it
 	// shows goes to Stdout.
@@ -215,7 +222,7 @@ func (cmd Command) proto() *guestpb.Start {
 		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
-		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, MaxOutputBytes: cmd.MaxOutput,
+		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}

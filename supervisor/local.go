@@ -18,10 +18,12 @@ func (l local) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) 
 	if err != nil {
 		return nil, m, err
 	}
-	return launched{g}, m, nil
+	return Launched(g), m, nil
 }
 
-// launched is the Guest that was launched.
+// Launched is a guest that was launched as supervisors see it.
+func Launched(g *launch.Guest) Guest { return launched{g} }
+
 type launched struct{ guest *launch.Guest }
 
 func (l launched) Ping(ctx context.Context) error               { return l.guest.Client.Ping(ctx) }

@@ -43,16 +43,18 @@ type Registry struct {
 	Redactor func(context.Context, Agent) Redact
 	Log      *slog.Logger
 
-	turns turns
+	turns   turns
+	scripts scripts
 
 	mu      sync.Mutex
 	tools   map[Name]Tool
+	own     map[config.AgentID]assigned
 	changed chan struct{}
 }
 
 // NewRegistry returns a registry of tools.
 func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
-	r := &Registry{Log: log, tools: map[Name]Tool{}, changed: make(chan struct{})}
+	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]assigned{}, changed: make(chan struct{})}
 	for _, t := range list {
 		if err := r.Add(t); err != nil {
 			panic(err) // a mistake in this program
@@ -113,31 +115,40 @@ const (
 )
 
 // List are the tools that an agent may call, by name.
-func (r *Registry) List(s config.AgentSettings, p Profile) []Tool {
+func (r *Registry) List(a Agent, p Profile) []Tool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []Tool
-	for _, t := range r.tools {
-		if _, shut := t.Gate.shut(s); !shut && (p != Lean || t.Lean) {
+	add := func(t Tool) {
+		if _, shut := t.Gate.shut(a.Settings); !shut && (p != Lean || t.Lean) {
 			list = append(list, t)
 		}
+	}
+	for _, t := range r.tools {
+		add(t)
+	}
+	for _, t := range r.own[a.ID] {
+		add(t.Tool)
 	}
 	slices.SortFunc(list, func(a, b Tool) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return list
 }
 
-// Get finds a tool, whoever may call it.
-func (r *Registry) Get(name string) (Tool, bool) {
+// Get finds a tool of all agents or of one, whether it may call it or not.
+func (r *Registry) Get(agent config.AgentID, name string) (Tool, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, ok := r.tools[Name(name)]
-	return t, ok
+	if t, ok := r.tools[Name(name)]; ok {
+		return t, true
+	}
+	t, ok := r.own[agent][Name(name)]
+	return t.Tool, ok
 }
 
 // Call calls a tool. It always answers with an envelope: whatever goes wrong is
 // told in it.
 func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json.RawMessage) Envelope {
-	t, ok := r.Get(name)
+	t, ok := r.Get(c.ID, name)
 	if !ok {
 		return noSuchTool(name)
 	}
@@ -154,6 +165,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 			return fail(t.Name, err)
 		}
 	}
+	c.registry = r
 	result, err := r.run(ctx, t, &c, in)
 	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
 }

@@ -79,7 +79,7 @@ func TestGates(t *testing.T) {
 	r := NewRegistry(slog.New(slog.DiscardHandler), echo(Spec{Name: "c-read", Lean: true}, nil), echo(Spec{Name: "b-exec", Gate: Exec}, nil), echo(Spec{Name: "a-make", Gate: Plugins}, nil))
 	listed := func(exec, plugins bool, p Profile) string {
 		var names []string
-		for _, tool := range r.List(config.AgentSettings{AutonomousExec: exec, PluginCreate: plugins}, p) {
+		for _, tool := range r.List(Agent{Settings: config.AgentSettings{AutonomousExec: exec, PluginCreate: plugins}}, p) {
 			names = append(names, string(tool.Name))
 		}
 		return strings.Join(names, " ")

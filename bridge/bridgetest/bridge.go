@@ -59,24 +59,27 @@ func (b *Bridge) Listen(t testing.TB, uid uint32) (socket string) {
 }
 
 // As is a listener all of whose connections are one user's of a guest.
-func As(l net.Listener, uid uint32) net.Listener { return from{l, uid} }
+func As(l net.Listener, uid uint32) net.Listener { return from{Listener: l, uid: uid} }
 
 type from struct {
 	net.Listener
-	uid uint32
+	uid    uint32
+	plugin config.PluginID
 }
 
 func (f from) Accept() (net.Conn, error) {
 	c, err := f.Listener.Accept()
-	return peer{c, f.uid}, err
+	return peer{c, f.uid, f.plugin}, err
 }
 
 type peer struct {
 	net.Conn
-	uid uint32
+	uid    uint32
+	plugin config.PluginID
 }
 
-func (p peer) UID() uint32 { return p.uid }
+func (p peer) UID() uint32             { return p.uid }
+func (p peer) Plugin() config.PluginID { return p.plugin }
 
 // unwritten is an audit that keeps nothing.
 type unwritten struct{}

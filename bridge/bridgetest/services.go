@@ -138,6 +138,9 @@ func (s topics) Emit(_ context.Context, who bridge.Caller, topic bridge.Topic, p
 	return nil
 }
 
+// Installed is false: no agent has one.
+func (plugins) Installed(config.AgentID, config.PluginID) bool { return false }
+
 func (s plugins) Create(_ context.Context, who bridge.Caller, recipe json.RawMessage) (bridge.Created, error) {
 	var in struct{ Name string }
 	if err := json.Unmarshal(recipe, &in); err != nil || in.Name == "" {

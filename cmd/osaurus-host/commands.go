@@ -55,7 +55,7 @@ func commands() []command {
 			{"stream", "", "", "print as it comes; on a terminal it does"},
 			asJSON,
 		}, inferenceChat},
-		{"agent dispatch", "ID TASK|-", 2, 2, "hand a task to whoever serves the agent", `osaurus-host agent dispatch "$AGENT_ID" 'Summarise the news' --session-key news-today`, []flag{
+		{"agent dispatch", "ID TASK|-", 2, 2, "hand a task to whoever serves the agent", `osaurus-host agent dispatch "" 'Summarise the news' --session-key news-today`, []flag{
 			{"session-key", "", "KEY", "tasks with the same key are one"}, asJSON,
 		}, agentDispatch},
 		{"agent memory query", "TEXT|-", 1, 1, "find what the agent keeps in mind", "osaurus-host agent memory query 'favourite colour'", []flag{asJSON}, memoryQuery},

@@ -118,7 +118,7 @@ func newConfigSet(c console) *cobra.Command {
 
 // setSettings changes settings through the daemon, or in the file if none runs.
 func setSettings(ctx context.Context, home config.Home, texts map[string]string) ([]string, error) {
-	client, err := greet(ctx, home)
+	client, err := greet(ctx, home, clientName)
 	switch {
 	case err == nil:
 		defer client.Close()

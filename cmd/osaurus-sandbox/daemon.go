@@ -35,16 +35,19 @@ const (
 )
 
 // reach connects to the daemon that runs. None is fault.Unavailable.
-func reach(ctx context.Context) (*control.Client, error) {
+func reach(ctx context.Context) (*control.Client, error) { return reachAs(ctx, clientName) }
+
+// reachAs is reach under another name in the audit.
+func reachAs(ctx context.Context, name string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return nil, err
 	}
-	return greet(ctx, home)
+	return greet(ctx, home, name)
 }
 
-func greet(ctx context.Context, home config.Home) (*control.Client, error) {
-	client, err := control.Connect(ctx, home, clientName)
+func greet(ctx context.Context, home config.Home, name string) (*control.Client, error) {
+	client, err := control.Connect(ctx, home, name)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,10 @@ func withClient(do func(cmd *cobra.Command, client *control.Client, args []strin
 }
 
 // need connects to the daemon, and starts it if none runs.
-func need(ctx context.Context) (*control.Client, error) {
+func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, clientName) }
+
+// needAs is need under another name in the audit.
+func needAs(ctx context.Context, name string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return nil, err
@@ -78,7 +84,7 @@ func need(ctx context.Context) (*control.Client, error) {
 	defer cancel()
 	var ended <-chan error // of the daemon that was started here
 	for {
-		client, err := greet(ctx, home)
+		client, err := greet(ctx, home, name)
 		if err == nil || fault.KindOf(err) != fault.Unavailable {
 			return client, err
 		}
@@ -91,7 +97,7 @@ func need(ctx context.Context) (*control.Client, error) {
 		select {
 		case failed := <-ended:
 			// Another one may have been quicker.
-			if client, err := greet(ctx, home); err == nil {
+			if client, err := greet(ctx, home, name); err == nil {
 				return client, nil
 			}
 			if _, owned := owner.Holder(home); !owned {

@@ -11,3 +11,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc agentsecrets.proto
 //go:generate sh ../../scripts/protoc prompts.proto
 //go:generate sh ../../scripts/protoc tools.proto
+//go:generate sh ../../scripts/protoc artifacts.proto

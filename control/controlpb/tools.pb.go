@@ -233,6 +233,7 @@ type CallToolRequest struct {
 	Tool          string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	Arguments     string                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"` // a JSON object; empty is none
 	Turn          string                 `protobuf:"bytes,4,opt,name=turn,proto3" json:"turn,omitempty"`           // what the caller calls the answer that this is for
+	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`     // and the conversation: what is shared in it is kept together
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +292,13 @@ func (x *CallToolRequest) GetArguments() string {
 func (x *CallToolRequest) GetTurn() string {
 	if x != nil {
 		return x.Turn
+	}
+	return ""
+}
+
+func (x *CallToolRequest) GetSession() string {
+	if x != nil {
+		return x.Session
 	}
 	return ""
 }
@@ -407,6 +415,86 @@ func (x *ToolProgress) GetTotal() float64 {
 	return 0
 }
 
+type WatchToolsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsRequest) Reset() {
+	*x = WatchToolsRequest{}
+	mi := &file_tools_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsRequest) ProtoMessage() {}
+
+func (x *WatchToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tools_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsRequest.ProtoReflect.Descriptor instead.
+func (*WatchToolsRequest) Descriptor() ([]byte, []int) {
+	return file_tools_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WatchToolsRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+type WatchToolsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsResponse) Reset() {
+	*x = WatchToolsResponse{}
+	mi := &file_tools_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsResponse) ProtoMessage() {}
+
+func (x *WatchToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tools_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsResponse.ProtoReflect.Descriptor instead.
+func (*WatchToolsResponse) Descriptor() ([]byte, []int) {
+	return file_tools_proto_rawDescGZIP(), []int{7}
+}
+
 var File_tools_proto protoreflect.FileDescriptor
 
 const file_tools_proto_rawDesc = "" +
@@ -429,22 +517,27 @@ const file_tools_proto_rawDesc = "" +
 	"idempotent\x18\b \x01(\bR\n" +
 	"idempotent\x12\x1d\n" +
 	"\n" +
-	"open_world\x18\t \x01(\bR\topenWorld\"m\n" +
+	"open_world\x18\t \x01(\bR\topenWorld\"\x87\x01\n" +
 	"\x0fCallToolRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\tR\targuments\x12\x12\n" +
-	"\x04turn\x18\x04 \x01(\tR\x04turn\"l\n" +
+	"\x04turn\x18\x04 \x01(\tR\x04turn\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\"l\n" +
 	"\x10CallToolResponse\x12<\n" +
 	"\bprogress\x18\x01 \x01(\v2 .osaurus.control.v1.ToolProgressR\bprogress\x12\x1a\n" +
 	"\benvelope\x18\x02 \x01(\tR\benvelope\"L\n" +
 	"\fToolProgress\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x01R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x01R\x05total2\xb1\x01\n" +
+	"\x05total\x18\x03 \x01(\x01R\x05total\")\n" +
+	"\x11WatchToolsRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\"\x14\n" +
+	"\x12WatchToolsResponse2\x8b\x02\n" +
 	"\x05Tools\x12S\n" +
 	"\x04List\x12$.osaurus.control.v1.ListToolsRequest\x1a%.osaurus.control.v1.ListToolsResponse\x12S\n" +
-	"\x04Call\x12#.osaurus.control.v1.CallToolRequest\x1a$.osaurus.control.v1.CallToolResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x04Call\x12#.osaurus.control.v1.CallToolRequest\x1a$.osaurus.control.v1.CallToolResponse0\x01\x12X\n" +
+	"\x05Watch\x12%.osaurus.control.v1.WatchToolsRequest\x1a&.osaurus.control.v1.WatchToolsResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_tools_proto_rawDescOnce sync.Once
@@ -458,24 +551,28 @@ func file_tools_proto_rawDescGZIP() []byte {
 	return file_tools_proto_rawDescData
 }
 
-var file_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_tools_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),  // 0: osaurus.control.v1.ListToolsRequest
-	(*ListToolsResponse)(nil), // 1: osaurus.control.v1.ListToolsResponse
-	(*Tool)(nil),              // 2: osaurus.control.v1.Tool
-	(*CallToolRequest)(nil),   // 3: osaurus.control.v1.CallToolRequest
-	(*CallToolResponse)(nil),  // 4: osaurus.control.v1.CallToolResponse
-	(*ToolProgress)(nil),      // 5: osaurus.control.v1.ToolProgress
+	(*ListToolsRequest)(nil),   // 0: osaurus.control.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),  // 1: osaurus.control.v1.ListToolsResponse
+	(*Tool)(nil),               // 2: osaurus.control.v1.Tool
+	(*CallToolRequest)(nil),    // 3: osaurus.control.v1.CallToolRequest
+	(*CallToolResponse)(nil),   // 4: osaurus.control.v1.CallToolResponse
+	(*ToolProgress)(nil),       // 5: osaurus.control.v1.ToolProgress
+	(*WatchToolsRequest)(nil),  // 6: osaurus.control.v1.WatchToolsRequest
+	(*WatchToolsResponse)(nil), // 7: osaurus.control.v1.WatchToolsResponse
 }
 var file_tools_proto_depIdxs = []int32{
 	2, // 0: osaurus.control.v1.ListToolsResponse.tools:type_name -> osaurus.control.v1.Tool
 	5, // 1: osaurus.control.v1.CallToolResponse.progress:type_name -> osaurus.control.v1.ToolProgress
 	0, // 2: osaurus.control.v1.Tools.List:input_type -> osaurus.control.v1.ListToolsRequest
 	3, // 3: osaurus.control.v1.Tools.Call:input_type -> osaurus.control.v1.CallToolRequest
-	1, // 4: osaurus.control.v1.Tools.List:output_type -> osaurus.control.v1.ListToolsResponse
-	4, // 5: osaurus.control.v1.Tools.Call:output_type -> osaurus.control.v1.CallToolResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
+	6, // 4: osaurus.control.v1.Tools.Watch:input_type -> osaurus.control.v1.WatchToolsRequest
+	1, // 5: osaurus.control.v1.Tools.List:output_type -> osaurus.control.v1.ListToolsResponse
+	4, // 6: osaurus.control.v1.Tools.Call:output_type -> osaurus.control.v1.CallToolResponse
+	7, // 7: osaurus.control.v1.Tools.Watch:output_type -> osaurus.control.v1.WatchToolsResponse
+	5, // [5:8] is the sub-list for method output_type
+	2, // [2:5] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -492,7 +589,7 @@ func file_tools_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tools_proto_rawDesc), len(file_tools_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -31,6 +32,7 @@ import (
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
+	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
 )
 
@@ -63,10 +65,12 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *terminal.Terminals
 
-	memory *memory.Memory
-	tasks  *tasks.Tasks
-	topics *topics.Topics
-	lines  *loglines.Lines
+	memory    *memory.Memory
+	tasks     *tasks.Tasks
+	topics    *topics.Topics
+	lines     *loglines.Lines
+	artifacts *artifacts.Artifacts
+	tools     *tools.Registry
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -142,7 +146,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells.
+// shells, tools.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
 	d.closes(d.vault.Close)
@@ -159,6 +163,14 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
+	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+		return err
+	}
+	d.after(d.artifacts.Close)
+	d.tools = toolbench.New(toolbench.Options{
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
+		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
+	})
 	return nil
 }
 
@@ -175,6 +187,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: pluginconfig.New(d.db), Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
+		Scripts: toolbench.Scripts(d.tools),
 	})
 	return nil
 }
@@ -183,8 +196,7 @@ func (d *daemon) makeServices(context.Context) error {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools:  toolbench.New(toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Installer: toolbench.NewInstaller(d.agents), Log: d.log}),
-		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+		Tools: d.tools, Artifacts: d.artifacts, Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
 

@@ -50,10 +50,15 @@ func work() error {
 	return serve(conn)
 }
 
+// Handler answers the service Files at a path, with the rights of this process.
+func Handler() (path string, h http.Handler) {
+	return guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+}
+
 // serve answers on one connection until it is closed.
 func serve(conn net.Conn) error {
 	mux := http.NewServeMux()
-	mux.Handle(guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())))
+	mux.Handle(Handler())
 	server := &http.Server{Handler: mux, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders}
 	l := newOnce(conn)
 	server.ConnState = func(_ net.Conn, state http.ConnState) {

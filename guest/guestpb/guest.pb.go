@@ -1091,7 +1091,12 @@ type Start struct {
 	// as they come, the last 60 % at the end. 0: no bound.
 	MaxOutputBytes uint64 `protobuf:"varint,13,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
 	// In a room: it can change nothing below dir.
-	ReadOnly      bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	ReadOnly bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// In a room: the plugin of whose programs it is. The relay tells the bridge so, and
+	// no other program of the room can say it, nor look into this one.
+	Plugin string `protobuf:"bytes,15,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Of a plugin: without a network but a loopback of its own.
+	Offline       bool `protobuf:"varint,16,opt,name=offline,proto3" json:"offline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1225,20 @@ func (x *Start) GetMaxOutputBytes() uint64 {
 func (x *Start) GetReadOnly() bool {
 	if x != nil {
 		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Start) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *Start) GetOffline() bool {
+	if x != nil {
+		return x.Offline
 	}
 	return false
 }
@@ -1905,7 +1924,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\"\n" +
 	"\n" +
-	"\bStdinEnd\"\x9a\x03\n" +
+	"\bStdinEnd\"\xcc\x03\n" +
 	"\x05Start\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -1922,7 +1941,9 @@ const file_guest_proto_rawDesc = "" +
 	"\x03pty\x18\v \x01(\v2\x15.osaurus.guest.v1.PtyR\x03pty\x12,\n" +
 	"\x12idle_timeout_nanos\x18\f \x01(\x03R\x10idleTimeoutNanos\x12(\n" +
 	"\x10max_output_bytes\x18\r \x01(\x04R\x0emaxOutputBytes\x12\x1b\n" +
-	"\tread_only\x18\x0e \x01(\bR\breadOnly\"A\n" +
+	"\tread_only\x18\x0e \x01(\bR\breadOnly\x12\x16\n" +
+	"\x06plugin\x18\x0f \x01(\tR\x06plugin\x12\x18\n" +
+	"\aoffline\x18\x10 \x01(\bR\aoffline\"A\n" +
 	"\x03Pty\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +

@@ -289,6 +289,8 @@ type StartJobRequest struct {
 	Env           [][]byte               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`   // NAME=value, over the user's login environment
 	Dir           []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`   // empty: the home
 	Label         string                 `protobuf:"bytes,5,opt,name=label,proto3" json:"label,omitempty"`
+	Plugin        string                 `protobuf:"bytes,6,opt,name=plugin,proto3" json:"plugin,omitempty"` // as in Start
+	Offline       bool                   `protobuf:"varint,7,opt,name=offline,proto3" json:"offline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -356,6 +358,20 @@ func (x *StartJobRequest) GetLabel() string {
 		return x.Label
 	}
 	return ""
+}
+
+func (x *StartJobRequest) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *StartJobRequest) GetOffline() bool {
+	if x != nil {
+		return x.Offline
+	}
+	return false
 }
 
 type StartJobResponse struct {
@@ -966,13 +982,15 @@ const file_jobs_proto_rawDesc = "" +
 	"\blog_file\x18\x10 \x01(\tR\alogFile\"+\n" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x00\x12\x0f\n" +
-	"\vSTATE_ENDED\x10\x01\"s\n" +
+	"\vSTATE_ENDED\x10\x01\"\xa5\x01\n" +
 	"\x0fStartJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x03 \x03(\fR\x03env\x12\x10\n" +
 	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x14\n" +
-	"\x05label\x18\x05 \x01(\tR\x05label\";\n" +
+	"\x05label\x18\x05 \x01(\tR\x05label\x12\x16\n" +
+	"\x06plugin\x18\x06 \x01(\tR\x06plugin\x12\x18\n" +
+	"\aoffline\x18\a \x01(\bR\aoffline\";\n" +
 	"\x10StartJobResponse\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"%\n" +
 	"\x0fListJobsRequest\x12\x12\n" +

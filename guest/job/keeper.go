@@ -37,8 +37,10 @@ const (
 // Room is where the jobs of a user run.
 type Room struct {
 	Place process.Place // nil: where the guest itself is
-	Env   []string      // the user's login environment
-	Home  string
+	// Plugin is where the programs of a plugin run; nil where there are none.
+	Plugin func(id config.PluginID, offline bool) process.Place
+	Env    []string // the user's login environment
+	Home   string
 	// Logs is where the logs are kept: a folder that nobody but this process writes
 	// to. The room itself sees it, to be read only, at LogsInside.
 	Logs, LogsInside string
@@ -153,9 +155,13 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	_ = unix.SetNonblock(p[0], true)
 	ours := os.NewFile(uintptr(p[0]), "output")
 	theirs := uintptr(p[1])
+	place := room.Place
+	if r.Plugin != "" {
+		place = room.Plugin(config.PluginID(r.Plugin), r.Offline)
+	}
 	child, err := k.opts.Processes.Start(process.Spec{
 		Args: texts(r.Args), Env: process.MergeEnv(room.Env, texts(r.Env)), Dir: cmp.Or(string(r.Dir), room.Home),
-		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: room.Place,
+		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: place,
 	})
 	if err != nil {
 		_ = ours.Close()

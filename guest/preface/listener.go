@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 const (
@@ -19,11 +21,14 @@ const (
 // Conn is a connection that a relay has vouched for.
 type Conn struct {
 	net.Conn
-	uid uint32
+	of Preface
 }
 
 // UID is the Linux user of the guest that it is of.
-func (c *Conn) UID() uint32 { return c.uid }
+func (c *Conn) UID() uint32 { return c.of.UID }
+
+// Plugin is the plugin that it is of; empty is none.
+func (c *Conn) Plugin() config.PluginID { return c.of.Plugin }
 
 // Listener accepts the connections that begin with the preface of one boot, as
 // *Conn. All others are closed without a word.
@@ -90,7 +95,7 @@ func (l *Listener) greet(c net.Conn) {
 		return
 	}
 	select {
-	case l.ready <- &Conn{Conn: c, uid: p.UID}:
+	case l.ready <- &Conn{Conn: c, of: p}:
 	case <-l.done:
 		_ = c.Close()
 	}

@@ -1,4 +1,4 @@
-// Package preface is what the guest's relay says of a program before the program's own bytes: of which boot it is, and which Linux user.
+// Package preface is what the guest's relay says of a program before the program's own bytes: of which boot it is, which Linux user, and which plugin.
 package preface
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -35,28 +36,32 @@ type Preface struct {
 	// UID is the Linux user that the connection is of: in a room the room's own, whoever
 	// of its processes made it.
 	UID uint32
+	// Plugin is the plugin whose program made the connection, by the kernel's word; empty
+	// is none.
+	Plugin config.PluginID
 }
 
-// A preface is the mark, which is also the version, the key, and the user in
-// network order.
+// A preface is the mark, which is also the version, the key, the user in network
+// order, and the plugin with its length before it.
 const (
-	mark = "OSAUBRG1"
-	// Size is that of every preface.
-	Size = len(mark) + KeySize + 4
+	mark = "OSAUBRG2"
+	head = len(mark) + KeySize + 4 + 1
 )
 
 // Bytes is the preface as it goes before everything else.
 func (p Preface) Bytes() []byte {
-	b := append(make([]byte, 0, Size), mark...)
+	b := append(make([]byte, 0, head+len(p.Plugin)), mark...)
 	b = append(b, p.Key[:]...)
-	return binary.BigEndian.AppendUint32(b, p.UID)
+	b = binary.BigEndian.AppendUint32(b, p.UID)
+	b = append(b, byte(len(p.Plugin))) // an id is far shorter than that can say
+	return append(b, p.Plugin...)
 }
 
 // Read reads a preface, and no byte after it. One that does not have the key is
 // fault.Rejected: whoever wrote it is not the relay of this boot.
 func Read(from io.Reader, key Key) (Preface, error) {
 	const op = "read who is connected"
-	var b [Size]byte
+	var b [head]byte
 	if _, err := io.ReadFull(from, b[:]); err != nil {
 		return Preface{}, fault.New(fault.KindOf(err), op, "", err)
 	}
@@ -68,5 +73,17 @@ func Read(from io.Reader, key Key) (Preface, error) {
 	if subtle.ConstantTimeCompare(p.Key[:], key[:]) != 1 {
 		return Preface{}, fault.New(fault.Rejected, op, "", errors.New("it has not the key of this boot"))
 	}
+	id := make([]byte, b[head-1])
+	if _, err := io.ReadFull(from, id); err != nil {
+		return Preface{}, fault.New(fault.KindOf(err), op, "", err)
+	}
+	if len(id) == 0 {
+		return p, nil
+	}
+	plugin, err := config.ParsePluginID(string(id))
+	if err != nil {
+		return Preface{}, err
+	}
+	p.Plugin = plugin
 	return p, nil
 }

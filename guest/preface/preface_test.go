@@ -7,15 +7,22 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/preface"
 )
 
 func TestPreface(t *testing.T) {
-	p := preface.Preface{Key: preface.NewKey(), UID: 0x01020304}
+	for plugin, end := range map[config.PluginID]string{"": "00", "rss": "03727373"} {
+		try(t, preface.Preface{Key: preface.NewKey(), UID: 0x01020304, Plugin: plugin}, end)
+	}
+}
+
+func try(t *testing.T, p preface.Preface, end string) {
+	t.Helper()
 	b := p.Bytes()
 	// Both ends of a wire whose programs are not updated together.
-	if want := "4f53415542524731" + hex.EncodeToString(p.Key[:]) + "01020304"; hex.EncodeToString(b) != want || len(b) != preface.Size {
+	if want := "4f53415542524732" + hex.EncodeToString(p.Key[:]) + "01020304" + end; hex.EncodeToString(b) != want {
 		t.Errorf("%x, want %s", b, want)
 	}
 	rest := bytes.NewReader(append(b, "GET /"...))
@@ -30,7 +37,13 @@ func TestPreface(t *testing.T) {
 func TestRefused(t *testing.T) {
 	key := preface.NewKey()
 	good := preface.Preface{Key: key, UID: 2001}.Bytes()
-	for i := range len(good) - 4 { // the last four are the user
+	for _, name := range []string{"A", "../x", "a b", "x\n"} {
+		bad := append(bytes.Clone(good[:len(good)-1]), append([]byte{byte(len(name))}, name...)...)
+		if p, err := preface.Read(bytes.NewReader(bad), key); err == nil {
+			t.Errorf("%q is a plugin: %+v", name, p)
+		}
+	}
+	for i := range len(good) - 5 { // the last five are the user, and that there is no plugin
 		bad := bytes.Clone(good)
 		bad[i] ^= 1 << rand.N(8)
 		if _, err := preface.Read(bytes.NewReader(bad), key); fault.KindOf(err) != fault.Rejected {
@@ -48,6 +61,7 @@ func TestRefused(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	key := preface.Key(bytes.Repeat([]byte("k"), preface.KeySize))
 	f.Add(preface.Preface{Key: key, UID: 2001}.Bytes())
+	f.Add(preface.Preface{Key: key, UID: 2001, Plugin: "rss-watch"}.Bytes())
 	f.Add(append(preface.Preface{Key: key}.Bytes(), "GET / HTTP/1.1\r\n"...))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: bridge\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

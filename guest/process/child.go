@@ -26,8 +26,12 @@ type Child struct {
 }
 
 // makeGroup makes the child's cgroup and opens it.
-func (c *Child) makeGroup(in string) (fd int, err error) {
-	c.cgroup = filepath.Join(in, strconv.FormatUint(c.id, 10))
+func (c *Child) makeGroup(in, mark string) (fd int, err error) {
+	name := strconv.FormatUint(c.id, 10)
+	if mark != "" {
+		name += markSeparator + mark
+	}
+	c.cgroup = filepath.Join(in, name)
 	if err := os.Mkdir(c.cgroup, 0o755); err != nil {
 		c.cgroup = ""
 		return 0, err

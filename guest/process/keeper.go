@@ -198,7 +198,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		defer runtime.KeepAlive(s.Program)
 	}
 	if groups != "" {
-		fd, err := c.makeGroup(groups)
+		fd, err := c.makeGroup(groups, markOf(s.Place))
 		if err != nil {
 			return 0, startFault("make group for command", s.Args[0], err)
 		}

@@ -27,6 +27,20 @@ type Lasting interface {
 	Ended() <-chan struct{}
 }
 
+// Marked is a Place all of whose children bear a mark, and all that they start: Mark
+// finds it by a process.
+type Marked interface {
+	// Mark has no slash; an empty one is none.
+	Mark() string
+}
+
+func markOf(p Place) string {
+	if m, ok := p.(Marked); ok {
+		return m.Mark()
+	}
+	return ""
+}
+
 // as runs f with the calling thread touching files as a credential. On a share the
 // kernel remembers owners as they are shown to who asks, and root has no
 // business among the files of an agent.

@@ -4,7 +4,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"sync"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"osaurus-sandbox/guest/preface"
 )
 
 const (
@@ -35,12 +32,8 @@ type chunk [chunkSize]byte
 // connect joins a program with the host.
 func (s *Socket) connect(c *net.UnixConn) {
 	defer hangUp(c)
-	peer, err := peerOf(c)
-	if err != nil {
-		return
-	}
-	uid, ok := s.whose(peer)
-	if !ok || !s.track(c) {
+	from, err := s.sender(c)
+	if err != nil || !s.track(c) {
 		return
 	}
 	defer s.untrack(c)
@@ -56,25 +49,10 @@ func (s *Socket) connect(c *net.UnixConn) {
 		return
 	}
 	defer s.untrack(host)
-	if _, err := host.Write(preface.Preface{Key: s.relay.key, UID: uid}.Bytes()); err != nil {
+	if _, err := host.Write(from.Bytes()); err != nil {
 		return
 	}
 	s.relay.join(c, host)
-}
-
-// peerOf is the user who connected, as the kernel noted it then.
-func peerOf(c *net.UnixConn) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var peer *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, failed); err != nil {
-		return 0, err
-	}
-	return peer.Uid, nil
 }
 
 // join carries what both say until one of them has said all. A program that ends its

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package relay carries what programs in the guest ask to the host's bridge, and tells it of which Linux user they are.
+// Package relay carries what programs in the guest ask to the host's bridge, and tells it of which Linux user and which plugin they are.
 package relay
 
 import (
@@ -69,7 +69,8 @@ type Socket struct {
 	relay    *Relay
 	listener *net.UnixListener
 	whose    func(peer uint32) (uid uint32, ok bool)
-	life     context.Context // ends with Close
+	mark     func(pid int) (string, error) // nil: none has one
+	life     context.Context               // ends with Close
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
@@ -79,18 +80,19 @@ type Socket struct {
 }
 
 // Room makes the socket of a room: its user's programs and its root's are that user
-// to the host, and nobody else is heard.
-func (r *Relay) Room(path string, uid uint32) (*Socket, error) {
-	return r.listen(path, func(peer uint32) (uint32, bool) { return uid, peer == uid || peer == 0 })
+// to the host, and nobody else is heard. Mark says of which plugin a process is, or
+// empty.
+func (r *Relay) Room(path string, uid uint32, mark func(pid int) (string, error)) (*Socket, error) {
+	return r.listen(path, mark, func(peer uint32) (uint32, bool) { return uid, peer == uid || peer == 0 })
 }
 
 // Guest makes the socket of the guest itself: whoever asks is who it is.
 func (r *Relay) Guest(path string) (*Socket, error) {
-	return r.listen(path, func(peer uint32) (uint32, bool) { return peer, true })
+	return r.listen(path, nil, func(peer uint32) (uint32, bool) { return peer, true })
 }
 
 // listen makes a socket that everybody may connect to who sees it.
-func (r *Relay) listen(path string, whose func(uint32) (uint32, bool)) (*Socket, error) {
+func (r *Relay) listen(path string, mark func(int) (string, error), whose func(uint32) (uint32, bool)) (*Socket, error) {
 	const op = "make the bridge's socket"
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -100,7 +102,7 @@ func (r *Relay) listen(path string, whose func(uint32) (uint32, bool)) (*Socket,
 		_ = l.Close()
 		return nil, fault.New(fault.Unavailable, op, path, err)
 	}
-	s := &Socket{relay: r, listener: l, whose: whose, conns: map[Conn]struct{}{}}
+	s := &Socket{relay: r, listener: l, whose: whose, mark: mark, conns: map[Conn]struct{}{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.serve)
 	return s, nil

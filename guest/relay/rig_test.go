@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // rig is a relay on this host, and a host behind it that echoes what comes with the
 // right preface, after the number of the user.
@@ -106,7 +106,7 @@ func leftovers(t *testing.T) {
 func (r *rig) room(name string, uid uint32) string {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
-	s, err := r.Room(path, uid)
+	s, err := r.Room(path, uid, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
 )
 
@@ -46,7 +47,7 @@ func (r *Room) openOutlet(o Options, token []byte) (err error) {
 	if err := errors.Join(os.RemoveAll(tokens), os.Mkdir(tokens, passable), os.Chmod(tokens, passable)); err != nil {
 		return fault.New(fault.Unavailable, "make room", r.spec.User, err)
 	}
-	if r.outlet.socket, err = by.Room(outletSocket(r.files), r.spec.Uid); err != nil {
+	if r.outlet.socket, err = by.Room(outletSocket(r.files), r.spec.Uid, process.Mark); err != nil {
 		return err
 	}
 	return r.tell(token)

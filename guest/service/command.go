@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -100,7 +101,10 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 		}
 	}
 	spec.Place = c.room.Place(start.RoomRoot)
-	if start.ReadOnly {
+	switch {
+	case start.Plugin != "":
+		spec.Place = c.room.PluginPlace(config.PluginID(start.Plugin), start.Offline)
+	case start.ReadOnly:
 		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}
 	return nil

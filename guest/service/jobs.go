@@ -59,7 +59,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 	}
 	before := r.Marks()
 	logs, inside := r.JobLogs()
-	return job.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func() (oom, pids bool) {
+	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func() (oom, pids bool) {
 		oom, pids, _ = r.Met(before)
 		return oom, pids
 	}}, nil

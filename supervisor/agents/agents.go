@@ -78,6 +78,8 @@ type Agents struct {
 	turns   map[config.LinuxUser]turn // for who changes that user's room
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
 	watched supervisor.Guest          // the last one that somebody has a token for
+
+	changed events.Bell // rung with every change of an agent
 }
 
 // member is an agent and its room. Agents.mu guards it.
@@ -144,6 +146,10 @@ func (a *Agents) List() []Agent {
 	return list
 }
 
+// Changed is closed when an agent, or a setting of one, is no longer what List
+// answers now.
+func (a *Agents) Changed() <-chan struct{} { return a.changed.Next() }
+
 // Get finds an agent.
 func (a *Agents) Get(ref string) (Agent, error) {
 	m, err := a.find(ref)
@@ -200,6 +206,7 @@ func (a *Agents) note(kind events.Kind, by supervisor.Cause, agent Agent, more m
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
 	maps.Copy(fields, more)
 	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
+	a.changed.Ring()
 }
 
 // turn is a queue for one at a time, who may leave it.

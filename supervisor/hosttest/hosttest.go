@@ -24,6 +24,8 @@ import (
 type Backend struct {
 	Broken error // what a boot fails with
 	Stuck  bool  // a boot has no end
+	// Workspace is what a guest has at /workspace; where it is empty, agents have no files.
+	Workspace string
 
 	mu    sync.Mutex
 	disk  map[string]bool // who has a layer
@@ -168,6 +170,3 @@ func (p *command) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.
 func (p *command) Signal(_ context.Context, s guest.Signal) error {
 	return p.cmd.Process.Signal(syscall.Signal(s))
 }
-
-// Files are none: those of the guest's agents are in rooms.
-func (*Guest) Files() supervisor.Files { return nil }

@@ -14,3 +14,6 @@ func (*Guest) Shells() supervisor.Shells { return nil }
 
 // Jobs are none.
 func (*Guest) Jobs() supervisor.Jobs { return nil }
+
+// Files are none.
+func (*Guest) Files() supervisor.Files { return nil }

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/job"
@@ -22,7 +23,7 @@ import (
 )
 
 // greetLimit is how long a service in this process may take to answer.
-const greetLimit = 10 * time.Second
+const greetLimit = 30 * time.Second
 
 // terminals are shells and jobs of the guest's own code, with this host's
 // programs, each user in a home of its own. Walls there are none.
@@ -56,6 +57,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(t))
 	service.ServeTerminals(mux, t.shells, t.jobs)
+	mux.Handle(files.Handler())
 	t.server.Handler = mux
 	go func() { _ = t.server.Serve(l) }()
 	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)

@@ -23,7 +23,7 @@ const (
 	// the workspace. More is refused.
 	MaxText = 64 << 10
 	// MaxKey bounds the key by which a task is one. A longer one is refused.
-	MaxKey = 512
+	MaxKey = bridge.MaxSessionKey
 	// MaxOpen is how many tasks of an agent may wait or be worked on. One more is
 	// refused until another has ended.
 	MaxOpen = 100

@@ -39,6 +39,8 @@ const (
 	ToolsListProcedure = "/osaurus.control.v1.Tools/List"
 	// ToolsCallProcedure is the fully-qualified name of the Tools's Call RPC.
 	ToolsCallProcedure = "/osaurus.control.v1.Tools/Call"
+	// ToolsWatchProcedure is the fully-qualified name of the Tools's Watch RPC.
+	ToolsWatchProcedure = "/osaurus.control.v1.Tools/Watch"
 )
 
 // ToolsClient is a client for the osaurus.control.v1.Tools service.
@@ -48,6 +50,9 @@ type ToolsClient interface {
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
 	Call(context.Context, *connect.Request[controlpb.CallToolRequest]) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error)
+	// Watch answers at once, and again whenever the tools that the agent may call may be
+	// others. It fails with not_found once there is no such agent.
+	Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest]) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error)
 }
 
 // NewToolsClient constructs a client for the osaurus.control.v1.Tools service. By default, it uses
@@ -73,13 +78,20 @@ func NewToolsClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(toolsMethods.ByName("Call")),
 			connect.WithClientOptions(opts...),
 		),
+		watch: connect.NewClient[controlpb.WatchToolsRequest, controlpb.WatchToolsResponse](
+			httpClient,
+			baseURL+ToolsWatchProcedure,
+			connect.WithSchema(toolsMethods.ByName("Watch")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // toolsClient implements ToolsClient.
 type toolsClient struct {
-	list *connect.Client[controlpb.ListToolsRequest, controlpb.ListToolsResponse]
-	call *connect.Client[controlpb.CallToolRequest, controlpb.CallToolResponse]
+	list  *connect.Client[controlpb.ListToolsRequest, controlpb.ListToolsResponse]
+	call  *connect.Client[controlpb.CallToolRequest, controlpb.CallToolResponse]
+	watch *connect.Client[controlpb.WatchToolsRequest, controlpb.WatchToolsResponse]
 }
 
 // List calls osaurus.control.v1.Tools.List.
@@ -92,6 +104,11 @@ func (c *toolsClient) Call(ctx context.Context, req *connect.Request[controlpb.C
 	return c.call.CallServerStream(ctx, req)
 }
 
+// Watch calls osaurus.control.v1.Tools.Watch.
+func (c *toolsClient) Watch(ctx context.Context, req *connect.Request[controlpb.WatchToolsRequest]) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error) {
+	return c.watch.CallServerStream(ctx, req)
+}
+
 // ToolsHandler is an implementation of the osaurus.control.v1.Tools service.
 type ToolsHandler interface {
 	// List answers the tools that an agent may call, by name.
@@ -99,6 +116,9 @@ type ToolsHandler interface {
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
 	Call(context.Context, *connect.Request[controlpb.CallToolRequest], *connect.ServerStream[controlpb.CallToolResponse]) error
+	// Watch answers at once, and again whenever the tools that the agent may call may be
+	// others. It fails with not_found once there is no such agent.
+	Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest], *connect.ServerStream[controlpb.WatchToolsResponse]) error
 }
 
 // NewToolsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -120,12 +140,20 @@ func NewToolsHandler(svc ToolsHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(toolsMethods.ByName("Call")),
 		connect.WithHandlerOptions(opts...),
 	)
+	toolsWatchHandler := connect.NewServerStreamHandler(
+		ToolsWatchProcedure,
+		svc.Watch,
+		connect.WithSchema(toolsMethods.ByName("Watch")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/osaurus.control.v1.Tools/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ToolsListProcedure:
 			toolsListHandler.ServeHTTP(w, r)
 		case ToolsCallProcedure:
 			toolsCallHandler.ServeHTTP(w, r)
+		case ToolsWatchProcedure:
+			toolsWatchHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -141,4 +169,8 @@ func (UnimplementedToolsHandler) List(context.Context, *connect.Request[controlp
 
 func (UnimplementedToolsHandler) Call(context.Context, *connect.Request[controlpb.CallToolRequest], *connect.ServerStream[controlpb.CallToolResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tools.Call is not implemented"))
+}
+
+func (UnimplementedToolsHandler) Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest], *connect.ServerStream[controlpb.WatchToolsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tools.Watch is not implemented"))
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
@@ -119,6 +120,21 @@ func CheckSize(rows, cols uint32) error {
 	return nil
 }
 
+// checkPlugin says what is wrong with a plugin that a command shall be of.
+func checkPlugin(plugin string, offline bool, room string) error {
+	if plugin == "" {
+		if offline {
+			return fmt.Errorf("only a plugin's program is without a network of its room")
+		}
+		return nil
+	}
+	if room == "" {
+		return fmt.Errorf("a plugin's program needs a room")
+	}
+	_, err := config.ParsePluginID(plugin)
+	return err
+}
+
 // checkPlace says what is wrong with where a command shall run, and with its terminal.
 func checkPlace(s *guestpb.Start) error {
 	if len(s.Room) > 0 {
@@ -127,6 +143,12 @@ func checkPlace(s *guestpb.Start) error {
 		}
 	} else if s.RoomRoot || s.ReadOnly {
 		return fmt.Errorf("the root of a room, and what is read-only, need a room")
+	}
+	if err := checkPlugin(s.Plugin, s.Offline, string(s.Room)); err != nil {
+		return err
+	}
+	if s.Plugin != "" && (s.RoomRoot || s.ReadOnly) {
+		return fmt.Errorf("a plugin's program is its agent's, and nothing else")
 	}
 	if s.Pty != nil {
 		if err := CheckSize(s.Pty.Rows, s.Pty.Cols); err != nil {

@@ -100,6 +100,9 @@ func CheckJob(r *guestpb.StartJobRequest) error {
 	if err := CheckOwner(r.GetUser()); err != nil {
 		return err
 	}
+	if err := checkPlugin(r.Plugin, r.Offline, r.User); err != nil {
+		return badly("check job")("%w", err)
+	}
 	if len(r.Label) > MaxLabel || !utf8.ValidString(r.Label) {
 		return badly("check job")("a label has at most %d bytes of UTF-8", MaxLabel)
 	}

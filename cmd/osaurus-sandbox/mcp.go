@@ -1,0 +1,58 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/mcp"
+)
+
+func newMCP(c console) *cobra.Command {
+	var agent, profile string
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Show an agent's tools to an app, over the Model Context Protocol",
+		Long: `Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as an agent: the one
+that is named, or one that is named after the app and made when it first comes. Such an agent may only read until a person lets it do
+more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
+
+"mcp install" writes the command into an app's configuration. docs/mcp.md says more.`,
+		Example: `  osaurus-sandbox mcp install claude-code
+  osaurus-sandbox mcp config cursor
+  osaurus-sandbox mcp --agent alice --profile lean`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := mcp.Options{
+				Sandbox: mcp.API{Connect: needAs, Find: reachAs}, Program: programPath(), Version: build(),
+				Log: slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: slog.LevelError})),
+			}
+			var err error
+			if o.Profile, err = mcp.ParseProfile(profile); err != nil {
+				return err
+			}
+			if agent != "" {
+				if o.Agent, err = config.ParseAgentName(agent); err != nil {
+					return err
+				}
+			}
+			os.Stdout = os.Stderr // whatever prints by mistake does not print into the protocol
+			return mcp.Serve(cmd.Context(), c.in, c.out, o)
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the agent that the app works as (default one named after the app)")
+	cmd.Flags().StringVar(&profile, "profile", "full", "full, or lean for models that cannot hold many tools in mind")
+	return cmd
+}
+
+// programPath is where this program is: what people call it by who do not have it
+// in their path.
+func programPath() string {
+	path, err := os.Executable()
+	if err != nil {
+		return clientName
+	}
+	return path
+}

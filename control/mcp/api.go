@@ -1,0 +1,167 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/tools"
+)
+
+const (
+	// again is how long a watcher waits for a daemon that is not there: a client
+	// shall soon know what the next one has, and the computer not notice the asking.
+	again = 2 * time.Second
+	// lookLimit is how long a daemon may take over what it has in memory.
+	lookLimit = 30 * time.Second
+)
+
+// API is the sandbox of a home behind its control API. It connects for every
+// call, which takes a moment, and so outlives any daemon.
+type API struct {
+	// Connect reaches the daemon, and starts it if need be. The name is who the
+	// audit says it was.
+	Connect func(ctx context.Context, name string) (*control.Client, error)
+	// Find reaches the daemon that runs, if one does.
+	Find func(ctx context.Context, name string) (*control.Client, error)
+}
+
+// with does something with the daemon.
+func (a API) with(ctx context.Context, who Client, do func(context.Context, *control.Client) error) error {
+	client, err := a.Connect(ctx, auditName(who))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(ctx, client)
+}
+
+// auditName is what the audit calls a client.
+func auditName(who Client) string { return string(cmp.Or(who, "a client")) + " over MCP" }
+
+// Agent implements Sandbox.
+func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (found Agent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	err = a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
+		r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: string(name)}))
+		if err == nil {
+			found = agentFrom(who, r.Msg.Agent)
+		}
+		return err
+	})
+	return found, err
+}
+
+// AgentFor implements Sandbox.
+func (a API) AgentFor(ctx context.Context, who Client) (Agent, error) {
+	name := agentOf(who)
+	found, err := a.Agent(ctx, who, name)
+	if fault.KindOf(err) != fault.NotFound {
+		return found, err
+	}
+	made := a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
+		_, err := client.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: string(name)}))
+		return err
+	})
+	if found, err = a.Agent(ctx, who, name); err != nil && made != nil {
+		return Agent{}, made // of two at once, one finds what the other has made
+	}
+	return found, err
+}
+
+func agentFrom(who Client, a *controlpb.Agent) Agent {
+	found := Agent{Client: who, ID: config.AgentID(a.Id), Name: config.AgentName(a.Name), Home: a.Home, Folder: a.Folder}
+	for _, s := range a.Settings {
+		if s.Key == string(tools.Exec) {
+			found.Exec, _ = strconv.ParseBool(s.Value)
+		}
+	}
+	return found
+}
+
+// Tools implements Sandbox.
+func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []Tool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	err = a.with(ctx, agent.Client, func(ctx context.Context, client *control.Client) error {
+		r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean}))
+		if err != nil {
+			return err
+		}
+		for _, t := range r.Msg.Tools {
+			list = append(list, toolFrom(t))
+		}
+		return nil
+	})
+	return list, err
+}
+
+func toolFrom(t *controlpb.Tool) Tool {
+	tool := Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, Input: json.RawMessage(t.InputSchema),
+		Hints: tools.Hints{ReadOnly: t.ReadOnly, Destructive: t.Destructive, Idempotent: t.Idempotent, OpenWorld: t.OpenWorld},
+	}
+	if t.OutputSchema != "null" {
+		tool.Output = json.RawMessage(t.OutputSchema)
+	}
+	return tool
+}
+
+// Call implements Sandbox.
+func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
+	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
+		stream, err := client.Tools.Call(ctx, connect.NewRequest(&controlpb.CallToolRequest{
+			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn,
+		}))
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		for stream.Receive() {
+			if p := stream.Msg().Progress; p != nil && c.Tell != nil {
+				c.Tell(tools.Progress{Text: p.Text, Done: p.Done, Total: p.Total})
+			}
+			envelope = Envelope(stream.Msg().Envelope)
+		}
+		return faultrpc.Decode("", "", stream.Err())
+	})
+	return envelope, err
+}
+
+// Watch implements Sandbox. A daemon that nobody needs is not started for it.
+func (a API) Watch(ctx context.Context, agent Agent, changed func()) {
+	for ctx.Err() == nil {
+		a.watch(ctx, agent, changed)
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch watches until the daemon ends.
+func (a API) watch(ctx context.Context, agent Agent, changed func()) {
+	client, err := a.Find(ctx, auditName(agent.Client))
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	stream, err := client.Tools.Watch(ctx, connect.NewRequest(&controlpb.WatchToolsRequest{Agent: string(agent.ID)}))
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		changed()
+	}
+}

@@ -1,0 +1,44 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"osaurus-sandbox/config"
+)
+
+const (
+	// maxClient bounds what a client calls itself.
+	maxClient = 100
+	// maxStem leaves room in an agent's name for a dash and a digest.
+	maxStem = 48
+	// digestSize is as much of a digest as keeps the names of clients apart.
+	digestSize = 4
+	// nameless is the agent of a client that does not say what it is.
+	nameless config.AgentName = "mcp-client"
+)
+
+var noName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// agentOf is the agent that is named after a client: small, with dashes for
+// spaces. Where that is no name yet, what cannot stay becomes dashes and a digest
+// of the client's name follows, so that two clients never share an agent unless
+// they differ in capitals and spaces alone.
+func agentOf(who Client) config.AgentName {
+	text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(string(who)), " ", "-"))
+	if text == "" {
+		return nameless
+	}
+	if name, err := config.ParseAgentName(text); err == nil && name != nameless {
+		return name
+	}
+	sum := sha256.Sum256([]byte(text))
+	stem := strings.Trim(noName.ReplaceAllString(text, "-"), "-")
+	stem = strings.Trim(stem[:min(len(stem), maxStem)], "-")
+	if stem == "" {
+		stem = string(nameless)
+	}
+	return config.AgentName(stem + "-" + hex.EncodeToString(sum[:digestSize]))
+}

@@ -1,0 +1,112 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/tools"
+)
+
+// list answers the tools that the agent may call now.
+func (s *session) list(ctx context.Context, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	result, err := next(ctx, method, r)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.look(ctx)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer := result.(*mcp.ListToolsResult)
+	answer.Tools, answer.NextCursor = list, ""
+	return answer, nil
+}
+
+// look looks which tools there are, of which the client knows from then on.
+func (s *session) look(ctx context.Context) ([]*mcp.Tool, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	list, text, err := s.tools(ctx)
+	if err == nil {
+		s.shown = text
+	}
+	return list, err
+}
+
+// tools are the tools as the protocol has them, and the same as a text.
+func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
+	found, err := s.Sandbox.Tools(ctx, s.agent, s.Profile)
+	if err != nil {
+		return nil, "", err
+	}
+	list := make([]*mcp.Tool, len(found))
+	for i, t := range found {
+		list[i] = describe(t)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, "", fault.New(fault.Execution, "write tools", string(s.agent.Name), err)
+	}
+	return list, string(text), nil
+}
+
+// describe is a tool as the protocol has it. What it answers is the envelope.
+func describe(t Tool) *mcp.Tool {
+	d := &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.Input,
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.Hints.ReadOnly, IdempotentHint: t.Hints.Idempotent, DestructiveHint: &t.Hints.Destructive, OpenWorldHint: &t.Hints.OpenWorld},
+	}
+	if len(t.Output) > 0 {
+		d.OutputSchema = map[string]any{"type": "object", "required": []string{"ok"}, "properties": map[string]any{
+			"ok": map[string]string{"type": "boolean"}, "result": t.Output,
+		}}
+	}
+	return d
+}
+
+// follow tells a client of changes until its session ends.
+func (s *session) follow(client *mcp.ServerSession) {
+	ctx, cancel := context.WithCancel(s.life)
+	s.work.Go(func() {
+		defer cancel()
+		_ = client.Wait() // however it ended
+	})
+	s.work.Go(func() { s.watch(ctx) })
+}
+
+// watch tells the client when the tools are not those that it was told of. One
+// that was told of none need not know.
+func (s *session) watch(ctx context.Context) {
+	s.Sandbox.Watch(ctx, s.agent, func() {
+		s.turn.Lock()
+		defer s.turn.Unlock()
+		if s.shown == "" {
+			return
+		}
+		if _, text, err := s.tools(ctx); err == nil && text != s.shown {
+			s.shown = text
+			s.ring()
+		}
+	})
+}
+
+// ring has the SDK tell the client that its tools have changed: it does so when
+// it is given one. That one is never listed, and never called.
+func (s *session) ring() {
+	s.server.AddTool(&mcp.Tool{Name: "changed", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, fault.New(fault.ToolNotFound, "call tool", "changed", errors.New("no such tool"))
+	})
+}
+
+// ParseProfile reads how many tools a client is to see.
+func ParseProfile(text string) (tools.Profile, error) {
+	switch p := tools.Profile(text); p {
+	case tools.Full, tools.Lean:
+		return p, nil
+	}
+	return "", fault.New(fault.InvalidArgs, "read profile", text, errors.New("no such profile")).Advise("It is full or lean.")
+}

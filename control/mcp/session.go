@@ -1,0 +1,176 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/tools"
+)
+
+// The methods of the protocol that are not left to the SDK.
+const (
+	initialize = "initialize"
+	discover   = "server/discover"
+	listTools  = "tools/list"
+	callTool   = "tools/call"
+	listKept   = "resources/list"
+	readKept   = "resources/read"
+	listen     = "subscriptions/listen"
+)
+
+// Options say what a client is shown.
+type Options struct {
+	Sandbox Sandbox
+	// Agent is for whom tools are called; empty is the agent that is named after the
+	// client.
+	Agent config.AgentName
+	// Profile is how many tools the client sees. It may call the others all the same.
+	Profile tools.Profile
+	// Program is what a person calls this program by, in a terminal, and Version
+	// which one it is.
+	Program, Version string
+	Log             *slog.Logger
+}
+
+// session is one client, or with the protocol of 2026-07-28 over HTTP one request.
+type session struct {
+	Options
+	life   context.Context // when it ends, so do calls
+	work   *sync.WaitGroup // what goes on by itself
+	shelf  *shelf
+	server *mcp.Server
+
+	turn  sync.Mutex // held while the agent is looked up or its tools are
+	agent Agent      // once it is known
+	shown string     // the tools that the client was last told of; empty is none yet
+}
+
+// newSession makes a session, and the SDK's server for it.
+func newSession(life context.Context, work *sync.WaitGroup, kept *shelf, o Options) *session {
+	s := &session{Options: o, life: life, work: work, shelf: kept}
+	s.server = mcp.NewServer(&mcp.Implementation{Name: "osaurus-sandbox", Title: "Osaurus Sandbox", Version: o.Version}, &mcp.ServerOptions{
+		Logger:             o.Log,
+		Capabilities:       &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}},
+		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.follow(r.Session) },
+	})
+	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: keptScheme + "{id}", Name: "result", Title: "A whole result", MIMEType: jsonType,
+		Description: "The whole result of a call that was too long to be answered with. The call has a link to it.",
+	}, s.read)
+	s.server.AddReceivingMiddleware(s.receive)
+	return s
+}
+
+// receive answers what is about the sandbox, and leaves the rest to the SDK.
+func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)()
+		defer func() {
+			if p := recover(); p != nil {
+				s.Log.Error("the server of MCP panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the sandbox made a mistake; its log says which"}
+			}
+		}()
+		switch method {
+		case initialize, discover, listTools, callTool, listKept, readKept, listen:
+			if err := s.recognize(ctx, r); err != nil {
+				return nil, refusal(err)
+			}
+		}
+		switch method {
+		case initialize, discover:
+			return s.greet(ctx, method, r, next)
+		case listTools:
+			return s.list(ctx, method, r, next)
+		case callTool:
+			return s.call(ctx, r.(*mcp.CallToolRequest))
+		case listKept:
+			return s.listKept(ctx, method, r, next)
+		case listen:
+			if _, err := s.look(ctx); err != nil {
+				return nil, refusal(err)
+			}
+			s.work.Go(func() { s.watch(ctx) })
+		}
+		return next(ctx, method, r)
+	}
+}
+
+// recognize finds out for whom this session is, with its first request.
+func (s *session) recognize(ctx context.Context, r mcp.Request) (err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.agent.ID != "" {
+		return nil
+	}
+	who := clientOf(r)
+	if s.Agent != "" {
+		s.agent, err = s.Sandbox.Agent(ctx, who, s.Agent)
+	} else {
+		s.agent, err = s.Sandbox.AgentFor(ctx, who)
+	}
+	return err
+}
+
+// clientOf is who a request is from.
+func clientOf(r mcp.Request) Client {
+	var info *mcp.Implementation
+	if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
+		info = p.ClientInfo
+	} else if named, ok := r.(interface{ ClientInfo() *mcp.Implementation }); ok {
+		info = named.ClientInfo()
+	}
+	if info == nil {
+		return ""
+	}
+	name := faultrpc.Plain(info.Name)
+	return Client(name[:min(len(name), maxClient)])
+}
+
+// greet tells a client what it is connected to.
+func (s *session) greet(ctx context.Context, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	result, err := next(ctx, method, r)
+	switch hello := result.(type) {
+	case *mcp.InitializeResult:
+		hello.Instructions = s.instructions()
+	case *mcp.DiscoverResult:
+		hello.Instructions = s.instructions()
+	}
+	return result, err
+}
+
+// instructions are for the model, and for the person whom it tells.
+func (s *session) instructions() string {
+	a := s.agent
+	text := fmt.Sprintf("A Linux sandbox on the user's computer. You work in it as the agent %q. Your home folder is %s; the user finds it at %s.",
+		a.Name, a.Home, a.Folder)
+	if !a.Exec {
+		text += fmt.Sprintf(" You can only read so far. The user lets you do more with this command, which is not yours to run: %s agent set %s autonomousExec.enabled=true",
+			s.Program, a.Name)
+	}
+	return text + " Never ask for a password or key in the conversation: call sandbox_secret_set without a value, and the user is asked elsewhere."
+}
+
+// refusal is an error in which there is nothing that a model could mend.
+func refusal(err error) error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	text := err.Error()
+	if advice := fault.AdviceOf(err); advice != "" {
+		text += ". " + advice
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: text}
+}

@@ -1,0 +1,86 @@
+package plugins
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"unicode"
+
+	"osaurus-sandbox/fault"
+)
+
+func (v *validator) files(files map[FilePath]string) {
+	const root = "$.files"
+	if !v.count(root, len(files), MaxFiles) {
+		return
+	}
+	total := 0
+	spelled := map[string]FilePath{} // by their small letters: where the workspace is on a Mac, they are one file
+	for _, p := range sortedKeys(files) {
+		at := below(root, string(p))
+		if why := p.refused(); why != "" {
+			v.fault(at, "file-path", "Write a path in the plugin's folder: scripts/run.py.", "%s", why)
+		}
+		if size := len(files[p]); size > MaxFile {
+			v.fault(at, "size", "Have setup download what is big.", "%d bytes are more than %d", size, MaxFile)
+		}
+		small := strings.ToLower(string(p))
+		if other, taken := spelled[small]; taken {
+			v.fault(at, "file-path", "Rename one of the two.", "it and %s are one file where capitals do not count", other)
+		}
+		spelled[small] = p
+		total += len(files[p])
+	}
+	for _, small := range sortedKeys(spelled) {
+		p := spelled[small]
+		for dir := path.Dir(small); dir != "."; dir = path.Dir(dir) {
+			if other, taken := spelled[dir]; taken {
+				v.fault(below(root, string(p)), "file-path", "Rename one of the two.", "%s is a file, and cannot be a folder too", other)
+			}
+		}
+	}
+	if total > MaxFilesTotal {
+		v.fault(root, "size", "Have setup download what is big.", "%d bytes in all are more than %d", total, MaxFilesTotal)
+	}
+}
+
+// maxSegment is what file systems take for one name.
+const maxSegment = 255
+
+// refused says why a path may not be a file's, or "".
+func (p FilePath) refused() string {
+	text := string(p)
+	parts := strings.Split(text, "/")
+	switch {
+	case text == "":
+		return "the path is empty"
+	case strings.HasPrefix(text, "/"):
+		return "the path is absolute"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "the path has a NUL or another control character"
+	case len(text) > MaxPath:
+		return "the path is too long"
+	case len(parts) > MaxPathDepth:
+		return "the path is too deep"
+	}
+	for _, part := range parts {
+		switch {
+		case part == "" || part == ".":
+			return "the path has an empty part"
+		case part == "..":
+			return "the path leads out of the plugin's folder"
+		case len(part) > maxSegment:
+			return "a part of the path is too long"
+		}
+	}
+	return ""
+}
+
+// ParseFilePath reads where a file is in a plugin's folder.
+func ParseFilePath(text string) (FilePath, error) {
+	p := FilePath(text)
+	if why := p.refused(); why != "" {
+		return "", fault.New(fault.InvalidArgs, "read file path", brief(text), errors.New(why)).Advise("Write a path in the plugin's folder: scripts/run.py.")
+	}
+	return p, nil
+}

@@ -1,0 +1,74 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// Severity is how much a finding matters.
+type Severity string
+
+// The severities.
+const (
+	Fault   Severity = "error"   // the recipe is refused
+	Warning Severity = "warning" // it is taken, and will not do what its author meant, or more
+)
+
+// Rule is what a finding is an instance of, for programs: "unquoted-param".
+type Rule string
+
+// Finding is something that is wrong with a recipe.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Rule     Rule     `json:"rule"`
+	// Path is where: "$.tools[0].run".
+	Path string `json:"path"`
+	// Line and Column count from 1; 0 is unknown, in a recipe that has no text.
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Text   string `json:"text"`
+	Fix    string `json:"fix"`
+}
+
+// String is the finding on one line: "12:7 $.tools[0].run: …".
+func (f Finding) String() string {
+	place := f.Path
+	if f.Line > 0 {
+		place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Path)
+	}
+	return place + ": " + f.Text
+}
+
+// Faults are the findings for which a recipe is refused.
+func Faults(findings []Finding) []Finding {
+	var faults []Finding
+	for _, f := range findings {
+		if f.Severity == Fault {
+			faults = append(faults, f)
+		}
+	}
+	return faults
+}
+
+// shownFaults is how many faults an error names: more do not help to mend the first.
+const shownFaults = 5
+
+// Refusal is what is said of a recipe with faults: fault.InvalidArgs that names the first, or
+// nil if there are none.
+func Refusal(findings []Finding) error {
+	faults := Faults(findings)
+	if len(faults) == 0 {
+		return nil
+	}
+	lines := make([]string, 0, shownFaults+1)
+	for _, f := range faults[:min(len(faults), shownFaults)] {
+		lines = append(lines, f.String())
+	}
+	if more := len(faults) - shownFaults; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return fault.New(fault.InvalidArgs, "read recipe", "", errors.New(strings.Join(lines, "; "))).Advise(faults[0].Fix)
+}

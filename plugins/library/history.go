@@ -1,0 +1,244 @@
+package library
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+)
+
+const (
+	// versions is the folder of revisions, each plugin's in a folder of its own.
+	versions = "versions"
+	// maxRevisions is how many of a plugin are kept: weeks of an author's work. The oldest go first.
+	maxRevisions = 50
+)
+
+// Revision is the number of what a plugin was at a time.
+type Revision int
+
+// Past is a revision of a plugin.
+type Past struct {
+	Revision Revision
+	Current  bool
+	// Recipe and Hash are those of then; Err says why they cannot be read, of a file that was
+	// broken by hand.
+	Recipe plugins.Recipe
+	Hash   plugins.Hash
+	Err    error
+}
+
+// History lists a plugin's revisions, the newest first.
+func (l *Library) History(id config.PluginID) ([]Past, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	text, err := read(id, l.path(id))
+	if err != nil {
+		return nil, err
+	}
+	history, err := l.revisions(id)
+	if err != nil {
+		return nil, err
+	}
+	current, err := l.revisionOf(id, history, text)
+	if err != nil {
+		return nil, err
+	}
+	var list []Past
+	for _, n := range slices.Backward(history) {
+		p := Past{Revision: n, Current: n == current}
+		e, err := l.at(id, n)
+		p.Recipe, p.Hash, p.Err = e.Recipe, e.Hash, err
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// At is a plugin as it was.
+func (l *Library) At(id config.PluginID, n Revision) (Entry, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.at(id, n)
+}
+
+func (l *Library) at(id config.PluginID, n Revision) (Entry, error) {
+	subject := fmt.Sprintf("%s, revision %d", id, n)
+	text, err := read(id, l.revisionPath(id, n))
+	if err != nil && fault.KindOf(err) == fault.NotFound {
+		return Entry{}, fault.New(fault.NotFound, "read plugin", subject, errors.New("there is no such revision")).Advise("See: osaurus-sandbox plugin history " + string(id))
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	r, err := plugins.Parse(text)
+	if err != nil {
+		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", subject, err)
+	}
+	hash, err := r.Hash()
+	return Entry{ID: id, Recipe: r, Hash: hash, Revision: n}, err
+}
+
+// Rollback makes a plugin again what it was: that becomes its newest revision, and no other is lost. Without
+// a number it is the one before the current.
+func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := read(id, l.path(id)); err != nil {
+		return Entry{}, err
+	}
+	if n == 0 {
+		var err error
+		if n, err = l.before(id); err != nil {
+			return Entry{}, err
+		}
+	}
+	past, err := l.at(id, n)
+	if err != nil {
+		return Entry{}, err
+	}
+	if own, err := past.Recipe.ID(); err != nil || own != id {
+		past.Recipe.Name, err = l.nameOf(id)
+		if err != nil {
+			return Entry{}, err
+		}
+	}
+	return l.save(id, past.Recipe)
+}
+
+// nameOf is the name of a plugin that had another one in the revision that is wanted again.
+func (l *Library) nameOf(id config.PluginID) (string, error) {
+	e, err := l.get(id)
+	return e.Recipe.Name, err
+}
+
+// before is the newest revision whose content is not what counts now.
+func (l *Library) before(id config.PluginID) (Revision, error) {
+	history, err := l.revisions(id)
+	if err != nil {
+		return 0, err
+	}
+	current, err := l.get(id)
+	broken := fault.KindOf(err) == fault.InvalidArgs && err != nil
+	if err != nil && !broken {
+		return 0, err
+	}
+	for _, n := range slices.Backward(history) {
+		if e, err := l.at(id, n); err == nil && (broken || n != current.Revision && e.Hash != current.Hash) {
+			return n, nil
+		}
+	}
+	return 0, fault.New(fault.NotFound, "roll back plugin", string(id), errors.New("there is nothing before it")).Advise("See: osaurus-sandbox plugin history " + string(id))
+}
+
+// Undo takes a revision back that Save has just made: the plugin is again what it was before, or
+// gone if it was new. If it is not the current one any more, nothing happens.
+func (l *Library) Undo(id config.PluginID, n Revision) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	history, err := l.revisions(id)
+	if err != nil {
+		return err
+	}
+	current, err := l.get(id)
+	if err != nil || current.Revision != n {
+		return err
+	}
+	at := slices.Index(history, n)
+	if at <= 0 {
+		return l.remove(id)
+	}
+	text, err := read(id, l.revisionPath(id, history[at-1]))
+	if err == nil {
+		err = config.WriteFile(l.path(id), text)
+	}
+	if err != nil {
+		return err
+	}
+	return removeFile(l.revisionPath(id, n))
+}
+
+func (l *Library) revisionDir(id config.PluginID) string {
+	return filepath.Join(l.dir, versions, string(id))
+}
+
+func (l *Library) revisionPath(id config.PluginID, n Revision) string {
+	return filepath.Join(l.revisionDir(id), strconv.Itoa(int(n))+suffix)
+}
+
+// revisions are the numbers of a plugin's, in their order.
+func (l *Library) revisions(id config.PluginID) ([]Revision, error) {
+	files, err := os.ReadDir(l.revisionDir(id))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fault.New(fault.Unavailable, "list revisions", string(id), err).Advise("Make the library's folder readable for you.")
+	}
+	var list []Revision
+	for _, f := range files {
+		text, is := strings.CutSuffix(f.Name(), suffix)
+		if n, err := strconv.Atoi(text); is && err == nil && n > 0 && strconv.Itoa(n) == text {
+			list = append(list, Revision(n))
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// revisionOf is the newest revision that is exactly a text, or 0.
+func (l *Library) revisionOf(id config.PluginID, history []Revision, text []byte) (Revision, error) {
+	for _, n := range slices.Backward(history) {
+		if is, err := same(l.revisionPath(id, n), text); err != nil || is {
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
+func last(history []Revision) Revision {
+	if len(history) == 0 {
+		return 0
+	}
+	return history[len(history)-1]
+}
+
+// prune forgets the oldest revisions.
+func (l *Library) prune(id config.PluginID, history []Revision) error {
+	for len(history) > maxRevisions {
+		if err := removeFile(l.revisionPath(id, history[0])); err != nil {
+			return err
+		}
+		history = history[1:]
+	}
+	return nil
+}
+
+// moveRevisions has a plugin's be another's, which has none: what is there was left by a crash.
+func (l *Library) moveRevisions(from, to config.PluginID) error {
+	err := os.RemoveAll(l.revisionDir(to))
+	if err == nil {
+		err = os.Rename(l.revisionDir(from), l.revisionDir(to))
+	}
+	if err == nil {
+		err = config.Sync(filepath.Join(l.dir, versions))
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "rename plugin", string(from), err).Advise("Make the library's folder writable for you.")
+	}
+	return nil
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fault.New(fault.Unavailable, "forget revision", path, err).Advise("Make the library's folder writable for you.")
+	}
+	return nil
+}
+
+// ModifiedAt is when the revision was made.
+func (p Past) ModifiedAt() time.Time { return p.Recipe.ModifiedAt }

@@ -1,0 +1,336 @@
+// Package library keeps the plugins of a home: the newest recipe of each in a file of its own, and all that it was before.
+package library
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+)
+
+// maxPlugins is how many a library holds: listing reads them all, which takes a second then.
+const maxPlugins = 2000
+
+// Library is the plugins of a home. Of the programs that run, only who has the home's lock changes it.
+// People may put files into its folder: they are taken as they are, and one that is broken is
+// reported and left alone.
+type Library struct {
+	dir string
+	now func() time.Time
+	mu  sync.RWMutex
+}
+
+// Options say where a library is.
+type Options struct {
+	Home config.Home
+	Now  func() time.Time
+}
+
+// Entry is a plugin of the library.
+type Entry struct {
+	ID     config.PluginID
+	Recipe plugins.Recipe
+	Hash   plugins.Hash
+	// Revision counts from 1. It is 0 for a file that somebody has put there or changed by hand:
+	// the next Save makes a revision of it first.
+	Revision Revision
+}
+
+// Broken is a file of the library's folder that holds no plugin.
+type Broken struct {
+	Path string
+	Err  error
+}
+
+// Open makes the folder of a library, and removes what a program that was killed has left half written.
+func Open(o Options) (*Library, error) {
+	l := &Library{dir: o.Home.Plugins(), now: o.Now}
+	if _, err := o.Home.Make(l.dir); err != nil {
+		return nil, err
+	}
+	for _, pattern := range []string{".*.json.*", filepath.Join(versions, "*", ".*.json.*")} {
+		left, err := filepath.Glob(filepath.Join(l.dir, pattern))
+		if err != nil {
+			return nil, fault.New(fault.Execution, "open plugin library", l.dir, err)
+		}
+		for _, path := range left {
+			if err := os.Remove(path); err != nil {
+				return nil, fault.New(fault.Unavailable, "open plugin library", path, err).Advise("Remove the file: it was being written when a program was killed.")
+			}
+		}
+	}
+	return l, nil
+}
+
+const suffix = ".json"
+
+func (l *Library) path(id config.PluginID) string { return filepath.Join(l.dir, string(id)+suffix) }
+
+// List reads all plugins, by their ids, and reports the files that hold none.
+func (l *Library) List() ([]Entry, []Broken, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	names, err := l.names()
+	if err != nil {
+		return nil, nil, err
+	}
+	var entries []Entry
+	var broken []Broken
+	for _, name := range names {
+		path := filepath.Join(l.dir, name)
+		id, err := config.ParsePluginID(strings.TrimSuffix(name, suffix))
+		var e Entry
+		if err == nil {
+			e, err = l.get(id)
+		}
+		if err != nil {
+			broken = append(broken, Broken{Path: path, Err: err})
+			continue
+		}
+		entries = append(entries, e)
+	}
+	return entries, broken, nil
+}
+
+// names are the files in the folder that should be recipes, in their order.
+func (l *Library) names() ([]string, error) {
+	files, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "list plugins", l.dir, err).Advise("Make the folder readable for you.")
+	}
+	var names []string
+	for _, f := range files {
+		if name := f.Name(); strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Get is a plugin. One that is not there is fault.NotFound, and a broken file fault.InvalidArgs.
+func (l *Library) Get(id config.PluginID) (Entry, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.get(id)
+}
+
+// Text is a plugin's file as it is, broken or not: for who exports or mends it.
+func (l *Library) Text(id config.PluginID) ([]byte, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return read(id, l.path(id))
+}
+
+func (l *Library) get(id config.PluginID) (Entry, error) {
+	text, err := read(id, l.path(id))
+	if err != nil {
+		return Entry{}, err
+	}
+	e, err := entry(id, text)
+	if err != nil {
+		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", l.path(id), err).
+			Advise(fmt.Sprintf("Mend it: osaurus-sandbox plugin edit %s. Or go back to what it was: osaurus-sandbox plugin rollback %s", id, id))
+	}
+	history, err := l.revisions(id)
+	if err != nil {
+		return Entry{}, err
+	}
+	e.Revision, err = l.revisionOf(id, history, text)
+	return e, err
+}
+
+// entry reads the text of the plugin that should have an id.
+func entry(id config.PluginID, text []byte) (Entry, error) {
+	r, err := plugins.Parse(text)
+	if err != nil {
+		return Entry{}, err
+	}
+	if own, err := r.ID(); err != nil || own != id {
+		return Entry{}, fmt.Errorf("it holds the plugin %q, whose file would be %s", r.Name, string(own)+suffix)
+	}
+	hash, err := r.Hash()
+	return Entry{ID: id, Recipe: r, Hash: hash}, err
+}
+
+// Save keeps a recipe as its plugin's newest revision. What is the same already stays as it is. may is
+// asked about what would be replaced, and its error ends it; two names with one id are
+// always refused, as is a recipe with faults.
+func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
+		return Entry{}, err
+	}
+	id, err := r.ID()
+	if err != nil {
+		return Entry{}, err
+	}
+	old, err := l.get(id)
+	switch fault.KindOf(err) {
+	case fault.NotFound:
+		if err := l.room(); err != nil {
+			return Entry{}, err
+		}
+	case fault.InvalidArgs: // a broken file: it becomes a revision, and is replaced
+	default:
+		if err == nil {
+			err = replace(old, r, may)
+		}
+		if err != nil {
+			return Entry{}, err
+		}
+	}
+	return l.save(id, r)
+}
+
+// replace reports why a recipe may not take another's place.
+func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
+	if old.Recipe.Name != r.Name {
+		return fault.New(fault.Rejected, "save plugin", string(old.ID), fmt.Errorf("%q and %q would have the same id", old.Recipe.Name, r.Name)).
+			Advise("Give it another name, or rename the one that is there: osaurus-sandbox plugin rename " + string(old.ID))
+	}
+	if hash, err := r.Hash(); err != nil || hash == old.Hash {
+		return err
+	}
+	return may(old)
+}
+
+// Create has Save replace nothing.
+func Create(old Entry) error {
+	return fault.New(fault.Rejected, "save plugin", string(old.ID), errors.New("there is a plugin of this name already, which is another")).
+		Advise("Give it another name, or say that it shall be updated: --update")
+}
+
+// Update has Save replace whatever is there.
+func Update(Entry) error { return nil }
+
+func (l *Library) room() error {
+	names, err := l.names()
+	if err == nil && len(names) >= maxPlugins {
+		err = fault.New(fault.Rejected, "save plugin", l.dir, fmt.Errorf("there are %d plugins already", len(names))).Advise("Remove some: osaurus-sandbox plugin remove ID")
+	}
+	return err
+}
+
+// save writes a recipe: first as a revision, then as what counts, so that at any moment there is
+// either the old or the new, and neither is without its revision for longer than a crash.
+func (l *Library) save(id config.PluginID, r plugins.Recipe) (Entry, error) {
+	history, err := l.archive(id)
+	if err != nil {
+		return Entry{}, err
+	}
+	hash, err := r.Hash()
+	if err != nil {
+		return Entry{}, err
+	}
+	if e, err := l.get(id); err == nil && e.Hash == hash {
+		return e, nil
+	}
+	r.ModifiedAt = l.now().UTC().Truncate(time.Microsecond)
+	text, err := r.Encode()
+	if err != nil {
+		return Entry{}, err
+	}
+	next := last(history) + 1
+	if err := config.WriteFile(l.revisionPath(id, next), text); err != nil {
+		return Entry{}, err
+	}
+	if err := config.WriteFile(l.path(id), text); err != nil {
+		return Entry{}, err
+	}
+	return Entry{ID: id, Recipe: r, Hash: hash, Revision: next}, l.prune(id, append(history, next))
+}
+
+// archive makes a revision of what is there, unless it is one, and returns them all.
+func (l *Library) archive(id config.PluginID) ([]Revision, error) {
+	history, err := l.revisions(id)
+	if err != nil {
+		return nil, err
+	}
+	text, err := read(id, l.path(id))
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return history, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := l.revisionOf(id, history, text); err != nil || n != 0 {
+		return history, err
+	}
+	next := last(history) + 1
+	return append(history, next), config.WriteFile(l.revisionPath(id, next), text)
+}
+
+// Duplicate keeps a plugin's recipe under another name too.
+func (l *Library) Duplicate(id config.PluginID, name string) (Entry, error) {
+	e, err := l.Get(id)
+	if err != nil {
+		return Entry{}, err
+	}
+	e.Recipe.Name = name
+	return l.Save(e.Recipe, Create)
+}
+
+// Rename gives a plugin another name, and with it perhaps another id. Its revisions go with it.
+func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, err := l.get(id)
+	if err != nil {
+		return Entry{}, err
+	}
+	e.Recipe.Name = name
+	if err := plugins.Refusal(plugins.Validate(e.Recipe)); err != nil {
+		return Entry{}, err
+	}
+	to, err := e.Recipe.ID()
+	if err != nil || to == id {
+		if err == nil {
+			e, err = l.save(id, e.Recipe)
+		}
+		return e, err
+	}
+	if _, err := os.Lstat(l.path(to)); !errors.Is(err, os.ErrNotExist) {
+		return Entry{}, fault.New(fault.Rejected, "rename plugin", string(to), errors.New("there is a plugin of this name already")).Advise("Choose another name.")
+	}
+	if _, err := l.archive(id); err != nil {
+		return Entry{}, err
+	}
+	if err := l.moveRevisions(id, to); err != nil {
+		return Entry{}, err
+	}
+	renamed, err := l.save(to, e.Recipe)
+	if err != nil {
+		return Entry{}, err
+	}
+	return renamed, l.remove(id)
+}
+
+// Remove forgets a plugin, broken or not, and all its revisions.
+func (l *Library) Remove(id config.PluginID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := os.Lstat(l.path(id)); errors.Is(err, os.ErrNotExist) {
+		_, err := read(id, l.path(id))
+		return err
+	}
+	return l.remove(id)
+}
+
+func (l *Library) remove(id config.PluginID) error {
+	err := os.Remove(l.path(id))
+	if err == nil {
+		err = errors.Join(os.RemoveAll(l.revisionDir(id)), config.Sync(l.dir))
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "remove plugin", string(id), err).Advise("Make the library's folder writable for you.")
+	}
+	return nil
+}

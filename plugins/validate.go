@@ -1,0 +1,230 @@
+package plugins
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// Validate lists what is wrong with a recipe, without places. Parse has done so already.
+func Validate(r Recipe) []Finding {
+	v := &validator{}
+	v.about(r)
+	v.files(r.Files)
+	v.dependencies(r.Dependencies)
+	v.tools(r)
+	v.secrets(r.Secrets)
+	v.permissions(r.Permissions)
+	v.command("$.setup", r.Setup)
+	if r.Daemon != nil {
+		v.daemon(*r.Daemon)
+	}
+	v.events(r.Events)
+	v.advise(r)
+	return v.findings
+}
+
+type validator struct{ findings []Finding }
+
+func (v *validator) fault(path string, rule Rule, fix, format string, args ...any) {
+	v.findings = append(v.findings, Finding{Severity: Fault, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+func (v *validator) warn(path string, rule Rule, fix, format string, args ...any) {
+	v.findings = append(v.findings, Finding{Severity: Warning, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// error adds what a parser of names says.
+func (v *validator) error(path string, rule Rule, err error) {
+	if err != nil {
+		v.fault(path, rule, fault.AdviceOf(err), "%v", err)
+	}
+}
+
+func (v *validator) about(r Recipe) {
+	if r.Name == "" {
+		v.fault("$.name", "required", `Add "name": what the plugin is called.`, "is missing")
+	} else if _, err := r.ID(); err != nil {
+		v.error("$.name", "name", err)
+	}
+	v.description("$.description", r.Description, "what the plugin is for")
+	v.line("$.version", r.Version)
+	v.line("$.author", r.Author)
+	v.line("$.source", r.Source)
+	if u, err := url.Parse(r.Source); err != nil || r.Source != "" && u.Scheme != "https" && u.Scheme != "http" {
+		v.warn("$.source", "source", "Write the address of its home page.", "is no web address")
+	}
+}
+
+func (v *validator) description(path, text, what string) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		v.fault(path, "required", `Say here `+what+`: a model chooses by it.`, "is missing")
+	case len(text) > MaxDescription:
+		v.fault(path, "size", "Say it in fewer words; long texts belong into a file.", "%d bytes are more than %d", len(text), MaxDescription)
+	}
+	v.noNUL(path, text)
+}
+
+// line checks a text that is shown on one.
+func (v *validator) line(path, text string) {
+	if len(text) > MaxText {
+		v.fault(path, "size", "Shorten it.", "%d bytes are more than %d", len(text), MaxText)
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		v.fault(path, "control-character", "Write it on one line, without control characters.", "has control characters")
+	}
+}
+
+func (v *validator) noNUL(path, text string) {
+	if strings.ContainsRune(text, 0) {
+		v.fault(path, "control-character", "Remove it: no program can be given one.", "has a NUL character")
+	}
+}
+
+// count checks a list's length, and says whether it is worth looking at.
+func (v *validator) count(path string, n, most int) bool {
+	if n > most {
+		v.fault(path, "size", "Make two plugins of it.", "%d are more than %d", n, most)
+	}
+	return n <= most
+}
+
+// A package's name, and perhaps which versions of it, as apk and apt write that. It is one word, and no option.
+var dependencyText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*([=<>~]{1,2}[A-Za-z0-9][A-Za-z0-9+._:~-]*)?$`)
+
+func (v *validator) dependencies(list []Dependency) {
+	const path = "$.dependencies"
+	if !v.count(path, len(list), MaxList) {
+		return
+	}
+	for i, d := range list {
+		if len(d) > MaxText || !dependencyText.MatchString(string(d)) {
+			v.fault(item(path, i), "dependency", `Name one package, perhaps with its version: "ripgrep", "nodejs=20.1".`, "%q is no package", brief(string(d)))
+		}
+	}
+	duplicates(v, path, list)
+}
+
+func (v *validator) secrets(list []config.SecretName) {
+	const path = "$.secrets"
+	if !v.count(path, len(list), MaxList) {
+		return
+	}
+	for i, s := range list {
+		_, err := config.ParseSecretName(string(s))
+		v.error(item(path, i), "secret", err)
+		if err == nil && reservedVariable(string(s)) {
+			v.fault(item(path, i), "secret", "Choose another name.", "%s would change how programs run", s)
+		}
+	}
+	duplicates(v, path, list)
+}
+
+// duplicates warns of what is in a list twice.
+func duplicates[T ~string](v *validator, path string, list []T) {
+	for i, s := range list {
+		if slices.Index(list, s) < i {
+			v.warn(item(path, i), "duplicate", "Remove one of the two.", "%q is there twice", brief(string(s)))
+		}
+	}
+}
+
+func (v *validator) permissions(p Permissions) {
+	const path = "$.permissions.network"
+	domains := p.Network.Domains()
+	if !v.count(path, len(domains), MaxList) {
+		return
+	}
+	for _, d := range domains {
+		if !IsDomain(string(d)) {
+			v.fault(path, "network", `Write "outbound", "none", or exact names of hosts with commas between them: "api.example.com,example.org".`,
+				"%q is no name of a host", brief(string(d)))
+		}
+	}
+}
+
+// command checks a shell command that may be absent.
+func (v *validator) command(path, text string) {
+	if len(text) > MaxCommand {
+		v.fault(path, "size", "Put the script into a file of the plugin, and run that.", "%d bytes are more than %d", len(text), MaxCommand)
+	}
+	v.noNUL(path, text)
+}
+
+func (v *validator) needCommand(path, text string) {
+	if strings.TrimSpace(text) == "" {
+		v.fault(path, "required", "Write the shell command that is to run.", "is missing")
+	}
+	v.command(path, text)
+}
+
+var variableText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (v *validator) daemon(d Daemon) {
+	v.needCommand("$.daemon.command", d.Command)
+	if !v.count("$.daemon.env", len(d.Env), MaxList) {
+		return
+	}
+	for _, name := range sortedKeys(d.Env) {
+		path := below("$.daemon.env", name)
+		if len(name) > MaxText || !variableText.MatchString(name) || reservedVariable(name) {
+			v.fault(path, "variable", "Choose another name: letters, digits and underscores, and none that changes how programs run.", "%q cannot be set", brief(name))
+		}
+		v.command(path, d.Env[name])
+	}
+}
+
+// reservedVariable reports what no plugin may put into an environment: what decides which program runs and as
+// whom, and what the sandbox itself says there.
+func reservedVariable(name string) bool {
+	switch name {
+	case "PATH", "HOME", "SHELL", "USER", "LOGNAME", "IFS", "ENV", "BASH_ENV", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "VIRTUAL_ENV":
+		return true
+	}
+	return slices.ContainsFunc([]string{"LD_", "DYLD_", "OSAURUS_", "PARAM_"}, func(begin string) bool { return strings.HasPrefix(name, begin) })
+}
+
+func (v *validator) events(e Events) {
+	const subscribe, emit = "$.events.subscribe", "$.events.emit"
+	if v.count(subscribe, len(e.Subscribe), MaxList) {
+		for i, s := range e.Subscribe {
+			path := item(subscribe, i)
+			v.topics(path, s.Topic)
+			v.command(below(path, "run"), s.Run)
+			v.timeout(below(path, "timeout"), s.Timeout)
+			if s.Run == "" {
+				v.warn(path, "no-handler", `Write an object: {"topic": "…", "run": "the command that is given the event"}.`, "nothing runs when such an event comes")
+			}
+		}
+	}
+	if v.count(emit, len(e.Emit), MaxList) {
+		for i, t := range e.Emit {
+			v.topics(item(emit, i), t)
+		}
+	}
+}
+
+func (v *validator) topics(path string, t Topics) {
+	begin, all := strings.CutSuffix(string(t), "*")
+	if all && begin == "" {
+		return
+	}
+	if _, err := bridge.ParseTopic(begin); err != nil {
+		v.fault(path, "topic", `Write the type of an event ("rss.new_item"), or how several begin ("rss.*").`, "%q is no topic", brief(string(t)))
+	}
+}
+
+func (v *validator) timeout(path string, d time.Duration) {
+	if d < 0 || d > MaxTimeout || d%time.Second != 0 {
+		v.fault(path, "timeout", fmt.Sprintf("Write whole seconds, at most %d; what takes longer belongs into a daemon.", MaxTimeout/time.Second), "%v is too much or no number of seconds", d)
+	}
+}

@@ -1,0 +1,88 @@
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+// workspace is where guests have the workspace.
+const workspace = "/workspace"
+
+// hostFiles are this host's, touched by the guest's own code. Of what a guest has, its
+// workspace is the backend's, and all else is in a folder of the guest's own.
+type hostFiles struct{ *Guest }
+
+// Files are real ones, on this host.
+func (g *Guest) Files() supervisor.Files { return hostFiles{g} }
+
+// on does something with a file, by the name that it has on this host, and tells
+// what went wrong by the name that it has in the guest.
+func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error) error {
+	if err := f.enter(string(file.User)); err != nil {
+		return err
+	}
+	there, here := "", filepath.Join(f.terminals.dir, "root")
+	if file.Root == workspace || strings.HasPrefix(file.Root, workspace+"/") {
+		there, here = workspace, f.backend.Workspace
+	}
+	if here == "" {
+		return fault.New(fault.NotFound, "touch files", file.String(), errors.New("the backend has no workspace"))
+	}
+	file.Root = filepath.Join(here, strings.TrimPrefix(file.Root, there))
+	if err := os.MkdirAll(file.Root, 0o755); err != nil {
+		return err
+	}
+	err := do(f.terminals.client, file)
+	if told, ok := errors.AsType[*fault.Error](err); ok {
+		told.Subject = strings.ReplaceAll(told.Subject, here, there)
+	}
+	return err
+}
+
+func (f hostFiles) StatFile(ctx context.Context, file guest.File) (info guest.FileInfo, err error) {
+	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+		info, err = c.StatFile(ctx, file)
+		return err
+	})
+	return info, err
+}
+
+func (f hostFiles) ListFolder(ctx context.Context, file guest.File, limit int) (list []guest.FolderEntry, more bool, err error) {
+	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+		list, more, err = c.ListFolder(ctx, file, limit)
+		return err
+	})
+	return list, more, err
+}
+
+func (f hostFiles) ReadFile(ctx context.Context, file guest.File, part guest.FilePart, to io.Writer) (r guest.FileRead, err error) {
+	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+		r, err = c.ReadFile(ctx, file, part, to)
+		return err
+	})
+	return r, err
+}
+
+func (f hostFiles) WriteFile(ctx context.Context, file guest.File, w guest.FileWrite) (done guest.FileWritten, err error) {
+	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+		done, err = c.WriteFile(ctx, file, w)
+		return err
+	})
+	return done, err
+}
+
+func (f hostFiles) SearchFiles(ctx context.Context, file guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (end guest.SearchEnd, err error) {
+	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+		end, err = c.SearchFiles(ctx, file, s, tell)
+		return err
+	})
+	return end, err
+}

@@ -1,0 +1,90 @@
+package tools
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// reserved is what the names of the sandbox's own tools begin with, also of
+// those that are yet to come.
+const reserved = "sandbox_"
+
+// assigned are the tools of one agent alone, with the plugin that each is of.
+type assigned map[Name]struct {
+	Tool
+	of config.PluginID
+}
+
+// Assign has the tools of a plugin be these for an agent, or none, all at once. It
+// refuses names that are somebody else's, and changes nothing then.
+func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...Tool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.free(agent, plugin, list); err != nil {
+		return err
+	}
+	own := assigned{}
+	for name, t := range r.own[agent] {
+		if t.of != plugin {
+			own[name] = t
+		}
+	}
+	for _, t := range list {
+		t.Budget = cmp.Or(t.Budget, usualBudget)
+		own[t.Name] = struct {
+			Tool
+			of config.PluginID
+		}{t, plugin}
+	}
+	if r.own[agent] = own; len(own) == 0 {
+		delete(r.own, agent)
+	}
+	r.touch()
+	return nil
+}
+
+// Free reports, as an error, what keeps a plugin's tools from being assigned to
+// an agent.
+func (r *Registry) Free(agent config.AgentID, plugin config.PluginID, list ...Tool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.free(agent, plugin, list)
+}
+
+// free is Free. The mutex is held.
+func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Tool) error {
+	const op = "register tool"
+	refuse := func(kind fault.Kind, name Name, why string) error {
+		return fault.New(kind, op, quoted(string(name)), errors.New(why)).Advise("Give the tool, or its plugin, another name.")
+	}
+	seen, others := map[Name]bool{}, 0
+	for _, t := range r.own[agent] {
+		if t.of != plugin {
+			others++
+		}
+	}
+	if len(list)+others > maxTools {
+		return fault.New(fault.Rejected, op, string(plugin), fmt.Errorf("the agent would have more than %d tools of plugins", maxTools)).Advise("Uninstall a plugin that it does not need.")
+	}
+	for _, t := range list {
+		_, taken := r.tools[t.Name]
+		other, there := r.own[agent][t.Name]
+		switch {
+		case !nameText.MatchString(string(t.Name)):
+			return refuse(fault.InvalidArgs, t.Name, "no name for a tool")
+		case taken, strings.HasPrefix(string(t.Name), reserved):
+			return refuse(fault.Rejected, t.Name, "the name is one of the sandbox's own tools")
+		case there && other.of != plugin:
+			return refuse(fault.Rejected, t.Name, "the plugin "+string(other.of)+" has a tool of that name")
+		case seen[t.Name]:
+			return refuse(fault.InvalidArgs, t.Name, "the plugin has two of that name")
+		}
+		seen[t.Name] = true
+	}
+	return nil
+}
