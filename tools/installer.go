@@ -155,7 +155,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 		return ran{}, err
 	}
 	exit, err := p.Wait()
-	return ran{exit, out.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
+	return ran{exit, out.all.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
 }
 
 // absent reports whether an error says that there is no such program.
@@ -167,7 +167,7 @@ func absent(err error, program string) bool {
 // teller keeps what a manager writes, and has whoever waits read a line of it now
 // and again.
 type teller struct {
-	bytes.Buffer
+	all  bytes.Buffer
 	say  func(format string, args ...any)
 	last time.Time
 }
@@ -180,7 +180,7 @@ const (
 )
 
 func (t *teller) Write(p []byte) (int, error) {
-	n, err := t.Buffer.Write(p)
+	n, err := t.all.Write(p)
 	if t.say == nil || time.Since(t.last) < tellEvery {
 		return n, err
 	}

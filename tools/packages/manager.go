@@ -89,15 +89,14 @@ func (m Manager) Make(home string) []string {
 	return nil
 }
 
-// Mend is what clears away that for which an attempt failed.
+// Mend is what clears away that for which an attempt failed; nothing, where another
+// attempt is all that can be done.
 func (m Manager) Mend(c Class, home string) [][]string {
 	switch {
 	case m == APK && c == Broken:
 		return [][]string{{"apk", "fix", "--no-cache", "--no-progress", "--wait", lockTime}}
 	case m == APT && c == Broken:
 		return [][]string{{"dpkg", "--configure", "--pending"}, aptGet("--fix-broken", "install")}
-	case m == APT && c != Locked:
-		return [][]string{m.Refresh()}
 	case m == Pip && c == Broken:
 		return [][]string{m.Make(home)}
 	case m == Pip:
