@@ -43,6 +43,7 @@ type Client struct {
 	Secrets   controlpbconnect.SecretsClient
 	Prompts   controlpbconnect.PromptsClient
 	Tools     controlpbconnect.ToolsClient
+	Plugins   controlpbconnect.PluginsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -117,6 +118,7 @@ func newClient(home config.Home, name string) *Client {
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

@@ -17,6 +17,8 @@ import (
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
@@ -48,6 +50,8 @@ type Backing struct {
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
 	Plugins   *install.Installer
+	Library   *library.Library
+	Sources   *source.Client
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -90,6 +94,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)

@@ -10,4 +10,5 @@ package controlpb
 //go:generate sh ../../scripts/protoc topics.proto
 //go:generate sh ../../scripts/protoc agentsecrets.proto
 //go:generate sh ../../scripts/protoc prompts.proto
+//go:generate sh ../../scripts/protoc plugins.proto
 //go:generate sh ../../scripts/protoc tools.proto

@@ -14,6 +14,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/secrets/stores"
@@ -75,6 +77,8 @@ type daemon struct {
 	tasks  *tasks.Tasks
 	topics *topics.Topics
 	lines  *loglines.Lines
+
+	library *library.Library
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -172,7 +176,10 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
-func (d *daemon) makeServices(context.Context) error {
+func (d *daemon) makeServices(context.Context) (err error) {
+	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+		return err
+	}
 	d.memory, d.tasks, d.topics, d.lines = memory.New(d.db), tasks.New(d.db, d.diary.Note), topics.New(d.db), loglines.New(d.agents.Has)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
@@ -226,7 +233,7 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins,
+		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}),
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
