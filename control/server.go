@@ -96,6 +96,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
