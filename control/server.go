@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -49,6 +50,7 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
+	Artifacts *artifacts.Artifacts
 	Plugins   *install.Installer
 	Library   *library.Library
 	Sources   *source.Client
@@ -97,6 +99,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))

@@ -13,3 +13,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc plugins.proto
 //go:generate sh ../../scripts/protoc tools.proto
 //go:generate sh ../../scripts/protoc installs.proto
+//go:generate sh ../../scripts/protoc artifacts.proto

@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -68,10 +69,11 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *terminal.Terminals
 
-	config  *pluginconfig.Config
-	tools   *tools.Registry
-	plugins *install.Installer
-	watch   *pluginwatch.Watch
+	config    *pluginconfig.Config
+	tools     *tools.Registry
+	artifacts *artifacts.Artifacts
+	plugins   *install.Installer
+	watch     *pluginwatch.Watch
 
 	memory *memory.Memory
 	tasks  *tasks.Tasks
@@ -154,7 +156,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells.
+// shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
 	d.closes(d.vault.Close)
@@ -171,6 +173,10 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
+	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+		return err
+	}
+	d.after(d.artifacts.Close)
 	return nil
 }
 
@@ -190,6 +196,7 @@ func (d *daemon) makeServices(context.Context) (err error) {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
+		Scripts: toolbench.Scripts(d.tools),
 	})
 	return nil
 }
@@ -197,7 +204,9 @@ func (d *daemon) makeServices(context.Context) (err error) {
 // makePlugins has agents' plugins be there, with their tools.
 func (d *daemon) makePlugins(context.Context) error {
 	installer := toolbench.NewInstaller(d.agents)
-	bench := toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Installer: installer, Log: d.log}
+	bench := toolbench.Options{
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Installer: installer, Log: d.log,
+	}
 	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
 	var all []config.AgentID
 	for _, a := range d.agents.List() {
@@ -233,8 +242,8 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}),
-		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts, Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
+		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
 
