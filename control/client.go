@@ -45,6 +45,7 @@ type Client struct {
 	Tools     controlpbconnect.ToolsClient
 	Artifacts controlpbconnect.ArtifactsClient
 	Plugins   controlpbconnect.PluginsClient
+	Installs  controlpbconnect.InstallsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -121,6 +122,7 @@ func newClient(home config.Home, name string) *Client {
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
+		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

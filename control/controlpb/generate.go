@@ -12,4 +12,5 @@ package controlpb
 //go:generate sh ../../scripts/protoc prompts.proto
 //go:generate sh ../../scripts/protoc plugins.proto
 //go:generate sh ../../scripts/protoc tools.proto
+//go:generate sh ../../scripts/protoc installs.proto
 //go:generate sh ../../scripts/protoc artifacts.proto
