@@ -80,6 +80,10 @@ func (h Home) Plugins() string { return h.join("sandbox-plugins") }
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 
+// Artifacts is what agents have handed over to people: a folder for each
+// conversation.
+func (h Home) Artifacts() string { return h.join("artifacts") }
+
 // Database holds memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 

@@ -44,6 +44,7 @@ type Client struct {
 	Prompts   controlpbconnect.PromptsClient
 	Tools     controlpbconnect.ToolsClient
 	Plugins   controlpbconnect.PluginsClient
+	Artifacts controlpbconnect.ArtifactsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -119,6 +120,7 @@ func newClient(home config.Home, name string) *Client {
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
+		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

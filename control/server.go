@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -52,6 +53,7 @@ type Backing struct {
 	Plugins   *install.Installer
 	Library   *library.Library
 	Sources   *source.Client
+	Artifacts *artifacts.Artifacts
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -96,6 +98,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))

@@ -31,29 +31,29 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	retried := false
-	if class, again := j.judge(r); !r.ok() && again {
+	more := map[string]any{}
+	class, again := j.judge(r)
+	if !r.ok() && again {
 		j.call.Say("it failed (%s); clearing up, and then once more", class)
-		said, err := j.mend(ctx, class)
+		mended, err := j.mend(ctx, class)
 		if err != nil {
 			return Installed{}, err
 		}
-		if !said.ok() {
-			said.output = r.output + said.output
-			return Installed{}, j.failed(said, packages.Untended, map[string]any{"retried": false, "cleanup_failed": true})
-		}
-		retried = true
-		if r, err = j.attempt(ctx); err != nil {
-			return Installed{}, err
+		if mended.ok() {
+			more["retried"] = true
+			if r, err = j.attempt(ctx); err != nil {
+				return Installed{}, err
+			}
+			class, _ = j.judge(r)
+		} else {
+			more["retried"], more["cleanup_failed"] = false, true
+			mended.output = r.output + mended.output
+			r, class = mended, packages.Untended
 		}
 	}
 	if r.ok() {
 		output, _ := clip(r.output, maxInstallOutput, r.lost)
-		return Installed{Installed: j.specs, Manager: j.manager, Output: output, Retried: retried}, nil
-	}
-	more := map[string]any{}
-	if retried {
-		more["retried"] = true
+		return Installed{Installed: j.specs, Manager: j.manager, Output: output, Retried: more["retried"] == true}, nil
 	}
 	clean, err := j.undo(ctx, before)
 	if err != nil {
@@ -62,7 +62,6 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	if !clean {
 		more["cleanup_failed"] = true
 	}
-	class, _ := j.judge(r)
 	return Installed{}, j.failed(r, class, more)
 }
 

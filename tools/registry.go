@@ -43,7 +43,8 @@ type Registry struct {
 	Redactor func(context.Context, Agent) Redact
 	Log      *slog.Logger
 
-	turns turns
+	turns   turns
+	scripts scripts
 
 	mu      sync.Mutex
 	tools   map[Name]Tool
@@ -163,6 +164,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 			return fail(t.Name, err)
 		}
 	}
+	c.registry = r
 	result, err := r.run(ctx, t, &c, in)
 	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
 }

@@ -129,12 +129,16 @@ type Call struct {
 	// Turn is what the caller calls the answer that this call is for; without one,
 	// calls are not counted.
 	Turn string
+	// Session is what the caller calls the conversation: what is shared in it is kept
+	// together.
+	Session config.SessionID
 	// Client says who calls, for the audit.
 	Client string
 	// Tell, if not nil, is told how far a long call has come.
 	Tell func(Progress)
 
 	warnings []string
+	registry *Registry // that the tool is of
 }
 
 // Progress is how far a call has come. Total is 0 where nobody knows.

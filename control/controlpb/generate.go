@@ -12,3 +12,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc prompts.proto
 //go:generate sh ../../scripts/protoc plugins.proto
 //go:generate sh ../../scripts/protoc tools.proto
+//go:generate sh ../../scripts/protoc artifacts.proto

@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -71,18 +72,19 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *terminal.Terminals
 
-	config  *pluginconfig.Config
+	memory    *memory.Memory
+	tasks     *tasks.Tasks
+	topics    *topics.Topics
+	lines     *loglines.Lines
+	artifacts *artifacts.Artifacts
+	config    *pluginconfig.Config
+
+	bench   toolbench.Options
 	tools   *tools.Registry
+	library *library.Library
 	plugins *install.Installer
 	life    *life.Life
 	watch   *pluginwatch.Watch
-
-	memory *memory.Memory
-	tasks  *tasks.Tasks
-	topics *topics.Topics
-	lines  *loglines.Lines
-
-	library *library.Library
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -158,7 +160,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells.
+// shells, tools.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.vault = vault.New(vault.Options{
 		Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.audit, Log: d.log,
@@ -177,7 +179,16 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
-	d.topics, d.lines = topics.New(d.db), loglines.New(d.agents.Has)
+	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
+	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+		return err
+	}
+	d.after(d.artifacts.Close)
+	d.bench = toolbench.Options{
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
+		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
+	}
+	d.tools = toolbench.New(d.bench)
 	return nil
 }
 
@@ -195,6 +206,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
+		Scripts: toolbench.Scripts(d.tools),
 	})
 	return nil
 }
@@ -204,9 +216,6 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
-	installer := toolbench.NewInstaller(d.agents)
-	bench := toolbench.Options{Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Installer: installer, Log: d.log}
-	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
 	d.life = pluginlife.New(pluginlife.Options{
 		Agents: d.agents, Terminals: d.terminals, Topics: d.topics, Vault: d.vault, Lines: d.lines, Record: d.diary, Log: d.log,
 	})
@@ -216,7 +225,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 		all = append(all, a.ID)
 	}
 	d.plugins = install.Open(install.Options{
-		Home: d.Home, Rooms: toolbench.PluginRooms(bench), Packages: installer, Secrets: toolbench.PluginSecrets(bench, d.config), Registry: d.tools, Life: d.life,
+		Home: d.Home, Rooms: toolbench.PluginRooms(d.bench), Packages: d.bench.Installer, Secrets: toolbench.PluginSecrets(d.bench, d.config), Registry: d.tools, Life: d.life,
 		Note: func(h install.Happening) {
 			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
 				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
@@ -253,8 +262,7 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins,
-		Library: d.library, Sources: source.NewClient(source.Options{}),
+		Tools: d.tools, Artifacts: d.artifacts, Library: d.library, Sources: source.NewClient(source.Options{}), Plugins: d.plugins,
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }

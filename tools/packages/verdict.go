@@ -50,7 +50,8 @@ var signs = map[Manager][]sign{
 		{"trying to overwrite", Conflict, false},
 		{"no such package", Missing, false}, {"does not exist", Missing, false},
 		{"unable to select packages", Conflict, false},
-		{" error; ", Broken, true}, {" errors; ", Broken, true}, // and not a word of why: it is older
+		{"error: ", Unknown, false},
+		{" error; ", Broken, true}, {" errors; ", Broken, true}, // and not a word of why: they are older
 	},
 	APT: {
 		{"could not get lock", Locked, true}, {"frontend lock", Locked, true}, {"unable to lock", Locked, true}, {"locked by another process", Locked, true},
