@@ -11,5 +11,6 @@ package controlpb
 //go:generate sh ../../scripts/protoc agentsecrets.proto
 //go:generate sh ../../scripts/protoc prompts.proto
 //go:generate sh ../../scripts/protoc plugins.proto
+//go:generate sh ../../scripts/protoc registrations.proto
 //go:generate sh ../../scripts/protoc tools.proto
 //go:generate sh ../../scripts/protoc artifacts.proto

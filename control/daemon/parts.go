@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
@@ -85,6 +86,8 @@ type daemon struct {
 	plugins *install.Installer
 	life    *life.Life
 	watch   *pluginwatch.Watch
+
+	registrar *register.Registrar
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -206,7 +209,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
-		Scripts: toolbench.Scripts(d.tools),
+		Scripts: toolbench.Scripts(d.tools), Plugins: d.programPlugins(),
 	})
 	return nil
 }
@@ -262,7 +265,7 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Artifacts: d.artifacts, Library: d.library, Sources: source.NewClient(source.Options{}), Plugins: d.plugins,
+		Tools: d.tools, Artifacts: d.artifacts, Library: d.library, Sources: source.NewClient(source.Options{}), Plugins: d.plugins, Registrar: d.registrar,
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
