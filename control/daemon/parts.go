@@ -163,7 +163,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells, tools.
+// shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.vault = vault.New(vault.Options{
 		Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.audit, Log: d.log,
