@@ -34,16 +34,17 @@ const (
 // and their errors *fault.Error, as the daemon had them.
 type Client struct {
 	controlpbconnect.SandboxClient
-	Agents  controlpbconnect.AgentsClient
-	Shells  controlpbconnect.ShellsClient
-	Jobs    controlpbconnect.JobsClient
-	Memory  controlpbconnect.MemoryClient
-	Tasks   controlpbconnect.TasksClient
-	Topics  controlpbconnect.TopicsClient
-	Secrets controlpbconnect.SecretsClient
-	Prompts controlpbconnect.PromptsClient
-	Tools   controlpbconnect.ToolsClient
-	Plugins controlpbconnect.PluginsClient
+	Agents   controlpbconnect.AgentsClient
+	Shells   controlpbconnect.ShellsClient
+	Jobs     controlpbconnect.JobsClient
+	Memory   controlpbconnect.MemoryClient
+	Tasks    controlpbconnect.TasksClient
+	Topics   controlpbconnect.TopicsClient
+	Secrets  controlpbconnect.SecretsClient
+	Prompts  controlpbconnect.PromptsClient
+	Tools    controlpbconnect.ToolsClient
+	Plugins  controlpbconnect.PluginsClient
+	Installs controlpbconnect.InstallsClient
 	// Registrations are plugins that agents write.
 	Registrations controlpbconnect.RegistrationsClient
 	Artifacts     controlpbconnect.ArtifactsClient
@@ -122,6 +123,7 @@ func newClient(home config.Home, name string) *Client {
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
+		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		home:          home,
