@@ -38,7 +38,7 @@ func TestTenThousandConnections(t *testing.T) {
 			mine = append(mine, c)
 			continue
 		}
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if n, err := c.Read(make([]byte, 1)); n == 0 && err != nil && !os.IsTimeout(err) {
 			closed++
 		}
@@ -58,7 +58,7 @@ func TestTenThousandConnections(t *testing.T) {
 	for _, c := range mine {
 		c.Close()
 	}
-	for end := time.Now().Add(10 * time.Second); descriptors(t) > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); descriptors(t) > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d descriptors stay open", descriptors(t)-before)
 		}
@@ -106,7 +106,7 @@ func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
 			if err != context.Canceled {
 				t.Errorf("%s %s: %v", r.method, r.path, err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%s %s is still worked on", r.method, r.path)
 		}
 	}
@@ -140,7 +140,7 @@ func TestRevokedInTheMiddle(t *testing.T) {
 			if err != context.Canceled {
 				t.Errorf("%s: %v", name, err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%s: it is still worked on", name)
 		}
 		if _, err := io.WriteString(coming, `{"message":"a"}`); err != nil {
@@ -290,7 +290,7 @@ func TestClose(t *testing.T) {
 	<-began
 	started := time.Now()
 	_ = w.server.Close() // that it did not end by itself is not of interest
-	if err, took := <-left, time.Since(started); err != context.Canceled || took > 15*time.Second {
+	if err, took := <-left, time.Since(started); err != context.Canceled || took > 30*time.Second {
 		t.Errorf("after %s: %v", took, err)
 	}
 }

@@ -278,7 +278,7 @@ var everyRoute = []oneRoute{
 	{"POST", "/api/sandbox-tool/sandbox_exec", `{}`},
 }
 
-// Tasks and plugins are in the audit, refused or not.
+// Tasks and plugins are in the audit, refused or not, and the tools that scripts call.
 func TestAudit(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range everyRoute {
@@ -290,6 +290,7 @@ func TestAudit(t *testing.T) {
 	want := strings.Join([]string{
 		"task.dispatch alice/rss 6f1d3a52-6a2e-4a3e-9d5c-6f6b8a0e8e11 ok",
 		"plugin.create alice/rss feeds ok",
+		"tool.call alice/rss sandbox_exec timeout",
 		"task.dispatch bob/rss alice's rejected",
 		`plugin.create bob/rss "Bad" rejected`,
 	}, "\n")

@@ -55,6 +55,7 @@ type Action string
 const (
 	DispatchTask Action = "task.dispatch"
 	CreatePlugin Action = "plugin.create"
+	CallTool     Action = "tool.call"
 )
 
 // Server answers what programs in guests ask. It outlives guests.

@@ -102,7 +102,7 @@ func TestSoak(t *testing.T) {
 			}
 		}
 		client.CloseIdleConnections()
-		for quiet := time.Now().Add(5 * time.Second); descriptors(t) > idle && time.Now().Before(quiet); {
+		for quiet := time.Now().Add(30 * time.Second); descriptors(t) > idle && time.Now().Before(quiet); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		runtime.GC()

@@ -59,9 +59,18 @@ func callTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !json.Valid(envelope) {
-		return fmt.Errorf("tool %s: its envelope is not JSON", c.name)
+	var end struct {
+		OK      bool       `json:"ok"`
+		Kind    fault.Kind `json:"kind"`
+		Message string     `json:"message"`
 	}
+	if err := json.Unmarshal(envelope, &end); err != nil {
+		return fmt.Errorf("tool %s: its envelope: %w", c.name, err)
+	}
+	if !end.OK {
+		err = fault.New(end.Kind, op, c.name, errors.New(end.Message))
+	}
+	c.record(CallTool, c.name, err) // and not what is refused: there is no end to that
 	return c.answer(envelope)
 }
 

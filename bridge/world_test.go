@@ -102,7 +102,7 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 		if _, fuzzing := t.(*testing.F); fuzzing {
 			return // whose goroutines come and go
 		}
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
+		for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := runtime.NumGoroutine(); n > goroutines {
@@ -199,7 +199,7 @@ func (w *world) raw(uid uint32, text string, answers int) (all []response) {
 }
 
 func read(c net.Conn, answers int) (all []response) {
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for b := bufio.NewReader(c); len(all) < answers; {
 		r, err := http.ReadResponse(b, nil)
 		if err != nil {

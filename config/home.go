@@ -46,6 +46,11 @@ func (h Home) MCPToken() string { return h.join("config", "mcp-token") }
 // AgentMap is which agent each Linux user of the guest is.
 func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
 
+// InstalledPlugins is which plugins an agent has.
+func (h Home) InstalledPlugins(agent AgentID) string {
+	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
+}
+
 // Packs is the store of what guests are made of.
 func (h Home) Packs() string { return h.join("container", "packs") }
 
@@ -77,6 +82,10 @@ func (h Home) Plugins() string { return h.join("sandbox-plugins") }
 
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
+
+// Artifacts is what agents have handed over to people: a folder for each
+// conversation.
+func (h Home) Artifacts() string { return h.join("artifacts") }
 
 // Database holds memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }

@@ -43,6 +43,8 @@ type Client struct {
 	Secrets   controlpbconnect.SecretsClient
 	Prompts   controlpbconnect.PromptsClient
 	Tools     controlpbconnect.ToolsClient
+	Artifacts controlpbconnect.ArtifactsClient
+	Plugins   controlpbconnect.PluginsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -117,6 +119,8 @@ func newClient(home config.Home, name string) *Client {
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
+		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

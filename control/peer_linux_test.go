@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(dialAs); address != "" {
 		conn, err := net.Dial("unix", address)
 		if err == nil {
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 			_, err = conn.Read(make([]byte, 1))
 		}
 		fmt.Print(err)

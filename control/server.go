@@ -16,8 +16,12 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
@@ -46,6 +50,10 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
+	Artifacts *artifacts.Artifacts
+	Plugins   *install.Installer
+	Library   *library.Library
+	Sources   *source.Client
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -88,7 +96,9 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/agents"
@@ -50,12 +51,20 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 // what keeps it from being called is an error.
 func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.CallToolRequest], stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
+	var session config.SessionID
+	if r.Msg.Session != "" {
+		var err error
+		if session, err = config.ParseSessionID(r.Msg.Session); err != nil {
+			return err
+		}
+	}
 	caller := &hearer{stream: stream}
 	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
 		begun, done := context.WithCancel(ctx)
 		var telling sync.WaitGroup
 		telling.Go(func() { s.tellStart(begun, caller.tell) })
-		answer := s.Tools.Call(ctx, tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Tell: caller.tell}, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
+		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Session: session, Tell: caller.tell}
+		answer := s.Tools.Call(ctx, call, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
 		done()
 		telling.Wait()
 		envelope = &answer

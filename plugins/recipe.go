@@ -164,8 +164,11 @@ type Subscription struct {
 // Extra are keys of a part of a recipe that this program knows nothing of, kept as they are.
 type Extra map[string]any
 
+// paramPrefix begins the variables that carry arguments.
+const paramPrefix = "PARAM_"
+
 // Variable is the environment variable that carries the argument: PARAM_FILE.
-func (p ParamName) Variable() string { return "PARAM_" + strings.ToUpper(string(p)) }
+func (p ParamName) Variable() string { return paramPrefix + strings.ToUpper(string(p)) }
 
 // MustBeGiven reports whether a call without the argument is wrong.
 func (p Param) MustBeGiven() bool {

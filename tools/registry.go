@@ -43,7 +43,8 @@ type Registry struct {
 	Redactor func(context.Context, Agent) Redact
 	Log      *slog.Logger
 
-	turns turns
+	turns   turns
+	scripts scripts
 
 	mu      sync.Mutex
 	tools   map[Name]Tool
@@ -151,9 +152,8 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 	if !ok {
 		return noSuchTool(name)
 	}
-	if by, shut := t.Gate.shut(c.Settings); shut {
-		return fail(t.Name, &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
-			"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", t.Name, by, c.Name, by)})
+	if err := t.Gate.Check(string(t.Name), c.Agent); err != nil {
+		return fail(t.Name, err)
 	}
 	in, err := preflight(t.Input, arguments, c.Warn)
 	if err != nil {
@@ -164,6 +164,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 			return fail(t.Name, err)
 		}
 	}
+	c.registry = r
 	result, err := r.run(ctx, t, &c, in)
 	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
 }

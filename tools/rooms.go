@@ -6,6 +6,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/tools/packages"
 )
 
 // Rooms is where an agent's commands run. Whoever stands behind it starts the
@@ -33,9 +34,10 @@ type Jobs interface {
 // environment is what a command of a tool finds beside its login's: the
 // programs that the agent installed come first.
 func environment(a Agent) []string {
+	venv, modules := packages.Venv(a.Home), packages.Workspace(a.Home)+"/node_modules"
 	return []string{
-		"PATH=" + a.Home + "/.osaurus/node_workspace/node_modules/.bin:" + a.Home + "/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"VIRTUAL_ENV=" + a.Home + "/.venv",
-		"NODE_PATH=" + a.Home + "/.osaurus/node_workspace/node_modules",
+		"PATH=" + modules + "/.bin:" + venv + "/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"VIRTUAL_ENV=" + venv,
+		"NODE_PATH=" + modules,
 	}
 }

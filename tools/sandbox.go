@@ -2,15 +2,19 @@ package tools
 
 // Bench is what the sandbox's own tools act through.
 type Bench struct {
-	Rooms   Rooms
-	Files   Files
-	Secrets Secrets
+	Rooms     Rooms
+	Files     Files
+	Secrets   Secrets
+	Artifacts Artifacts
+	// Installer is shared with whoever else installs for agents.
+	Installer *Installer
 }
 
 // Sandbox are the sandbox's own tools.
 func Sandbox(b Bench) []Tool {
 	return []Tool{
 		newRead(b.Files), newSearch(b.Files), newWrite(b.Files), newEdit(b.Files), newExec(b.Rooms), newProcess(b.Rooms),
-		newSecretCheck(b.Secrets), newSecretSet(b.Secrets),
+		newInstall(b.Installer), newPipInstall(b.Installer), newNPMInstall(b.Installer),
+		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Files, b.Artifacts),
 	}
 }

@@ -64,6 +64,16 @@ func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	return "", false
 }
 
+// Check refuses what is behind a gate to an agent for whom it is shut.
+func (g Gate) Check(what string, a Agent) error {
+	by, shut := g.shut(a.Settings)
+	if !shut {
+		return nil
+	}
+	return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
+		"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", what, by, a.Name, by)}
+}
+
 // Tool is something that a model can call. Define and Raw make one.
 type Tool struct {
 	Spec
@@ -88,14 +98,15 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 }
 
 // Raw makes a tool of a function that takes its arguments as they come out of
-// the preflight, for schemas that are known only when the program runs.
+// the preflight, numbers as json.Number, for schemas that are known only when the
+// program runs.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
 	return Tool{
 		Spec: spec, Input: input, Output: output,
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
-			var in map[string]any
-			if err := json.Unmarshal(raw, &in); err != nil {
-				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+			in, err := object(raw)
+			if err != nil {
+				return nil, err
 			}
 			return run(ctx, c, in)
 		},
@@ -118,12 +129,16 @@ type Call struct {
 	// Turn is what the caller calls the answer that this call is for; without one,
 	// calls are not counted.
 	Turn string
+	// Session is what the caller calls the conversation: what is shared in it is kept
+	// together.
+	Session config.SessionID
 	// Client says who calls, for the audit.
 	Client string
 	// Tell, if not nil, is told how far a long call has come.
 	Tell func(Progress)
 
 	warnings []string
+	registry *Registry // that the tool is of
 }
 
 // Progress is how far a call has come. Total is 0 where nobody knows.

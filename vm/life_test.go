@@ -63,7 +63,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 			for open { // what was under way
 				_, open = <-w
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("the channel is not closed")
 		}
 	}

@@ -180,7 +180,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 		all.Wait()
 	})
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, before there were %d", runtime.NumGoroutine(), goroutines)
 		}
@@ -201,7 +201,7 @@ func TestLeaving(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); b.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); b.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the model goes on")
 		}

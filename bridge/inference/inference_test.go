@@ -176,7 +176,12 @@ func TestLeaving(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			if tc.model == inferencetest.Slow {
-				time.AfterFunc(50*time.Millisecond, leave)
+				go func() {
+					for len(w.endpoint.Asked()) == 0 && ctx.Err() == nil {
+						time.Sleep(time.Millisecond)
+					}
+					leave()
+				}()
 			}
 			n := 0
 			_, err := w.Chat(ctx, alice, said("on and on", tc.model), func(string) error {
@@ -188,7 +193,7 @@ func TestLeaving(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)
 			}
-			for deadline := time.Now().Add(10 * time.Second); w.endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(30 * time.Second); w.endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the endpoint goes on")
 				}
@@ -207,7 +212,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, before there were %d", runtime.NumGoroutine(), before)
 		}

@@ -69,7 +69,7 @@ func TestOfficialClient(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the official client says %s (%v), want %+v", out, err, want)
 	}
-	for deadline := time.Now().Add(10 * time.Second); endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the chat that it left goes on")
 		}

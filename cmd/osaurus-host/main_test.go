@@ -304,7 +304,7 @@ func TestInterrupted(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); r.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); r.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the model goes on")
 		}

@@ -145,6 +145,8 @@ func TestAgents(t *testing.T) {
 	t.Run("secrets", func(t *testing.T) { agentSecrets(t, home) })
 	t.Run("inference", agentsAsk)
 	t.Run("tools", func(t *testing.T) { tryTools(t, home) })
+	t.Run("code", func(t *testing.T) { tryCode(t, home) })
+	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)
@@ -188,7 +190,7 @@ func TestAgents(t *testing.T) {
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(seenWithin)
 		for out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000"); out = ok(t, "ps", "bob") {
 			if time.Now().After(end) { // the shell has said its word before it became sleep
 				t.Fatal(out)

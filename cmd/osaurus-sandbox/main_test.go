@@ -22,6 +22,10 @@ import (
 // seen from outside: signals and exit codes.
 const asProgram = "OSAURUS_SANDBOX_TEST_MAIN"
 
+// seenWithin is how long something may take that is to happen at once, on a host
+// that is busy with other guests.
+const seenWithin = 30 * time.Second
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()

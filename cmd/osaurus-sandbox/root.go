@@ -31,8 +31,10 @@ func newRoot(c console) *cobra.Command {
 	root.SetErr(c.err)
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
-		newAgent(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(), newEvents(c), newExec(c), newJob(c),
-		newLogs(c), newMCP(c), newMemory(c), newPack(c), newPrompt(c), newPs(c), newSandbox(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c), newStatus(c), newTask(c), newTool(c), newTop(c), newVersion(c),
+		newAgent(c), newArtifacts(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(),
+		newEvents(c), newExec(c), newJob(c), newLogs(c), newMCP(c), newMemory(c), newPack(c), newPrompt(c),
+		newPs(c), newSandbox(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c),
+		newStatus(c), newTask(c), newTool(c), newTop(c), newVersion(c),
 	)
 	return root
 }

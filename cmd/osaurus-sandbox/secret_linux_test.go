@@ -238,7 +238,7 @@ func TestCanary(t *testing.T) {
 			t.Error("the secret is in the daemon's log")
 		}
 	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if code, _, stderr := sandbox(t, "status"); code == 0 {
 			break
 		} else if time.Now().After(deadline) {
@@ -328,7 +328,7 @@ func answerPrompt(t *testing.T) {
 		code, out, stderr := fed(t, "", "secret", "ask", "alice", "ASKED", "--text", "for the report\nof today", "--timeout", "1m")
 		asked <- fmt.Sprint(code, " ", out, stderr)
 	}()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if _, out, _ := fed(t, "", "prompt", "list"); strings.Contains(out, "secret ASKED") && strings.Contains(out, "for the report") {
 			break
 		} else if time.Now().After(deadline) {
@@ -360,7 +360,7 @@ func answerPrompt(t *testing.T) {
 		denied <- code
 	}()
 	id := ""
-	for deadline := time.Now().Add(20 * time.Second); id == "" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); id == "" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if _, out, _ := fed(t, "", "prompt", "list"); strings.Contains(out, "DENIED") {
 			id = strings.Fields(strings.Split(out, "\n")[1])[0]
 		}
@@ -379,7 +379,7 @@ func answerPrompt(t *testing.T) {
 // looks for it before would find nothing, whatever is wrong.
 func awaitInMemory(t *testing.T, pid int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), seenWithin)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))

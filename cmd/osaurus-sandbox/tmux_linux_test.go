@@ -18,9 +18,6 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
-// seenWithin is how long something may take to appear on a terminal.
-const seenWithin = 30 * time.Second
-
 // hostHome is a home whose daemon runs in this process, with this host as its
 // guest, and which has an agent alice.
 func hostHome(t *testing.T) (end func()) {

@@ -233,6 +233,7 @@ type CallToolRequest struct {
 	Tool          string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	Arguments     string                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"` // a JSON object; empty is none
 	Turn          string                 `protobuf:"bytes,4,opt,name=turn,proto3" json:"turn,omitempty"`           // what the caller calls the answer that this is for
+	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`     // and the conversation: what is shared in it is kept together
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +292,13 @@ func (x *CallToolRequest) GetArguments() string {
 func (x *CallToolRequest) GetTurn() string {
 	if x != nil {
 		return x.Turn
+	}
+	return ""
+}
+
+func (x *CallToolRequest) GetSession() string {
+	if x != nil {
+		return x.Session
 	}
 	return ""
 }
@@ -509,12 +517,13 @@ const file_tools_proto_rawDesc = "" +
 	"idempotent\x18\b \x01(\bR\n" +
 	"idempotent\x12\x1d\n" +
 	"\n" +
-	"open_world\x18\t \x01(\bR\topenWorld\"m\n" +
+	"open_world\x18\t \x01(\bR\topenWorld\"\x87\x01\n" +
 	"\x0fCallToolRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\tR\targuments\x12\x12\n" +
-	"\x04turn\x18\x04 \x01(\tR\x04turn\"l\n" +
+	"\x04turn\x18\x04 \x01(\tR\x04turn\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\"l\n" +
 	"\x10CallToolResponse\x12<\n" +
 	"\bprogress\x18\x01 \x01(\v2 .osaurus.control.v1.ToolProgressR\bprogress\x12\x1a\n" +
 	"\benvelope\x18\x02 \x01(\tR\benvelope\"L\n" +

@@ -194,8 +194,9 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 }
 
+// An event takes no longer than a few calls, on however busy a host.
 func TestEventsArriveAtOnce(t *testing.T) {
-	const bound = 50 * time.Millisecond
+	const bound, calls = 50 * time.Millisecond, 8
 	client, _ := serve(t, daemon.Options{})
 	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
 	if err != nil {
@@ -206,8 +207,13 @@ func TestEventsArriveAtOnce(t *testing.T) {
 		t.Fatalf("%v %v", stream.Msg(), stream.Err())
 	}
 	last := stream.Msg().Seq
-	var took []time.Duration
+	var took, call []time.Duration
 	for i := range 9 {
+		began := time.Now()
+		if _, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil {
+			t.Fatal(err)
+		}
+		call = append(call, time.Since(began))
 		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
 			t.Fatal(err)
 		}
@@ -218,8 +224,9 @@ func TestEventsArriveAtOnce(t *testing.T) {
 		took = append(took, time.Since(stream.Msg().Time.AsTime()))
 	}
 	slices.Sort(took)
-	if took[len(took)/2] > bound {
-		t.Errorf("events took %v", took)
+	slices.Sort(call)
+	if took[len(took)/2] > max(bound, calls*call[len(call)/2]) {
+		t.Errorf("events took %v, and calls %v", took, call)
 	}
 	// Whoever comes back goes on where it was.
 	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))

@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"slices"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -92,10 +90,9 @@ func receive(t *testing.T, stream *connect.ServerStreamForClient[controlpb.Event
 }
 
 // A reader that stops reading delays nobody, neither the journal nor another
-// reader. When it goes on it is told what it missed.
+// reader: either would wait for ever. When it goes on it is told what it missed.
 func TestSlowReaderGetsAGap(t *testing.T) {
 	const (
-		bound   = 50 * time.Millisecond
 		batches = 4
 		batch   = 900 // fewer than may wait for the disk
 	)
@@ -104,9 +101,8 @@ func TestSlowReaderGetsAGap(t *testing.T) {
 	if first, last := receive(t, slow), receive(t, quick); first.Seq != 1 || last.Seq != kept {
 		t.Fatalf("they begin with %d and %d", first.Seq, last.Seq)
 	}
-	var took []time.Duration
 	for last := int64(kept); last < kept+batches*batch; {
-		for i := range batch {
+		for range batch {
 			e, err := journal.Note(events.Event{Kind: "e", Cause: "test"})
 			if err != nil {
 				t.Fatal(err)
@@ -115,17 +111,10 @@ func TestSlowReaderGetsAGap(t *testing.T) {
 			if last++; got.Seq != last || e.Seq != events.Seq(last) {
 				t.Fatalf("%d came of %d, want %d", got.Seq, e.Seq, last)
 			}
-			if i < 10 {
-				took = append(took, time.Since(got.Time.AsTime()))
-			}
 		}
 		if err := journal.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	slices.Sort(took)
-	if took[len(took)/2] > bound {
-		t.Errorf("events took %v", took)
 	}
 	at, gaps := int64(1), 0
 	for after := 0; after < 10; { // it goes on for as long as one likes

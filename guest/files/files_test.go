@@ -43,7 +43,7 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 			if err != nil {
 				t.Errorf("the worker: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("the worker outlives its connection")
 		}
 	})
@@ -240,7 +240,7 @@ func TestWrite(t *testing.T) {
 	if err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		left, _ := filepath.Glob(filepath.Join(dir, "a/b/.osaurus-*"))
 		if len(left) == 0 {
 			break

@@ -267,13 +267,22 @@ func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
 		t.Errorf("%+v %v, want %+v", exit, err, want)
 	}
 	// Who ignores SIGTERM is killed; who obeys late is not.
-	exit, err = c.Run(ctx, guest.Command{Args: sh(`trap "" TERM; while :; do sleep 1; done`), Timeout: 300 * time.Millisecond, Grace: 300 * time.Millisecond})
-	if want := (guest.Exit{Signal: guest.SIGKILL, TimedOut: true}); err != nil || exit != want {
-		t.Errorf("%+v %v, want %+v", exit, err, want)
-	}
-	exit, err = c.Run(ctx, guest.Command{Args: sh(`trap "exit 9" TERM; while :; do sleep 0.1; done`), Timeout: 500 * time.Millisecond, Grace: time.Minute})
-	if want := (guest.Exit{Code: 9, TimedOut: true}); err != nil || exit != want {
-		t.Errorf("%+v %v, want %+v", exit, err, want)
+	for _, tc := range []struct {
+		script string
+		grace  time.Duration
+		want   guest.Exit
+	}{
+		{`trap "" TERM; echo ready; while :; do sleep 1; done`, 300 * time.Millisecond, guest.Exit{Signal: guest.SIGKILL, TimedOut: true}},
+		{`trap "exit 9" TERM; echo ready; while :; do sleep 0.1; done`, time.Minute, guest.Exit{Code: 9, TimedOut: true}},
+	} {
+		var ready bytes.Buffer
+		// Once it is ready within its time, on however slow a computer.
+		for timeout := 500 * time.Millisecond; ready.Len() == 0 && ctx.Err() == nil; timeout *= 4 {
+			exit, err = c.Run(ctx, guest.Command{Args: sh(tc.script), Stdout: &ready, Timeout: timeout, Grace: tc.grace})
+		}
+		if err != nil || exit != tc.want {
+			t.Errorf("%s: %+v %v, want %+v", tc.script, exit, err, tc.want)
+		}
 	}
 }
 

@@ -176,8 +176,15 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 			if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
 				t.Errorf("%+v %v", exit, err)
 			}
-			// Who writes is not idle.
-			exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh("for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done"), Room: room, Stdout: io.Discard, IdleTimeout: 2500 * time.Millisecond})
+			// Who writes is not idle, though it takes longer than that in all; on a slow
+			// computer a sleep takes longer than it says.
+			for _, often := range []time.Duration{500 * time.Millisecond, 4 * time.Second} {
+				script := fmt.Sprintf("for i in 1 2 3 4 5 6; do sleep %v; echo $i; done", often.Seconds())
+				exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh(script), Room: room, Stdout: io.Discard, IdleTimeout: 5 * often})
+				if err == nil && !exit.Idle {
+					break
+				}
+			}
 			if err != nil || exit.Idle || exit.Code != 0 {
 				t.Errorf("%+v %v", exit, err)
 			}

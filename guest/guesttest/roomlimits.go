@@ -42,11 +42,12 @@ const (
 	// answersWithin is what alice's commands may take beside bob at his worst, and
 	// where the processor is emulated, as a multiple of what they take without him.
 	answersWithin = time.Second
-	slower        = 10
-	// hogTime ends a hog that does not end by itself.
-	hogTime = 30 * time.Second
-	// hogPatience bounds all tries of one hog.
-	hogPatience = 4 * time.Minute
+	slower        = 20
+	// hogTime ends a hog that does not end by itself, on however slow a computer.
+	hogTime = 2 * time.Minute
+	// fewTries are enough for one in which the host has nothing else to do. A wall
+	// that is missing is missing in all of them.
+	fewTries = 5
 )
 
 func runHog(ctx context.Context, t *testing.T, alice, bob *agent, script string, reason func(guest.Exit) bool) {
@@ -54,17 +55,14 @@ func runHog(ctx context.Context, t *testing.T, alice, bob *agent, script string,
 	if err := c.SetRoomLimits(ctx, bob.User, hogLimits()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, hogPatience)
-	defer cancel()
 	// Others may use the host too, for a moment. It is one of a few tries that must be
 	// quick; what bob is told must be right each time.
-	const tries = 3
 	for try := 1; ; try++ {
 		waited, limit := besideHog(ctx, t, alice, bob, script, reason)
 		if waited <= limit {
 			break
 		}
-		if try == tries {
+		if try == fewTries {
 			t.Errorf("alice waited %v, more than %v", waited, limit)
 			break
 		}
@@ -177,19 +175,19 @@ func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 		}
 		return n
 	}
-	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", 2*most)); exit.Status() != 0 {
-		t.Fatal(out)
-	}
-	if n := count(); n < most || n > most+100 {
-		t.Errorf("the table holds %d connections", n)
-	}
-	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
-		t.Errorf("bob, who has too many: %s", out)
-	}
-	if out := dialFrom(ctx, t, alice, alice.house.Server); out != "connected: hello" {
-		t.Errorf("alice beside bob: %s", out)
-	}
-	eventually(ctx, t, func() bool { return dialFrom(ctx, t, bob, bob.house.Server) == "connected: hello" })
+	// What he has is forgotten while he asks for more, on a slow computer.
+	eventually(ctx, t, func() bool {
+		if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", 2*most)); exit.Status() != 0 {
+			t.Fatal(out)
+		}
+		n := count()
+		if n > most+100 {
+			t.Errorf("the table holds %d connections", n)
+		}
+		return n >= most && strings.HasPrefix(dialFrom(ctx, t, bob, bob.house.Server), "refused") &&
+			dialFrom(ctx, t, alice, alice.house.Server) == "connected: hello"
+	})
+	connects(ctx, t, bob, bob.house.Server)
 }
 
 // onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.
@@ -208,6 +206,12 @@ func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
+// connects waits until an agent reaches a server.
+func connects(ctx context.Context, t *testing.T, a *agent, address string) {
+	t.Helper()
+	eventually(ctx, t, func() bool { return dialFrom(ctx, t, a, address) == "connected: hello" })
+}
+
 func dialFrom(ctx context.Context, t *testing.T, a *agent, address string) string {
 	t.Helper()
 	out, _ := a.run(ctx, t, "./intruder dial tcp "+address)
@@ -216,9 +220,7 @@ func dialFrom(ctx context.Context, t *testing.T, a *agent, address string) strin
 
 func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, a := range []*agent{alice, bob} {
-		if out := dialFrom(ctx, t, a, a.house.Server); out != "connected: hello" {
-			t.Errorf("%s: %s", a.User, out)
-		}
+		connects(ctx, t, a, a.house.Server)
 	}
 	use, err := alice.house.Client.RoomUsages(ctx, alice.User)
 	if err != nil || use[0].Received == 0 || use[0].Sent == 0 {
@@ -242,7 +244,7 @@ func addressOf(ctx context.Context, t *testing.T, a *agent) string {
 func roomToRoom(ctx context.Context, t *testing.T, alice, bob *agent) {
 	address := addressOf(ctx, t, alice) + ":4712"
 	alice.begin(ctx, t, "exec ./intruder listen tcp 0.0.0.0:4712")
-	eventually(ctx, t, func() bool { return dialFrom(ctx, t, alice, address) == "connected: hello" })
+	connects(ctx, t, alice, address)
 	if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") {
 		t.Errorf("bob reaches alice: %s", out)
 	}
@@ -260,9 +262,7 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 	defer func() { cancel(); feed.Close(); _, _ = p.Wait() }()
 	in.wait(ctx, t)
-	if got := output(ctx, t, c, "/tmp/intruder dial tcp 198.18.0.1:4713"); got != "connected: hello" {
-		t.Fatalf("the guest itself: %s", got)
-	}
+	eventually(ctx, t, func() bool { return output(ctx, t, c, "/tmp/intruder dial tcp 198.18.0.1:4713") == "connected: hello" })
 	info := mustInfo(ctx, t, c)
 	uplink, _, _ := strings.Cut(info.Network.Address, "/")
 	for _, address := range []string{"198.18.0.1:4713", uplink + ":4713"} {
@@ -279,16 +279,14 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	defer func() {
 		bob.Network = guest.RoomOutbound
 		bob.ensure(ctx, t)
-		if out := dialFrom(ctx, t, bob, bob.house.Server); out != "connected: hello" {
-			t.Errorf("switched back: %s", out)
-		}
+		connects(ctx, t, bob, bob.house.Server) // switched back
 	}()
 	bob.ensure(ctx, t)
 	alive(ctx, t, bob, p)
 	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
 		t.Errorf("without a network: %s", out)
 	}
-	eventually(ctx, t, func() bool { return dialFrom(ctx, t, bob, "127.0.0.1:4714") == "connected: hello" })
+	connects(ctx, t, bob, "127.0.0.1:4714")
 	if out, _ := bob.run(ctx, t, "ls /proc/sys/net/ipv4/conf"); strings.Join(strings.Fields(out), " ") != "all default lo" {
 		t.Errorf("its devices: %s", out)
 	}

@@ -137,8 +137,9 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.P
 	return p
 }
 
-// roomPatience bounds one case of rooms. Some use up all that there is, for a while.
-const roomPatience = 5 * time.Minute
+// roomPatience bounds one case of rooms. Some use up all that there is, for a while,
+// and are tried again on a host that has something else to do.
+const roomPatience = 10 * time.Minute
 
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.

@@ -72,13 +72,12 @@ func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
 // moment: one of a few tries must be quick.
 func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, then guest.Limits, slow ...[]string) {
 	t.Helper()
-	const tries = 3
 	for try := 1; ; try++ {
 		waited, limit := besideSlow(ctx, t, alice, bob, trick, begun, then, slow)
 		if waited <= limit {
 			return
 		}
-		if try == tries {
+		if try == fewTries {
 			t.Errorf("alice or the guest's answers took %v, more than %v", waited, limit)
 			return
 		}

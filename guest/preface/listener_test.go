@@ -13,7 +13,7 @@ import (
 )
 
 // limit is how long what comes at once may take.
-const limit = 20 * time.Second
+const limit = 30 * time.Second
 
 // listen returns a listener of prefaces, and how to connect to it.
 func listen(t *testing.T, key preface.Key) (*preface.Listener, func(says []byte) net.Conn) {
@@ -76,20 +76,20 @@ func TestStrangers(t *testing.T) {
 		dial([]byte("GET /api/secrets/TOKEN HTTP/1.1\r\nHost: localhost\r\n\r\n")),
 	}
 	slow := []net.Conn{dial(nil), dial(good[:len(good)-1])}
-	began := time.Now()
 	dial(good)
 	c, err := l.Accept()
+	accepted := time.Now()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("who has the key waited %v for who has not", took)
-	}
 	for i, s := range append(strangers, slow...) {
 		if b, err := io.ReadAll(s); len(b) > 0 || errors.Is(err, net.ErrClosed) || isTimeout(err) {
 			t.Errorf("stranger %d is told %q, %v", i, b, err)
 		}
+	}
+	if time.Since(accepted) < time.Second {
+		t.Error("who has the key waited until who has not was given up")
 	}
 }
 

@@ -95,7 +95,7 @@ func TestPorters(t *testing.T) {
 	}
 	must(run(spot{entered: new(atomic.Int32), ended: make(chan struct{})})) // stays until Close
 	k.Close()
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := runtime.NumGoroutine(); n > before+1 { // the runtime's own for signals stays

@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // rig is a relay on this host, and a host behind it that echoes what comes with the
 // right preface, after the number of the user.

@@ -107,7 +107,7 @@ func (p *person) types(text string) {
 // sees waits until the person has seen some words one after another.
 func (p *person) sees(words ...string) {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
 		rest, found := p.seen.String(), true
 		p.mu.Unlock()
@@ -169,7 +169,7 @@ func TestPersonAndAgent(t *testing.T) {
 	p.types("exit 5\r")
 	p.sees("exit\r\n")
 	for _, x := range []*person{p, q} {
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 			x.mu.Lock()
 			e := x.end
 			x.mu.Unlock()
@@ -192,7 +192,7 @@ func TestPersonsProgram(t *testing.T) {
 	p := r.attach(24, 80)
 	p.types("cat\r")
 	p.sees("cat\r\n")
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		state := r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].State
 		if state == guestpb.Session_STATE_PERSON {
 			break

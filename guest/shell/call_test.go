@@ -75,36 +75,47 @@ func TestTimeoutsAndCancel(t *testing.T) {
 
 func timeoutsAndCancel(t *testing.T, all *rig) {
 	for _, tc := range []struct {
-		name, command string
-		ends          bool // the shell
+		name, command string // BEGUN says that it is as it will be
+		ends          bool   // the shell
 	}{
-		{"sleep", "sleep 60; echo never", false},
-		{"a busy shell", "while :; do :; done", false},
-		{"a pipeline", "yes | cat >/dev/null", false},
-		{"without SIGINT", "sh -c 'trap : INT; while :; do sleep 0.1; done'", false},
-		{"without SIGINT and SIGTERM", "sh -c 'trap : INT TERM; while :; do sleep 0.1; done'", false},
-		{"a shell that listens to nothing", "trap '' INT; while :; do :; done", true},
-		{"reads the terminal", "cat </dev/tty", false},
-		{"stopped", "kill -STOP $$", true},
+		{"sleep", "sh -c 'BEGUN; exec sleep 60'; echo never", false},
+		{"a busy shell", "while :; do BEGUN; done", false},
+		{"a pipeline", "yes | sh -c 'BEGUN; exec cat >/dev/null'", false},
+		{"without SIGINT", "sh -c 'trap : INT; BEGUN; while :; do sleep 0.1; done'", false},
+		{"without SIGINT and SIGTERM", "sh -c 'trap : INT TERM; BEGUN; while :; do sleep 0.1; done'", false},
+		{"a shell that listens to nothing", "trap '' INT; BEGUN; while :; do :; done", true},
+		{"reads the terminal", "sh -c 'BEGUN; exec cat </dev/tty'", false},
+		{"stopped", "(sleep 0.2; BEGUN) & kill -STOP $$", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			r := all.in(t, strings.ReplaceAll(tc.name, " ", "-"))
+			begun := filepath.Join(t.TempDir(), "begun")
+			command := strings.ReplaceAll(tc.command, "BEGUN", ": >"+begun)
 			for _, cancel := range []bool{false, true} {
-				r.run("X=1")
-				q := within(tc.command, 300*time.Millisecond)
-				done := make(chan error, 1)
-				if cancel {
-					q.TimeoutNanos = 0
-					go func() {
-						time.Sleep(300 * time.Millisecond)
-						done <- r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session})
-					}()
-				} else {
-					done <- nil
+				var a *guestpb.ShellRunResponse
+				// Once it has begun within its time, on however busy a host.
+				for timeout := 300 * time.Millisecond; !exists(begun); timeout *= 4 {
+					r.run("X=1")
+					q := within(command, timeout)
+					done := make(chan error, 1)
+					if cancel {
+						q.TimeoutNanos = 0
+						go func() {
+							for !exists(begun) {
+								time.Sleep(time.Millisecond)
+							}
+							done <- r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session})
+						}()
+					} else {
+						done <- nil
+					}
+					a = r.request(q)
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
 				}
-				a := r.request(q)
-				if err := <-done; err != nil {
+				if err := os.Remove(begun); err != nil {
 					t.Error(err)
 				}
 				if a.TimedOut == cancel || a.Cancelled != cancel || a.Code < 128 || a.Exited != tc.ends {
@@ -120,6 +131,11 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 			}
 		})
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Who names a call cancels that one, whether it runs or waits, and no other; what it
@@ -141,7 +157,7 @@ func TestCancelNamed(t *testing.T) {
 	r.transcript(has("problem\n"))
 	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")
 	waiting := func() uint32 { return r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].Waiting }
-	for end := time.Now().Add(10 * time.Second); waiting() != 2; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); waiting() != 2; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d calls wait", waiting())
 		}
@@ -157,7 +173,8 @@ func TestCancelNamed(t *testing.T) {
 	if a := <-waits; !a.Cancelled || a.Code != 130 || len(a.Stdout.GetHead()) > 0 {
 		t.Errorf("what waited: code %d, %q, %s", a.Code, a.Stdout.GetHead(), flags(a))
 	}
-	if a := <-first; !a.Cancelled || a.Code != 130 || string(a.Stdout.Head) != "so far\n" || string(a.Stderr.Head) != "problem\n" {
+	// By SIGINT, or on a busy host by what comes after it, which bash mentions.
+	if a := <-first; !a.Cancelled || a.Code < 128 || string(a.Stdout.Head) != "so far\n" || !strings.HasPrefix(string(a.Stderr.Head), "problem\n") {
 		t.Errorf("what ran: code %d, %q, %q, %s", a.Code, a.Stdout.Head, a.Stderr.Head, flags(a))
 	}
 	if a := <-kept; a.Cancelled || a.Code != 0 || string(a.Stdout.Head) != "1 kept\n" {
@@ -187,9 +204,14 @@ func TestCallerGoes(t *testing.T) {
 func TestLateOutput(t *testing.T) {
 	r := newRig(t, true)
 	r.run("(sleep 0.2; echo late; sleep 0.1; echo later >&2) & disown")
-	a := r.want("echo mine; sleep 0.6", 0, "mine\n")
-	if len(a.Late) != 1 || string(a.Late[0].Output.Head) != "late\nlater\n" {
-		t.Errorf("late: %v", a.Late)
+	late := ""
+	for end := time.Now().Add(patience); late != "late\nlater\n" && time.Now().Before(end); {
+		for _, l := range r.want("echo mine", 0, "mine\n").Late {
+			late += string(l.Output.Head)
+		}
+	}
+	if late != "late\nlater\n" {
+		t.Errorf("late: %q", late)
 	}
 	if b := r.run("true"); len(b.Late) > 0 {
 		t.Errorf("handed out twice: %v", b.Late)
@@ -198,8 +220,9 @@ func TestLateOutput(t *testing.T) {
 	for i := range 40 {
 		r.run(fmt.Sprintf("(while sleep 0.05; do echo from %d || exit; done) & disown", i))
 	}
-	time.Sleep(300 * time.Millisecond)
 	handed := r.run("echo on")
+	for end := time.Now().Add(patience); len(handed.Late) == 0 && time.Now().Before(end); handed = r.run("echo on") {
+	}
 	if string(handed.Stdout.Head) != "on\n" || len(handed.Late) == 0 || len(handed.Late) > 16 {
 		t.Errorf("%q, %d late ones", handed.Stdout.Head, len(handed.Late))
 	}
@@ -225,12 +248,15 @@ func TestTurns(t *testing.T) {
 	all.Wait()
 	r.want("echo $N", 0, "20\n")
 
-	busy, enough := make(chan struct{}), filepath.Join(t.TempDir(), "enough")
+	busy, dir := make(chan struct{}), t.TempDir()
+	begun, enough := filepath.Join(dir, "begun"), filepath.Join(dir, "enough")
 	go func() {
 		defer close(busy)
-		r.run("until test -e '" + enough + "'; do sleep 0.05; done")
+		r.run(": >'" + begun + "'; until test -e '" + enough + "'; do sleep 0.05; done")
 	}()
-	time.Sleep(200 * time.Millisecond)
+	for !exists(begun) {
+		time.Sleep(time.Millisecond)
+	}
 	if _, err := r.try(within("true", 200*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("a call that waited in vain: %v", err)
 	}

@@ -71,7 +71,7 @@ func newRig(t testing.TB, bash bool) *rig {
 		if left, _ := os.ReadDir(desks); len(left) > 0 {
 			t.Errorf("%d folders of shells are left", len(left))
 		}
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 			after := resources(t)
 			if after.files <= before.files && after.goroutines <= before.goroutines {
 				break
@@ -84,6 +84,9 @@ func newRig(t testing.TB, bash bool) *rig {
 	})
 	return r
 }
+
+// patience is more than anything takes here on a busy host.
+const patience = 30 * time.Second
 
 type used struct{ files, goroutines int }
 
@@ -172,7 +175,7 @@ func flags(a *guestpb.ShellRunResponse) string {
 // transcript returns the session's, when it satisfies a condition.
 func (r *rig) transcript(until func(string) bool) string {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: r.session})
 		if err != nil {
 			r.t.Fatal(err)

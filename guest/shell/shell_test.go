@@ -126,7 +126,11 @@ func TestTorture(t *testing.T) {
 				t.Parallel() // most of it is waiting for shells that no longer answer
 				r := all.in(t, fmt.Sprint("torture-", i))
 				pid := strings.TrimSpace(string(r.run("echo $$").Stdout.Head))
-				a := r.request(&guestpb.ShellRunRequest{Command: []byte(tc.command), TimeoutNanos: int64(3 * time.Second)})
+				timeout := 30 * time.Second
+				if tc.code < 0 {
+					timeout = 3 * time.Second // which for some is how they end
+				}
+				a := r.request(within(tc.command, timeout))
 				got := string(a.Stdout.Head) + string(a.Stderr.Head)
 				if tc.code >= 0 && int(a.Code) != tc.code || tc.out != "*" && !strings.HasSuffix(tc.out, "~") && got != tc.out {
 					t.Errorf("code %d, %q, want %d, %q (%s)", a.Code, got, tc.code, tc.out, flags(a))
@@ -140,7 +144,7 @@ func TestTorture(t *testing.T) {
 				if (next[1] != pid) != tc.ends || b.Restarted != tc.ends || b.Restarted != (b.RestartCause != "") {
 					t.Errorf("shell %s, then %s: %s", pid, next[1], flags(b))
 				}
-				if took := time.Since(started); took > 10*time.Second {
+				if took := time.Since(started); took > 30*time.Second {
 					t.Errorf("it took %v", took)
 				}
 				if c := r.run("/bin/true"); c.Restarted || c.Code != 0 {

@@ -282,7 +282,7 @@ func TestCallerDies(t *testing.T) {
 		}
 		return st.Size()
 	}
-	for end := time.Now().Add(20 * time.Second); size() < 3; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); size() < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the command does not run")
 		}
@@ -291,7 +291,7 @@ func TestCallerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = caller.Wait()
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; {
 		before := size()
 		time.Sleep(300 * time.Millisecond)
 		if size() == before {
@@ -301,7 +301,7 @@ func TestCallerDies(t *testing.T) {
 			t.Fatal("the command outlives the program that wanted it")
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		left, err := os.ReadDir(temp)
 		if err == nil && len(left) == 0 {
 			break

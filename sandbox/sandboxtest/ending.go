@@ -160,7 +160,7 @@ func nothingRemains(ctx context.Context, t *trial) error {
 	// The line leaves behind a process that is as detached as can be, and goes on
 	// when that works: it writes a tick every moment. If the backend does not end
 	// it, it ends when the scenario's folder is gone.
-	const detach = `trap '' HUP INT TERM
+	const detach = `rm -f ticks; trap '' HUP INT TERM
 tick='trap "" HUP INT TERM; echo > ticks; while [ -e ticks ] && echo >> ticks; do sleep 0.05; done'
 if command -v setsid > /dev/null; then (setsid sh -c "$tick" > /dev/null 2>&1 < /dev/null &)
 else (sh -c "$tick" > /dev/null 2>&1 < /dev/null &); fi
@@ -189,7 +189,9 @@ echo begun
 		run  func() error
 	}{
 		{"its exit", func() error { return t.expect(ctx, t.line(detach), 0, "begun\n") }},
-		{"its timeout", func() error { return running(3*time.Second, exit) }},
+		{"its timeout", func() error {
+			return t.longEnough(func(timeout time.Duration) error { return running(timeout, exit) })
+		}},
 		{"Cancel", func() error { return running(0, func(h sandbox.Handle) error { h.Cancel(); return exit(h) }) }},
 		{"Close", func() error { return running(0, sandbox.Handle.Close) }},
 	} {
@@ -207,7 +209,7 @@ echo begun
 		if err != nil {
 			return err
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(time.Second)
 		after, err := ticks()
 		if err != nil {
 			return err

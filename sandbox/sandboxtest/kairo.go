@@ -42,14 +42,16 @@ func nonZeroExit(ctx context.Context, t *trial) error {
 
 func timeoutKills(ctx context.Context, t *trial) error {
 	for _, line := range []string{"echo begun; " + forever, "trap '' HUP INT TERM; echo begun; while :; do " + forever + "; done"} {
-		req := t.line(line)
-		req.Timeout = time.Second
-		err := t.promptly("a timeout of one second", func() error {
-			got, err := t.finish(ctx, req)
-			if err == nil && (!got.Exit.TimedOut || got.Exit.Code != sandbox.NoCode || string(got.Stdout) != "begun\n") {
-				err = fmt.Errorf("%s: exit %+v, output %s", line, got.Exit, quote(got.Stdout))
-			}
-			return err
+		err := t.longEnough(func(timeout time.Duration) error {
+			req := t.line(line)
+			req.Timeout = timeout
+			return t.promptly("a timeout of "+timeout.String(), func() error {
+				got, err := t.finish(ctx, req)
+				if err == nil && (!got.Exit.TimedOut || got.Exit.Code != sandbox.NoCode || string(got.Stdout) != "begun\n") {
+					err = fmt.Errorf("%s: exit %+v, output %s", line, got.Exit, quote(got.Stdout))
+				}
+				return err
+			})
 		})
 		if err != nil {
 			return err

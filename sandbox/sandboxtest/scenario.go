@@ -239,6 +239,17 @@ func (t *trial) promptly(what string, do func() error) error {
 	}
 }
 
+// longEnough tries something with timeouts in the midst of which a command must be, on
+// however slow a computer: with a longer one if it was not.
+func (t *trial) longEnough(try func(timeout time.Duration) error) (err error) {
+	for timeout := time.Second; timeout < t.soon; timeout *= 4 {
+		if err = try(timeout); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // calm gives what was too late a last chance to end, and to close its commands.
 func (t *trial) calm() {
 	ended := make(chan struct{})

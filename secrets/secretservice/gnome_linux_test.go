@@ -179,7 +179,7 @@ func TestSilence(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err := secretservice.Store{}.Get(ctx, token)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > patience {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // patience is how long a bus or a keyring may take to be there, on a host that
 // is busy with other tests.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // newBus starts a bus that only this test has, and makes it the session's. With
 // services, the bus starts the programs of this system as they are asked for.

@@ -65,7 +65,7 @@ func TestDeleteWithoutGuest(t *testing.T) {
 	w.create("alice")
 	w.reopen() // it is not forgotten
 	w.must(w.exec("alice"))
-	for deadline := time.Now().Add(10 * time.Second); w.backend.HasLayer("agent-bob"); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); w.backend.HasLayer("agent-bob"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the layer of a deleted agent is still there")
 		}

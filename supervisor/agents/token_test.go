@@ -18,7 +18,7 @@ func (w *world) holds(token string, uid uint32) (bridge.Holder, bool) {
 // void waits until a token counts no more.
 func (w *world) void(token string, uid uint32) {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		if _, ok := w.holds(token, uid); !ok {
 			return
 		}

@@ -305,7 +305,7 @@ func awaitOnDisk(t *testing.T, disk string, file []byte) {
 	t.Helper()
 	const settled = time.Second
 	found := false
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		info, err := os.Stat(disk)
 		if err != nil {
 			t.Fatal(err)

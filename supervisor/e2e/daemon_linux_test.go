@@ -252,7 +252,7 @@ func TestDaemonIsKilled(t *testing.T) {
 // gone waits until a process that was a machine is no more.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err != nil || !strings.HasPrefix(string(name), "qemu-system") {
 			return

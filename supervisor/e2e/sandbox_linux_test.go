@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("the command's end: %v (%s)", err, fault.KindOf(err))
 		}
 		t.Logf("the command ended after %v", time.Since(began))
-		if took := s.becomes(supervisor.Starting); took > 5*time.Second {
+		if took := s.becomes(supervisor.Starting); took > truth {
 			t.Errorf("noticed after %v", took)
 		}
 		s.becomes(supervisor.Running)

@@ -109,7 +109,7 @@ func TestModel(t *testing.T) {
 	}
 	j.Close(t.Context())
 	db.Close()
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	if n := runtime.NumGoroutine(); n > goroutines {

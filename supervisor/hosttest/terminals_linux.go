@@ -23,7 +23,7 @@ import (
 )
 
 // greetLimit is how long a service in this process may take to answer.
-const greetLimit = 10 * time.Second
+const greetLimit = 30 * time.Second
 
 // terminals are shells and jobs of the guest's own code, with this host's
 // programs, each user in a home of its own. Walls there are none.

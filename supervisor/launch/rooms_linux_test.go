@@ -56,6 +56,7 @@ func TestRooms(t *testing.T) {
 					return h.guest.Client
 				},
 			})
+			t.Run("Installs", func(t *testing.T) { installs(t, h, c.name) })
 			if !c.spared { // the one with curl and jq in it
 				t.Run("OthersShim", func(t *testing.T) { othersShim(t, h) })
 			}

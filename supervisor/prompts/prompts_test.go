@@ -150,7 +150,7 @@ func TestSlowStore(t *testing.T) {
 	r := someRig(t)
 	r.hold = make(chan struct{})
 	q := question("TOKEN")
-	q.Wait = 2 * time.Second // enough for the answer to come
+	q.Wait = 5 * time.Second // enough for the answer to come
 	p, outcome := r.ask(t.Context(), q)
 	answered := make(chan bool, 1)
 	go func() {

@@ -149,7 +149,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		after := rand.N(60 * time.Millisecond) // of the first word: also a slow program writes something
+		words := rand.N(60) // it is killed after so many: also a slow program writes something
 		if round%5 == 0 {
 			cmd.Process.Kill() // or while it opens
 		}
@@ -171,7 +171,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			acknowledged[what][number] = true
 			if deadly == before {
 				deadly++
-				time.AfterFunc(after, func() { cmd.Process.Kill() })
+			}
+			if words--; words == -1 {
+				time.AfterFunc(rand.N(5*time.Millisecond), func() { cmd.Process.Kill() }) // in the midst of the next
 			}
 		}
 		cmd.Wait()

@@ -1,4 +1,4 @@
-// Package toolbench is what tools act through in a home: its agents, their rooms, shells, jobs, files and secrets.
+// Package toolbench is what tools act through in a home: its agents, their rooms, shells, jobs, files and secrets, and where they hand things over.
 package toolbench
 
 import (
@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/vault"
@@ -22,12 +23,20 @@ type Options struct {
 	Terminals *terminal.Terminals
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
+	Artifacts *artifacts.Artifacts
+	// Installer installs for tools and for whoever else does: NewInstaller.
+	Installer *tools.Installer
 	Log       *slog.Logger
+}
+
+// NewInstaller returns what installs packages in the rooms of a home's agents.
+func NewInstaller(a *agents.Agents) *tools.Installer {
+	return tools.NewInstaller(rooms{Options{Agents: a}})
 }
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}})...)
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {

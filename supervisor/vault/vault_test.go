@@ -204,7 +204,7 @@ func text(live *redact.Live, in string) string { return live.Scrubber().Text(in)
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	for over := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for over := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(over) {
 			r.t.Fatalf("never: %s", what)
 		}
@@ -293,7 +293,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	r.choose(config.SecretsInKeychain)
 	began := time.Now()
 	r.Redact(t.Context(), alice)
-	if took := time.Since(began); took < time.Second || took > 10*time.Second {
+	if took := time.Since(began); took < time.Second || took > 30*time.Second {
 		t.Errorf("hangs: the first command waits %v", took)
 	}
 	began = time.Now()
@@ -310,7 +310,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	}
 	began = time.Now()
 	r.Close() // does not wait for it
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the end waits %v", took)
 	}
 }

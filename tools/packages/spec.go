@@ -11,18 +11,6 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// Manager is a program that installs packages.
-type Manager string
-
-// The managers. The first two install for the whole room and work as its root, the
-// others for the agent.
-const (
-	APK Manager = "apk"
-	APT Manager = "apt"
-	Pip Manager = "pip"
-	NPM Manager = "npm"
-)
-
 const (
 	// MaxSpecs is how many packages one call installs: more are no wish but a list,
 	// whose failure nobody could read.

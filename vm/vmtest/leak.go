@@ -10,7 +10,7 @@ import (
 )
 
 // settle is how long what a closed machine leaves may take to unwind.
-const settle = 5 * time.Second
+const settle = 30 * time.Second
 
 // leaks remembers how many goroutines and descriptors there were.
 type leaks struct {

@@ -12,7 +12,7 @@ import (
 const errRefused = syscall.ECONNREFUSED
 
 // soon is far more than anything needs that does not wait for a guest.
-const soon = 20 * time.Second
+const soon = 30 * time.Second
 
 // Suite is a driver under test.
 type Suite struct {

@@ -91,7 +91,7 @@ func TestListenerHasManners(t *testing.T) {
 		}
 		select {
 		case <-accepted:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("Accept does not return after Close")
 		}
 	}

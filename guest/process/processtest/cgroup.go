@@ -11,7 +11,7 @@ import (
 )
 
 // leftLimit is how long commands that are being killed may still be in a group.
-const leftLimit = 5 * time.Second
+const leftLimit = 30 * time.Second
 
 // Cgroup is a fresh group, which must be empty when the test ends; or "" with a loud
 // line where this host has none to write to.

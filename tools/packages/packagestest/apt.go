@@ -46,9 +46,6 @@ func (r *APT) Publish(t testing.TB, packages ...Package) {
 	r.Put("/Release", fmt.Appendf(nil, "Date: Sat, 01 Jan 2022 00:00:00 UTC\nSHA256:\n %x %d Packages\n", sha256.Sum256(list), len(list)))
 }
 
-// Source is the line for /etc/apt/sources.list.
-func (r *APT) Source(t testing.TB) string { return "deb [trusted=yes] " + r.Serve(t) + " ./\n" }
-
 // deb makes a package file.
 func deb(t testing.TB, p Package, about string) []byte {
 	t.Helper()

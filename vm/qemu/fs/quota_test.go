@@ -53,7 +53,7 @@ func (l limited) usage() *usage {
 func (l limited) settled() {
 	l.t.Helper()
 	u := l.usage()
-	for range 1000 {
+	for range 3000 {
 		u.mu.Lock()
 		walking := u.walking
 		u.mu.Unlock()

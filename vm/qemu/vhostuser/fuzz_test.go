@@ -58,7 +58,7 @@ func FuzzControl(f *testing.F) {
 		_ = m.Front.CloseWrite()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("the back end hangs")
 		}
 	})

@@ -22,6 +22,9 @@ const (
 	ringSize = 8
 	data     = 0x8000
 	reply    = 0x9000
+
+	// patience is more than anything takes here on a busy host.
+	patience = 30 * time.Second
 )
 
 func guest(offset int) uint64 { return vhosttest.Base + uint64(offset) }
@@ -131,7 +134,7 @@ func TestQueue(t *testing.T) {
 					t.Fatalf("request %d: %q", i, got)
 				}
 			}
-			if !vhosttest.Signalled(q.Call, time.Second) {
+			if !vhosttest.Signalled(q.Call, patience) {
 				t.Error("the driver was not interrupted")
 			}
 			if base := q.Stop(); base != 3*ringSize {
@@ -230,7 +233,7 @@ func TestPanic(t *testing.T) {
 			m, q, _ := run(t, dev, 0)
 			ask(t, m, q, "fine")
 			send(m, q, "panic")
-			if !vhosttest.Signalled(q.Error, 5*time.Second) {
+			if !vhosttest.Signalled(q.Error, patience) {
 				t.Error("the front end was not told")
 			}
 			send(m, q, "more")
@@ -262,7 +265,7 @@ func TestLostChain(t *testing.T) {
 	send(m, q, "lost")
 	c := <-kept
 	q.SetAvail(0x7fff) // breaks the ring
-	if !vhosttest.Signalled(q.Error, 5*time.Second) {
+	if !vhosttest.Signalled(q.Error, patience) {
 		t.Fatal("a bad index did not break the ring")
 	}
 	q.Stop()
@@ -290,24 +293,33 @@ func (k *keeper) HandleQueue(q *vhostuser.Queue) {
 func TestNotifyLater(t *testing.T) {
 	m, q, _ := run(t, &lazy{}, 0)
 	m.Mem[data] = 'x'
-	interrupts := 0
-	for i := range 64 {
-		q.Describe(i%ringSize, guest(data), 1, 0, 0)
-		q.Publish(uint16(i % ringSize))
-		q.MustTake()
-		if vhosttest.Signalled(q.Call, 0) {
+	next := 0
+	// On a busy host chains come so far apart that each is told; not each time.
+	const tries = 20
+	for try := 1; ; try++ {
+		interrupts := 0
+		for range 64 {
+			q.Describe(next%ringSize, guest(data), 1, 0, 0)
+			q.Publish(uint16(next % ringSize))
+			next++
+			q.MustTake()
+			if vhosttest.Signalled(q.Call, 0) {
+				interrupts++
+			}
+		}
+		if vhosttest.Signalled(q.Call, time.Second) {
 			interrupts++
 		}
-	}
-	if vhosttest.Signalled(q.Call, time.Second) {
-		interrupts++
-	}
-	if interrupts == 0 || interrupts > 48 {
-		t.Errorf("%d interrupts for 64 chains of a ring of %d", interrupts, ringSize)
+		if interrupts > 0 && interrupts <= 48 {
+			break
+		}
+		if try == tries {
+			t.Fatalf("%d interrupts for 64 chains of a ring of %d", interrupts, ringSize)
+		}
 	}
 	q.Describe(0, guest(data), 1, 0, 0)
 	q.Publish(0)
-	if !vhosttest.Signalled(q.Call, 5*time.Second) {
+	if !vhosttest.Signalled(q.Call, patience) {
 		t.Error("the last chain was never told")
 	}
 }
@@ -402,7 +414,7 @@ func TestLeavesNothing(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		g, f := count()
 		if g <= goroutines && f <= files {
 			return

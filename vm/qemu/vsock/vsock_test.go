@@ -22,7 +22,7 @@ const many = 2000
 
 func dial(t testing.TB, d *Device) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := d.Dial(ctx, echoPort)
 	if err != nil {
@@ -252,7 +252,7 @@ func TestOverrun(t *testing.T) {
 	})
 	select {
 	case <-gc.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the guest was not reset")
 	}
 	// What it had credit for is there, the rest is not.
@@ -269,7 +269,7 @@ func TestStuckGuest(t *testing.T) {
 	g := startGuest(t, d)
 	g.do(func() { g.seen = func(h *header, _ []byte) bool { return h.op == opRW || h.op == opCreditRequest } })
 	c := dial(t, d)
-	_ = c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second)) // enough to fill the buffer
 	n, err := c.Write(make([]byte, 2*guestBuffer))
 	wantErrno(t, "write", err, errTimeout)
 	if n != guestBuffer {

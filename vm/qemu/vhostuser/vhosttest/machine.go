@@ -50,7 +50,7 @@ const (
 	needReply  = 8
 
 	// patience is how long a test waits for what should come at once.
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 )
 
 var le = binary.LittleEndian

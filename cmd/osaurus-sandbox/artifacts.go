@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+func newArtifacts(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "artifacts",
+		Short: "See, open and keep what agents have handed over",
+		Long: `What an agent hands over (its tool share_artifact) is copied to this computer, where the agent changes nothing any more, into a folder for
+each conversation. It stays when the agent is deleted.`,
+		Example: `  osaurus-sandbox artifacts list alice
+  osaurus-sandbox artifacts open 42
+  osaurus-sandbox artifacts save 42 ~/Documents`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newArtifactsList(c), newArtifactsOpen(c), newArtifactsSave(c), newArtifactsDelete(c))
+	return cmd
+}
+
+// eachArtifact does something with each artifact that is asked for, the newest first.
+func eachArtifact(ctx context.Context, client *control.Client, r *controlpb.ListArtifactsRequest, do func(*controlpb.Artifact)) error {
+	stream, err := client.Artifacts.List(ctx, connect.NewRequest(r))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		do(stream.Msg().Artifact)
+	}
+	return stream.Err()
+}
+
+// artifact finds the artifact of an argument.
+func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil {
+		return nil, fault.New(fault.InvalidArgs, "find artifact", arg, errors.New("that is no number")).Advise("See `osaurus-sandbox artifacts list`.")
+	}
+	r, err := client.Artifacts.Show(ctx, connect.NewRequest(&controlpb.ShowArtifactRequest{Id: id}))
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg.Artifact, nil
+}
+
+// completeArtifact completes an artifact, which is shown with its name.
+func completeArtifact(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // where to, perhaps
+	}
+	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
+		err := eachArtifact(ctx, client, &controlpb.ListArtifactsRequest{}, func(f *controlpb.Artifact) {
+			ids = append(ids, fmt.Sprintf("%d\t%s of %s", f.Id, faultrpc.Clip(f.Name), f.Agent))
+		})
+		if err != nil {
+			return nil
+		}
+		return ids
+	})
+}
+
+func newArtifactsList(c console) *cobra.Command {
+	var asJSON bool
+	var session string
+	cmd := &cobra.Command{
+		Use:   "list [AGENT]",
+		Short: "List what was handed over, the newest first",
+		Example: `  osaurus-sandbox artifacts list
+  osaurus-sandbox artifacts list alice --session chat-7 --json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			list := []*controlpb.Artifact{}
+			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: session}, func(f *controlpb.Artifact) {
+				list = append(list, f)
+			})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				for _, f := range list {
+					if err := printLine(c.out, f); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "ID\tCREATED\tAGENT\tSESSION\tSIZE\tNAME\tWHAT")
+			for _, f := range list {
+				name := f.Name
+				if f.Folder {
+					name += "/"
+				}
+				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
+					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
+			}
+			return table.Flush()
+		}),
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only those of a conversation")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one a line")
+	return cmd
+}
+
+// openable reports whether opening an artifact runs nothing: documents, pictures,
+// sound and film. A folder with an ending may be a program of a Mac.
+func openable(f *controlpb.Artifact) bool {
+	ending := strings.ToLower(path.Ext(f.Name))
+	if f.Folder {
+		return ending == ""
+	}
+	return slices.Contains(strings.Fields(`.avi .bmp .csv .docx .epub .flac .gif .htm .html .jpeg .jpg .json .log .m4a .md .mkv .mov .mp3 .mp4
+		.odp .ods .odt .ogg .pdf .png .pptx .svg .tif .tiff .toml .tsv .txt .wav .webm .webp .xlsx .xml .yaml .yml`), ending)
+}
+
+func newArtifactsOpen(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "open ID",
+		Short: "Open what was handed over, or print where it is",
+		Long: `Documents, pictures, sound and film are opened as by a double click, where there is a desktop. Of all else the path is printed: opening it
+might run what an agent has written.`,
+		Example: `  osaurus-sandbox artifacts open 42
+  less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeArtifact,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			f, err := artifact(cmd.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printProto(c.out, f)
+			}
+			program := opener()
+			switch {
+			case program == "":
+			case !openable(f):
+				fmt.Fprintln(c.err, "It is not opened here, as that might run what an agent has written. It is at:")
+			default:
+				if err := exec.CommandContext(cmd.Context(), program, f.Path).Run(); err != nil {
+					return fault.New(fault.Execution, "open", f.Path, err).Advise("Open it by hand.")
+				}
+				return nil
+			}
+			_, err = fmt.Fprintln(c.out, f.Path)
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "open nothing, and print JSON")
+	return cmd
+}
+
+func newArtifactsDelete(c console) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:               "delete ID...",
+		Short:             "Delete what was handed over",
+		Example:           `  osaurus-sandbox artifacts delete 42 43 --yes`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeArtifact,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			var list []*controlpb.Artifact
+			var names []string
+			for _, arg := range args {
+				f, err := artifact(cmd.Context(), client, arg)
+				if err != nil {
+					return err
+				}
+				list, names = append(list, f), append(names, faultrpc.Clip(f.Name))
+			}
+			if !yes {
+				if err := confirm(c, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+					return err
+				}
+			}
+			for _, f := range list {
+				if _, err := client.Artifacts.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteArtifactRequest{Id: f.Id})); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+)
+
+func newArtifactsSave(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "save ID [FOLDER | -]",
+		Short: "Copy what was handed over to where you want it",
+		Long:  "It is copied into the folder, which is the current one if none is said, under its own name. What is there is never replaced. - writes a file to standard output.",
+		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
+  osaurus-sandbox artifacts save 42 - | wc -l`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeArtifact,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			f, err := artifact(cmd.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			stream, err := client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			if len(args) == 2 && args[1] == "-" {
+				return toOutput(c.out, f, stream)
+			}
+			to := "."
+			if len(args) == 2 {
+				to = args[1]
+			}
+			if err := save(to, f, stream); err != nil {
+				kind := fault.KindOf(err)
+				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
+					kind = fault.Rejected
+				}
+				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
+			}
+			fmt.Fprintln(c.err, filepath.Join(to, f.Name))
+			return nil
+		}),
+	}
+	return cmd
+}
+
+// artifactStream is what the daemon answers of an artifact's files.
+type artifactStream = connect.ServerStreamForClient[controlpb.ReadArtifactResponse]
+
+func toOutput(to io.Writer, f *controlpb.Artifact, stream *artifactStream) error {
+	if f.Folder {
+		return fault.New(fault.InvalidArgs, "print", f.Name, errors.New("it is a folder")).Advise("Say where to save it.")
+	}
+	for stream.Receive() {
+		if _, err := to.Write(stream.Msg().Data); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+// save writes an artifact into a folder. What is there stays as it is.
+func save(to string, f *controlpb.Artifact, stream *artifactStream) (err error) {
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if f.Folder {
+		if err := root.Mkdir(f.Name, 0o755); err != nil {
+			return err
+		}
+	}
+	s := saving{root: root, name: f.Name}
+	defer func() { err = errors.Join(err, s.end()) }()
+	for stream.Receive() {
+		if err := s.take(stream.Msg()); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+// saving is what is being written.
+type saving struct {
+	root *os.Root
+	name string   // of the artifact
+	file *os.File // that has begun, or nil
+}
+
+func (s *saving) take(m *controlpb.ReadArtifactResponse) error {
+	if m.File != nil {
+		if err := s.begin(path.Join(s.name, *m.File)); err != nil {
+			return err
+		}
+	}
+	_, err := s.file.Write(m.Data)
+	return err
+}
+
+func (s *saving) begin(name string) error {
+	err := errors.Join(s.end(), s.root.MkdirAll(path.Dir(name), 0o755))
+	if err == nil {
+		s.file, err = s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	}
+	return err
+}
+
+func (s *saving) end() error {
+	if s.file == nil {
+		return nil
+	}
+	err := s.file.Close()
+	s.file = nil
+	return err
+}

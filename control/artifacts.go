@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/supervisor/artifacts"
+)
+
+// artifactService is the part of the API that is about what agents have handed over.
+type artifactService struct{ service }
+
+func (s artifactService) proto(f artifacts.Artifact) *controlpb.Artifact {
+	return &controlpb.Artifact{
+		Id: int64(f.ID), Agent: string(f.AgentName), AgentId: string(f.Agent), Session: string(f.Session), Name: f.Name, Description: f.Description,
+		Folder: f.Folder, ContentType: f.Type, Files: uint32(f.Files), Size: f.Size, Sha256: f.SHA256, Created: moment(f.Created), Path: s.Artifacts.Path(f),
+	}
+}
+
+// List answers artifacts. Those of an agent that is gone are found by the name that it
+// had.
+func (s artifactService) List(ctx context.Context, r *connect.Request[controlpb.ListArtifactsRequest], stream *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
+	filter := artifacts.Filter{Agent: r.Msg.Agent}
+	if agent, err := s.Agents.Get(r.Msg.Agent); err == nil {
+		filter.Agent = string(agent.ID)
+	}
+	if r.Msg.Session != "" {
+		session, err := config.ParseSessionID(r.Msg.Session)
+		if err != nil {
+			return err
+		}
+		filter.Session = session
+	}
+	for f, err := range s.Artifacts.List(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&controlpb.ListArtifactsResponse{Artifact: s.proto(f)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Show answers one artifact.
+func (s artifactService) Show(ctx context.Context, r *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.ShowArtifactResponse{Artifact: s.proto(f)}), nil
+}
+
+// Read answers the files of an artifact.
+func (s artifactService) Read(ctx context.Context, r *connect.Request[controlpb.ReadArtifactRequest], stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+	if err != nil {
+		return err
+	}
+	return s.Artifacts.Read(ctx, f, func(path string, content io.Reader) error {
+		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &path}); err != nil {
+			return err
+		}
+		_, err := io.Copy(pieces{stream}, content)
+		return err
+	})
+}
+
+// pieces sends what is written, each write in a message. Copying writes little at a
+// time.
+type pieces struct {
+	*connect.ServerStream[controlpb.ReadArtifactResponse]
+}
+
+func (p pieces) Write(data []byte) (int, error) {
+	return len(data), p.Send(&controlpb.ReadArtifactResponse{Data: data})
+}
+
+// Delete deletes an artifact.
+func (s artifactService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error) {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+	if err != nil {
+		return nil, err
+	}
+	n := note{action: "artifact.delete", subject: fmt.Sprintf("%d %s", f.ID, f.Name), agent: f.AgentName, strict: true}
+	err = s.audited(ctx, n, func() error { return s.Artifacts.Delete(ctx, f.ID, callerOf(ctx).cause()) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.DeleteArtifactResponse{}), nil
+}

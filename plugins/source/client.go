@@ -1,0 +1,164 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// dialLimit is how long a server of the internet has to take a connection, and to shake hands.
+const dialLimit = 15 * time.Second
+
+// Options are what a Client needs. The zero value is for the internet.
+type Options struct {
+	// GitHubAPI and GitHubRaw are where GitHub answers which commit, and has the files.
+	GitHubAPI, GitHubRaw string
+	// May says who may be connected to. Public is the default.
+	May func(netip.AddrPort) bool
+	// Roots are whom to trust; nil is whom this computer trusts.
+	Roots *x509.CertPool
+}
+
+// Client reads files of the web, and nothing of this computer's own networks.
+type Client struct {
+	options Options
+	http    *http.Client
+	proxies sync.Map // host:port of those that the environment names
+}
+
+// NewClient makes a client.
+func NewClient(o Options) *Client {
+	if o.GitHubAPI == "" {
+		o.GitHubAPI = "https://api.github.com"
+	}
+	if o.GitHubRaw == "" {
+		o.GitHubRaw = "https://raw.githubusercontent.com"
+	}
+	if o.May == nil {
+		o.May = func(to netip.AddrPort) bool { return Public(to.Addr()) }
+	}
+	c := &Client{options: o}
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			Proxy: c.proxy, DialContext: c.dial, TLSClientConfig: &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout: dialLimit, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case len(via) > maxRedirects:
+				return errors.New("it is moved too often")
+			case req.URL.Scheme != "https":
+				return &refusal{to: req.URL.Scheme, why: "is no https"}
+			}
+			return c.named(req.URL)
+		},
+	}
+	return c
+}
+
+// refusal is why a connection is not made.
+type refusal struct{ to, why string }
+
+func (r *refusal) Error() string { return fmt.Sprintf("%s %s", r.to, r.why) }
+
+const notPublic = "is an address of this computer or of a network of its own"
+
+// proxy is the one that the environment names: where there is one, it connects to whom it will, and the
+// person who has set it up answers for that.
+func (c *Client) proxy(req *http.Request) (*url.URL, error) {
+	if err := c.named(req.URL); err != nil {
+		return nil, err
+	}
+	u, err := http.ProxyFromEnvironment(req)
+	if u != nil {
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443", "socks5": "1080"}[u.Scheme]
+		}
+		c.proxies.Store(net.JoinHostPort(u.Hostname(), port), true)
+	}
+	return u, err
+}
+
+// named refuses an address that stands in the name itself: no proxy is asked for it.
+func (c *Client) named(u *url.URL) error {
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil // a name: dial sees what it stands for
+	}
+	port, err := netip.ParseAddrPort(net.JoinHostPort(addr.String(), portOf(u)))
+	if err != nil || !c.options.May(port) {
+		return &refusal{to: u.Host, why: notPublic}
+	}
+	return nil
+}
+
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return "443"
+}
+
+// dial connects to what a name stands for at that moment, and looks at the address itself: a name that stands for
+// another a moment later gains nothing.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialLimit}
+	if _, is := c.proxies.Load(address); !is {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil || !c.options.May(to) {
+				return &refusal{to: address, why: notPublic}
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// Public reports an address of the internet: none of this computer, its networks, or of those who tunnel to them.
+func Public(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Zone() != "" {
+		return false
+	}
+	for _, p := range special() {
+		if p.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// special are networks that IsGlobalUnicast takes for public, and that lead elsewhere.
+func special() []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range []string{
+		"0.0.0.0/8",       // this network
+		"100.64.0.0/10",   // a provider's own
+		"192.0.0.0/24",    // protocols'
+		"192.0.2.0/24",    // documentation's, as the next two
+		"198.51.100.0/24", //
+		"203.0.113.0/24",  //
+		"198.18.0.0/15",   // measurements'
+		"240.0.0.0/4",     // nobody's
+		"::/96",           // IPv4 in IPv6, in four ways
+		"64:ff9b::/32",    //
+		"2001::/32",       //
+		"2002::/16",       //
+		"2001:db8::/32",   // documentation's
+		"fec0::/10",       // sites' own, of old
+	} {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}

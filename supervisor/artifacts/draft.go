@@ -1,0 +1,273 @@
+package artifacts
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/sandbox/uproot"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/events"
+)
+
+const (
+	// maxDrafts is how many one agent has under way: each may hold the largest
+	// artifact on the disk. One more is refused.
+	maxDrafts = 4
+	// item is what a draft is called in its own folder.
+	item = "item"
+	// folderType is the type of a folder, as desktops call it.
+	folderType = "inode/directory"
+	// sniffed is how much of a file its type is told by.
+	sniffed = 512
+	// maxDescription bounds what is said of an artifact, in bytes. More is cut.
+	maxDescription = 1_000
+)
+
+// Owner is who hands something over, and in which session.
+type Owner struct {
+	Agent   config.AgentID
+	Name    config.AgentName
+	Session config.SessionID // or empty
+}
+
+// Draft is an artifact that is being made. It is for one goroutine.
+type Draft struct {
+	of   *Artifacts
+	own  string // its folder
+	made Artifact
+	sums []sum
+	gone bool
+}
+
+// sum is a file of a draft, with its digest.
+type sum struct{ path, digest string }
+
+// Draft begins an artifact. It must be kept or discarded.
+func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
+	const op = "share"
+	if err := checkTop(name); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.drafts[o.Agent] >= maxDrafts {
+		return nil, fault.New(fault.Rejected, op, name, fmt.Errorf("the agent is sharing %d others at this moment", maxDrafts)).Advise("Wait for one of them.")
+	}
+	own := drafts + rand.Text()
+	if err := a.root.Mkdir(own, privateDir); err != nil {
+		return nil, a.fault(op, name, err)
+	}
+	a.drafts[o.Agent]++
+	return &Draft{of: a, own: own, made: Artifact{Agent: o.Agent, AgentName: o.Name, Session: cmp.Or(o.Session, Loose), Name: name}}, nil
+}
+
+// File makes a file of the draft: at a path below it, with the folders above, or
+// with "" the draft itself. The size is what is expected, and only refused here.
+func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
+	const op = "share"
+	if size > MaxSize {
+		return nil, d.tooLarge()
+	}
+	at := path.Join(d.own, item)
+	if name != "" {
+		if err := checkPath(name); err != nil {
+			return nil, err
+		}
+		d.made.Folder = true
+		at = path.Join(at, name)
+		if err := d.of.root.MkdirAll(path.Dir(at), privateDir); err != nil {
+			return nil, d.of.fault(op, name, err)
+		}
+	}
+	if d.made.Files++; d.made.Files > MaxFiles {
+		return nil, fault.New(fault.Rejected, op, d.made.Name, fmt.Errorf("it has more than %d files", MaxFiles)).Advise("Share an archive of them.")
+	}
+	f, err := d.of.root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
+	if errors.Is(err, fs.ErrExist) { // where capitals do not matter, two names of the guest are one
+		return nil, fault.New(fault.InvalidArgs, op, name, errors.New("this computer takes two of its names for one")).Advise("Give one of them another name.")
+	}
+	if err != nil {
+		return nil, d.of.fault(op, name, err)
+	}
+	return &file{draft: d, path: name, to: f, hash: sha256.New()}, nil
+}
+
+func (d *Draft) tooLarge() error {
+	return fault.New(fault.Rejected, "share", d.made.Name, fmt.Errorf("it is larger than %d MiB", MaxSize>>20)).Advise("Share a part of it, or what sums it up.")
+}
+
+// file is a file of a draft.
+type file struct {
+	draft *Draft
+	path  string
+	to    *os.File
+	hash  hash.Hash
+	head  []byte
+}
+
+func (f *file) Write(p []byte) (int, error) {
+	d := f.draft
+	if d.made.Size += int64(len(p)); d.made.Size > MaxSize {
+		return 0, d.tooLarge()
+	}
+	f.head = append(f.head, p[:min(len(p), sniffed-len(f.head))]...)
+	_, _ = f.hash.Write(p) // it cannot fail
+	n, err := f.to.Write(p)
+	return n, d.of.fault("share", d.made.Name, err)
+}
+
+func (f *file) Close() error {
+	d := f.draft
+	d.sums = append(d.sums, sum{f.path, fmt.Sprintf("%x", f.hash.Sum(nil))})
+	d.made.Type = http.DetectContentType(f.head)
+	return d.of.fault("share", d.made.Name, errors.Join(f.to.Sync(), f.to.Close()))
+}
+
+// Keep makes the draft an artifact. It gets a number where its session has one of
+// the name.
+func (d *Draft) Keep(ctx context.Context, description string, by supervisor.Cause) (Artifact, error) {
+	const op = "share"
+	defer d.close()
+	f, a := d.made, d.of
+	if f.Files == 0 {
+		return Artifact{}, fault.New(fault.InvalidArgs, op, f.Name, errors.New("there is no file in it"))
+	}
+	f.Description, f.Created = oneLine(description), time.Now().UTC()
+	if f.SHA256 = d.digest(); f.Folder {
+		f.Type = folderType
+	}
+	if err := a.root.MkdirAll(string(f.Session), privateDir); err != nil {
+		return Artifact{}, a.fault(op, f.Name, err)
+	}
+	moved := false
+	err := a.DB.Write(ctx, op, func(tx *sql.Tx) error {
+		if err := admit(ctx, tx, f); err != nil {
+			return err
+		}
+		var err error
+		if f.Name, err = a.free(ctx, tx, f); err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, `INSERT INTO artifacts (agent, agent_name, session, name, description, folder, type, files, size, sha256, created)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+			f.Agent, f.AgentName, f.Session, f.Name, f.Description, f.Folder, f.Type, f.Files, f.Size, f.SHA256, f.Created.UnixNano()).Scan(&f.ID)
+		if err != nil {
+			return err
+		}
+		if err = a.root.Rename(path.Join(d.own, item), f.within()); err == nil {
+			moved = true
+			err = a.sync(string(f.Session))
+		}
+		return a.fault(op, f.Name, err)
+	})
+	if err != nil {
+		if moved {
+			err = errors.Join(err, a.remove(f.within()))
+		}
+		return Artifact{}, err
+	}
+	a.note(Shared, by, f)
+	return f, nil
+}
+
+// Discard throws the draft away, unless it was kept.
+func (d *Draft) Discard() error { return d.close() }
+
+// close takes the draft's own folder away.
+func (d *Draft) close() error {
+	if d.gone {
+		return nil
+	}
+	d.gone = true
+	a := d.of
+	a.mu.Lock()
+	if a.drafts[d.made.Agent]--; a.drafts[d.made.Agent] == 0 {
+		delete(a.drafts, d.made.Agent)
+	}
+	a.mu.Unlock()
+	return a.fault("share", d.made.Name, uproot.Remove(a.root, d.own))
+}
+
+// digest is that of the file, or of a folder what sha256sum says of its files.
+func (d *Draft) digest() string {
+	if !d.made.Folder {
+		return d.sums[0].digest
+	}
+	slices.SortFunc(d.sums, func(a, b sum) int { return strings.Compare(a.path, b.path) })
+	all := sha256.New()
+	for _, s := range d.sums {
+		fmt.Fprintf(all, "%s  %s\n", s.digest, s.path)
+	}
+	return fmt.Sprintf("%x", all.Sum(nil))
+}
+
+// admit refuses what is too much of one agent.
+func admit(ctx context.Context, tx queryer, f Artifact) error {
+	var count, size int64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM artifacts WHERE agent = ?", f.Agent).Scan(&count, &size); err != nil {
+		return err
+	}
+	if count < Keep && size+f.Size <= KeepBytes {
+		return nil
+	}
+	return fault.New(fault.Rejected, "share", f.Name, fmt.Errorf("%d artifacts of %d MiB of this agent are kept, and no more than %d of %d", count, size>>20, Keep, int64(KeepBytes)>>20)).
+		Advise("Ask the person to delete some: osaurus-sandbox artifacts delete.")
+}
+
+// queryer is a transaction, for reading.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// free is a name that nothing has in the session, neither in the index nor on the
+// disk, where people do as they like.
+func (a *Artifacts) free(ctx context.Context, tx queryer, f Artifact) (string, error) {
+	wanted := f.Name
+	for n := 1; ; n++ {
+		f.Name = numbered(wanted, n)
+		var taken bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM artifacts WHERE session = ? AND name = ?)", f.Session, f.Name).Scan(&taken); err != nil {
+			return "", err
+		}
+		if taken {
+			continue
+		}
+		if _, err := a.root.Lstat(f.within()); errors.Is(err, fs.ErrNotExist) {
+			return f.Name, nil
+		} else if err != nil {
+			return "", a.fault("share", f.Name, err)
+		}
+	}
+}
+
+// sync makes the names in a folder outlast a power cut.
+func (a *Artifacts) sync(dir string) error {
+	f, err := a.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// oneLine is what is said of an artifact, as it is shown in a table: nothing in it
+// moves a terminal's cursor.
+func oneLine(text string) string {
+	return events.Cut(strings.Join(strings.Fields(faultrpc.Plain(text)), " "), maxDescription)
+}

@@ -1,0 +1,79 @@
+package artifacts
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+const (
+	// maxName is the longest name in bytes: what every file system takes, with room for
+	// a number.
+	maxName = 200
+	// maxPath is the longest path below an artifact, so that programs can still open
+	// it, wherever it is copied.
+	maxPath = 512
+	// Loose is the session of what is shared in none.
+	Loose config.SessionID = "default"
+)
+
+// checkName refuses what a name from the guest must not be here: it is shown to
+// people, in terminals too, who shall see what it is.
+func checkName(name string) error {
+	refuse := func(why string) error {
+		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), errors.New(why)).Advise("Give the file another name.")
+	}
+	switch {
+	case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
+		return refuse("it is no file's name")
+	case len(name) > maxName:
+		return refuse(fmt.Sprintf("it is longer than %d bytes", maxName))
+	case !utf8.ValidString(name):
+		return refuse("it is not UTF-8")
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return refuse("it has characters that nobody sees")
+	case strings.TrimSpace(name) != name:
+		return refuse("it begins or ends with a space")
+	}
+	return nil
+}
+
+// checkTop refuses what an artifact itself must not be called: it is listed, and
+// written in command lines.
+func checkTop(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if strings.ContainsAny(name[:1], ".-~") {
+		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%q", name), errors.New("it begins with a dot, a dash or a tilde")).Advise("Give it another name.")
+	}
+	return nil
+}
+
+// checkPath refuses what a path below an artifact must not be.
+func checkPath(name string) error {
+	if len(name) > maxPath {
+		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), fmt.Errorf("its path is longer than %d bytes", maxPath)).Advise("Share an archive of it.")
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if err := checkName(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered is a name with a number, for the second of its name: report-2.md.
+func numbered(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	ext := path.Ext(name)
+	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
+}

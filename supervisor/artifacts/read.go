@@ -1,0 +1,48 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"osaurus-sandbox/fault"
+)
+
+// Read tells the files of an artifact, sorted by their paths: "" is that of one that is
+// a file. What people have put beside them is told too, if it is a file. What they
+// have moved away is fault.NotFound.
+func (a *Artifacts) Read(ctx context.Context, f Artifact, tell func(path string, content io.Reader) error) error {
+	const op = "read artifact"
+	err := a.read(ctx, f, tell)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, op, a.Path(f), errors.New("it is not there any more")).Advise("Somebody has moved it away. Forget it with `osaurus-sandbox artifacts delete`.")
+	}
+	return a.fault(op, f.within(), err)
+}
+
+func (a *Artifacts) read(ctx context.Context, f Artifact, tell func(path string, content io.Reader) error) error {
+	if !f.Folder {
+		return a.readFile(a.root.FS(), f.within(), "", tell)
+	}
+	dir, err := a.root.OpenRoot(f.within())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return fs.WalkDir(dir.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		return a.readFile(dir.FS(), name, name, tell)
+	})
+}
+
+func (a *Artifacts) readFile(from fs.FS, name, path string, tell func(string, io.Reader) error) error {
+	file, err := from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return tell(path, file)
+}

@@ -1,0 +1,86 @@
+package toolbench_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/tools"
+)
+
+// here are rooms whose commands run on this host. What a command leaves running
+// ends with it, as in a room.
+type here struct {
+	tools.Rooms
+	env     []string // after that of the command
+	running *atomic.Int32
+}
+
+func (h here) Exec(ctx context.Context, _ tools.Agent, c guest.Command) (guest.Running, error) {
+	p := &ran{done: make(chan struct{})}
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = slices.Concat(c.Env, h.env), c.Dir, c.Stdin, c.Stdout, c.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fault.New(fault.NotFound, "run", c.Args[0], err)
+	}
+	h.running.Add(1)
+	signal := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) } // it may have ended
+	end := sync.OnceFunc(func() { signal(syscall.SIGTERM) })
+	timer := time.AfterFunc(c.Timeout, func() {
+		p.timedOut.Store(true)
+		end()
+	})
+	stop := context.AfterFunc(ctx, end)
+	go func() {
+		defer close(p.done)
+		defer h.running.Add(-1)
+		_ = cmd.Wait() // its status says the same
+		signal(syscall.SIGKILL)
+		timer.Stop()
+		stop()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+			p.exit.Signal = guest.HostSignal(status.Signal())
+		} else {
+			p.exit.Code = status.ExitStatus()
+		}
+		p.exit.TimedOut = p.timedOut.Load()
+	}()
+	return p, nil
+}
+
+// ran is a command on this host.
+type ran struct {
+	done     chan struct{}
+	timedOut atomic.Bool
+	exit     guest.Exit
+}
+
+func (p *ran) Signal(context.Context, guest.Signal) error { return nil }
+func (p *ran) Done() <-chan struct{}                      { return p.done }
+func (p *ran) Wait() (guest.Exit, error)                  { <-p.done; return p.exit, nil }
+
+// from are connections of one user of a guest.
+type from struct {
+	net.Listener
+	uid uint32
+}
+
+func (f from) Accept() (net.Conn, error) {
+	c, err := f.Listener.Accept()
+	return peer{c, f.uid}, err
+}
+
+type peer struct {
+	net.Conn
+	uid uint32
+}
+
+func (p peer) UID() uint32 { return p.uid }

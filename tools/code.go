@@ -1,0 +1,97 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the texts below
+	"strings"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// codeTime is the most seconds that code has, and the usual: it calls tools, which
+// take their time.
+const codeTime = 300
+
+var (
+	// codeModule is what code imports as osaurus_tools, for Python 3.9 and later.
+	//go:embed osaurus_tools.py
+	codeModule string
+	// codeRunner runs code, and clears away what that takes.
+	//go:embed runcode.sh
+	codeRunner string
+)
+
+// noPython is what the runner says on standard error, all by itself, where it cannot
+// run any code.
+const noPython = "osaurus: there is no python3"
+
+type codeIn struct {
+	Code    string `json:"code" jsonschema:"Python 3; what it prints is the result" limit:"minlen=1"`
+	Cwd     string `json:"cwd,omitempty" jsonschema:"the folder to run it in; relative to the home folder, which is the default"`
+	Timeout int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended" limit:"min=1,max=300,default=300"`
+}
+
+type codeOut struct {
+	Stdout    string `json:"stdout"`
+	Stderr    string `json:"stderr"`
+	ExitCode  int    `json:"exit_code" jsonschema:"1 if an exception ended it, 128 + n if signal n did"`
+	ToolCalls int    `json:"tool_calls" jsonschema:"how many tools it called"`
+	Cwd       string `json:"cwd"`
+
+	TimedOut  bool   `json:"timed_out,omitempty"`
+	Limit     string `json:"limit,omitempty" jsonschema:"oom, pids or quota: the agent's limit that it met"`
+	Truncated bool   `json:"truncated,omitempty" jsonschema:"the middle of the output was left out"`
+}
+
+// newCode makes sandbox_execute_code.
+func newCode(rooms Rooms) Tool {
+	return Define(Spec{
+		Name: "sandbox_execute_code", Title: "Run Python that calls tools", Gate: Exec, Counted: true, Budget: codeTime*time.Second + bootTime,
+		Hints: Hints{Destructive: true, OpenWorld: true},
+		Description: `Run Python in your sandbox that can call the tools itself: for three or more calls with logic between them, of which you need only the end. ` +
+			`from osaurus_tools import read_file, write_file, edit_file, search_files, terminal, share_artifact. They take what the tools take and return their result as a dict ` +
+			`(read_file("a.txt")["content"], terminal("ls")["stdout"]); what goes wrong raises SandboxToolError. At most 50 calls. Print what you need to know. ` +
+			`What it starts ends with it, but for terminal(..., background=True).`,
+	}, func(ctx context.Context, c *Call, in codeIn) (codeOut, error) {
+		dir, err := c.folder("cwd", in.Cwd)
+		if err != nil {
+			return codeOut{}, err
+		}
+		if strings.ContainsRune(in.Code, 0) {
+			return codeOut{}, wrongArgument("code", "a text without NUL characters", `the argument "code" holds a NUL character`)
+		}
+		if in.Timeout == 0 {
+			in.Timeout = codeTime
+		}
+		return runCode(ctx, rooms, c, in, dir)
+	})
+}
+
+func runCode(ctx context.Context, rooms Rooms, c *Call, in codeIn, dir string) (codeOut, error) {
+	id, end := c.registry.scripts.begin(ctx, *c)
+	defer end()
+	var stdout, stderr bytes.Buffer
+	p, err := rooms.Exec(ctx, c.Agent, guest.Command{
+		Args: []string{"/bin/sh", "-c", codeRunner, "sh", codeModule, noPython}, Env: append(environment(c.Agent), "OSAURUS_SCRIPT_ID="+string(id)), Dir: dir,
+		Stdin: strings.NewReader(in.Code), Stdout: &stdout, Stderr: &stderr, Timeout: time.Duration(in.Timeout) * time.Second, MaxOutput: bytesFor(maxStdout),
+	})
+	if err != nil {
+		return codeOut{}, wrongFolder(err, in.Cwd)
+	}
+	exit, err := p.Wait()
+	if err != nil {
+		return codeOut{}, err
+	}
+	if stderr.String() == noPython+"\n" && stdout.Len() == 0 {
+		return codeOut{}, &Failure{Kind: fault.Unavailable, Message: `there is no python3 in your sandbox: call sandbox_install with packages ["python3"], and then this once more`}
+	}
+	out := codeOut{ExitCode: exit.Status(), ToolCalls: end(), Cwd: dir, TimedOut: exit.TimedOut, Limit: limitOf(exit)}
+	var cut, cutToo bool
+	out.Stdout, cut = clip(stdout.String(), maxStdout, exit.StdoutTruncated)
+	out.Stderr, cutToo = clip(stderr.String(), maxStderr, exit.StderrTruncated)
+	out.Truncated = cut || cutToo
+	return out, nil
+}

@@ -1,0 +1,234 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/tools/packages"
+)
+
+// install is one call of an Installer, whose turn it is.
+type install struct {
+	*Installer
+	call    *Call
+	manager packages.Manager
+	specs   []packages.Spec
+	// fetched says that the index was fetched for this very call.
+	fetched bool
+}
+
+// do installs: once, and once more where what failed can be mended.
+func (j *install) do(ctx context.Context) (Installed, error) {
+	before, err := j.ledger(ctx)
+	if err != nil {
+		return Installed{}, err
+	}
+	r, err := j.attempt(ctx)
+	if err != nil {
+		return Installed{}, err
+	}
+	more := map[string]any{}
+	class, again := j.judge(r)
+	if !r.ok() && again {
+		j.call.Say("it failed (%s); clearing up, and then once more", class)
+		mended, err := j.mend(ctx, class)
+		if err != nil {
+			return Installed{}, err
+		}
+		if mended.ok() {
+			more["retried"] = true
+			if r, err = j.attempt(ctx); err != nil {
+				return Installed{}, err
+			}
+			class, _ = j.judge(r)
+		} else {
+			more["retried"], more["cleanup_failed"] = false, true
+			mended.output = r.output + mended.output
+			r, class = mended, packages.Untended
+		}
+	}
+	if r.ok() {
+		output, _ := clip(r.output, maxInstallOutput, r.lost)
+		return Installed{Installed: j.specs, Manager: j.manager, Output: output, Retried: more["retried"] == true}, nil
+	}
+	clean, err := j.undo(ctx, before)
+	if err != nil {
+		return Installed{}, err
+	}
+	if !clean {
+		more["cleanup_failed"] = true
+	}
+	return Installed{}, j.failed(r, class, more)
+}
+
+// attempt is one attempt to install, after a look at what there is by now.
+func (j *install) attempt(ctx context.Context) (ran, error) {
+	looked, err := j.refresh(ctx)
+	if err != nil {
+		return ran{}, err
+	}
+	j.call.Say("%s installs %s", j.manager, j.names())
+	args := j.manager.Install(j.call.Home, j.specs)
+	r, err := j.step(ctx, args, j.manager.Time())
+	if making := j.manager.Make(j.call.Home); making != nil && absent(err, args[0]) {
+		if r, err = j.step(ctx, making, j.manager.Time()); err == nil && r.ok() {
+			r, err = j.step(ctx, args, j.manager.Time())
+		}
+		args = making
+	}
+	if absent(err, args[0]) {
+		return ran{}, j.unequipped(args[0], err)
+	}
+	if !r.ok() { // perhaps for what was said before
+		r.output = looked.output + r.output
+	}
+	return r, err
+}
+
+// refresh fetches the index, unless that was done not long ago. If it fails, the
+// install will tell what that means.
+func (j *install) refresh(ctx context.Context) (ran, error) {
+	args := j.manager.Refresh()
+	j.mu.Lock()
+	known := time.Since(j.fresh[j.call.ID]) < freshTime
+	j.mu.Unlock()
+	if args == nil || known {
+		return ran{}, nil
+	}
+	j.call.Say("%s looks at what there is", j.manager)
+	r, err := j.step(ctx, args, j.manager.Time())
+	if absent(err, args[0]) {
+		return ran{}, j.unequipped(args[0], err)
+	}
+	if err == nil && r.ok() {
+		j.fetched = true
+		j.mu.Lock()
+		j.fresh[j.call.ID] = time.Now()
+		j.mu.Unlock()
+	}
+	return r, err
+}
+
+// judge says why an install failed, and whether it may go well once that is mended.
+func (j *install) judge(r ran) (class packages.Class, again bool) {
+	class, again = j.manager.Judge(r.output)
+	switch {
+	case r.exit.Quota:
+		return packages.NoSpace, false
+	case r.exit.OOM, r.exit.PIDs:
+		return packages.OutOfRoom, false
+	case r.exit.TimedOut:
+		return packages.OutOfTime, false
+	case class == packages.Missing && j.fetched: // and it is not known there
+		return class, false
+	}
+	return class, again
+}
+
+// mend clears away that for which an attempt failed. Of several steps the last one
+// says whether that is so.
+func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err error) {
+	for _, args := range j.manager.Mend(class, j.call.Home) {
+		if r, err = j.step(ctx, args, mendTime); err != nil {
+			return r, err
+		}
+	}
+	select {
+	case <-time.After(breath):
+		return r, nil
+	case <-ctx.Done():
+		return r, context.Cause(ctx)
+	}
+}
+
+// ledger is what is installed, as its manager tells it.
+func (j *install) ledger(ctx context.Context) (string, error) {
+	args := j.manager.Ledger()
+	if args == nil {
+		return "", nil
+	}
+	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: mendTime, most: maxLedger})
+	switch {
+	case absent(err, args[0]):
+		return "", j.unequipped(args[0], err)
+	case err != nil:
+		return "", err
+	case !r.ok() || r.lost > 0:
+		return "", fault.New(fault.Execution, "list packages", string(j.manager), fmt.Errorf("exit %d: %s", r.exit.Status(), lastLines(r.output, 1)))
+	}
+	return r.output, nil
+}
+
+// undo takes away what a failed install has brought, and reports whether it could.
+func (j *install) undo(ctx context.Context, before string) (clean bool, err error) {
+	if j.manager.Ledger() == nil {
+		return true, nil
+	}
+	after, err := j.ledger(ctx)
+	if err != nil {
+		return false, err
+	}
+	clean = true
+	for _, args := range j.manager.Undo(before, after) {
+		j.call.Say("taking away what was half installed")
+		r, err := j.step(ctx, args, mendTime)
+		if err != nil {
+			return false, err
+		}
+		clean = clean && r.ok()
+	}
+	return clean, nil
+}
+
+// step runs one command of the manager, as the user that it takes.
+func (j *install) step(ctx context.Context, args []string, patience time.Duration) (ran, error) {
+	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), patience: patience, say: j.call.Say})
+}
+
+func (j *install) names() string {
+	list := make([]string, len(j.specs))
+	for i, s := range j.specs {
+		list[i] = string(s)
+	}
+	return strings.Join(list, " ")
+}
+
+// failed is the failure of an install, with what the last command said.
+func (j *install) failed(r ran, class packages.Class, more map[string]any) *Failure {
+	output, _ := clip(r.output, maxInstallOutput, r.lost)
+	why := packages.Complaint(output)
+	if why == "" {
+		why = fmt.Sprintf("exit code %d", r.exit.Status())
+	}
+	kind := fault.Execution
+	if class == packages.OutOfTime {
+		kind, why = fault.Timeout, fmt.Sprintf("it was not done after %v", j.manager.Time())
+	}
+	advice := class.Advice()
+	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
+		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=outbound"
+	}
+	more["failure_class"], more["manager"], more["packages"] = class, j.manager, j.specs
+	more["exit_code"], more["output"] = r.exit.Status(), output
+	return &Failure{
+		Kind: kind, Final: class == packages.Signature || class == packages.Untended, More: more,
+		Message: fmt.Sprintf("%s did not install %s (%s): %s. %s", j.manager, j.names(), class, why, advice),
+	}
+}
+
+// unequipped is the failure where a program is not there that installs.
+func (j *install) unequipped(program string, cause error) *Failure {
+	advice := map[packages.Manager]string{
+		packages.APT: "The sandbox knows apk and apt, and the guest has neither.",
+		packages.Pip: `Call sandbox_install with ["python3"]; where the guest is a Debian, with ["python3", "python3-venv"].`,
+		packages.NPM: `Call sandbox_install with ["nodejs", "npm"].`,
+	}[j.manager]
+	return &Failure{
+		Kind: fault.Unavailable, Final: true, Cause: cause, More: map[string]any{"failure_class": packages.Unequipped, "manager": j.manager, "packages": j.specs},
+		Message: fmt.Sprintf("the sandbox has no %s. %s", program, advice),
+	}
+}

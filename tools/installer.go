@@ -1,0 +1,192 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/tools/packages"
+)
+
+const (
+	// maxInstallOutput is how many characters of what managers write a model is
+	// shown.
+	maxInstallOutput = 20_000
+	// maxLedger bounds the list of what is installed: some ten thousand packages.
+	maxLedger = 1 << 20
+	// mendTime is how long whatever is done beside the installing may take, each.
+	mendTime = time.Minute
+	// freshTime is how long an index of packages is believed. One that has become
+	// wrong meanwhile is noticed, and fetched again.
+	freshTime = time.Hour
+	// breath is the pause before what failed is tried again: what passes often
+	// does so in a moment.
+	breath = 2 * time.Second
+	// tryTime is the longest of two attempts with all that is done around them.
+	tryTime = 2*4*time.Minute + 8*mendTime
+	// installBudget is that behind another one that takes as long, and the start of a
+	// guest.
+	installBudget = 2*tryTime + bootTime
+)
+
+// Installer installs packages in agents' rooms, for each agent one thing at a
+// time: its managers have locks, and a half-made folder is no place to begin in.
+// Agents do not wait for each other, since each room has a root of its own.
+type Installer struct {
+	rooms Rooms
+	queue queues[config.AgentID]
+
+	mu sync.Mutex
+	// fresh is when an agent's index was last fetched.
+	fresh map[config.AgentID]time.Time
+}
+
+// NewInstaller returns an installer.
+func NewInstaller(rooms Rooms) *Installer {
+	return &Installer{rooms: rooms, fresh: map[config.AgentID]time.Time{}}
+}
+
+// Installed is what was installed, and how that went.
+type Installed struct {
+	Installed []packages.Spec  `json:"installed"`
+	Manager   packages.Manager `json:"manager"`
+	ExitCode  int              `json:"exit_code"`
+	Output    string           `json:"output"`
+	Retried   bool             `json:"retried,omitempty" jsonschema:"it went well at the second attempt"`
+}
+
+// System installs packages with the manager of the guest's distribution. It can be
+// read as Install.
+func (i *Installer) System(ctx context.Context, c *Call, names []string) (Installed, error) {
+	m, err := i.system(ctx, c)
+	if err != nil {
+		return Installed{}, err
+	}
+	return i.Install(ctx, c, m, names)
+}
+
+// system is the manager of the guest's distribution. The room is asked, and not what
+// the guest is made of: a pack that somebody brings may call itself anything.
+func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
+	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}, patience: mendTime})
+	switch {
+	case err == nil:
+		return packages.APK, nil
+	case absent(err, "apk"):
+		return packages.APT, nil
+	}
+	return "", err
+}
+
+// Install installs packages for an agent. What is to be said meanwhile is said to
+// the call. A failure is a *Failure that says why in its member failure_class, and
+// then nothing is left half installed, or it has cleanup_failed. An install that is
+// cut off by its context is mended by the next.
+func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, names []string) (Installed, error) {
+	specs, err := specsOf(m, names)
+	if err != nil {
+		return Installed{}, err
+	}
+	give, err := i.queue.take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
+	if err != nil {
+		return Installed{}, fault.New(fault.KindOf(err), "wait for the agent's other installs", string(c.Name), err)
+	}
+	defer give()
+	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
+}
+
+// specsOf reads packages' names.
+func specsOf(m packages.Manager, names []string) ([]packages.Spec, error) {
+	if n := len(names); n == 0 || n > packages.MaxSpecs {
+		return nil, wrongArgument("packages", fmt.Sprintf("1 to %d packages", packages.MaxSpecs), "there are %d packages", n)
+	}
+	specs := make([]packages.Spec, len(names))
+	for n, name := range names {
+		spec, err := packages.Parse(m, name)
+		if err != nil {
+			return nil, &Failure{Kind: fault.InvalidArgs, Field: "packages", Expected: fault.AdviceOf(err), Message: err.Error(), Cause: err}
+		}
+		specs[n] = spec
+	}
+	return specs, nil
+}
+
+// command is one command of a manager.
+type command struct {
+	args     []string
+	root     bool
+	patience time.Duration
+	most     uint64 // bytes of its output; 0 is what a model is shown
+	// say, if not nil, is told its lines.
+	say func(format string, args ...any)
+}
+
+// ran is how a command went.
+type ran struct {
+	exit   guest.Exit
+	output string
+	lost   uint64 // bytes of it that were left out
+}
+
+func (r ran) ok() bool { return r.exit.Status() == 0 && !r.exit.TimedOut }
+
+// run runs a command to its end.
+func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) {
+	if cmd.most == 0 {
+		cmd.most = bytesFor(maxInstallOutput)
+	}
+	out := &teller{say: cmd.say}
+	line := guest.Command{
+		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, Timeout: cmd.patience, MaxOutput: cmd.most,
+	}
+	if cmd.root { // in a folder where no agent can have put what a manager takes for a package
+		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
+	}
+	p, err := i.rooms.Exec(ctx, c.Agent, line)
+	if err != nil {
+		return ran{}, err
+	}
+	exit, err := p.Wait()
+	return ran{exit, out.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
+}
+
+// absent reports whether an error says that there is no such program.
+func absent(err error, program string) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && e.Kind == fault.NotFound && e.Subject == program
+}
+
+// teller keeps what a manager writes, and has whoever waits read a line of it now
+// and again.
+type teller struct {
+	bytes.Buffer
+	say  func(format string, args ...any)
+	last time.Time
+}
+
+const (
+	// tellEvery is how often a line is told: a person reads no faster.
+	tellEvery = time.Second
+	// maxTold bounds it.
+	maxTold = 200
+)
+
+func (t *teller) Write(p []byte) (int, error) {
+	n, err := t.Buffer.Write(p)
+	if t.say == nil || time.Since(t.last) < tellEvery {
+		return n, err
+	}
+	line := strings.TrimSpace(lastLines(strings.TrimSpace(string(p)), 1))
+	if line != "" {
+		t.last = time.Now()
+		t.say("%s", strings.ToValidUTF8(line[:min(len(line), maxTold)], ""))
+	}
+	return n, err
+}

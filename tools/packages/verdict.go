@@ -1,0 +1,135 @@
+package packages
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Class is why an install failed.
+type Class string
+
+// The classes.
+const (
+	Unknown    Class = "other"
+	Missing    Class = "not_found"     // no such package, or no such version of it
+	NoNetwork  Class = "no_network"    // a server was not reached
+	NoSpace    Class = "no_space"      // the disk, or the agent's part of it, is full
+	Conflict   Class = "conflict"      // not together with what is there
+	Locked     Class = "locked"        // another program installs
+	Broken     Class = "broken"        // an earlier install did not end well
+	Stale      Class = "stale_index"   // the index names what the server does not have
+	Signature  Class = "signature"     // not what was signed, or by nobody who is trusted
+	Build      Class = "build_failed"  // it did not compile
+	Script     Class = "script_failed" // a script of the package failed
+	OutOfTime  Class = "timeout"
+	OutOfRoom  Class = "out_of_memory" // it met the room's limit of memory or processes
+	Untended   Class = "cleanup"       // what was in the way could not be cleared away
+	Unequipped Class = "no_manager"    // the manager is not installed
+)
+
+// sign is what a manager writes when it fails, in any capitals.
+type sign struct {
+	text  string
+	class Class
+	// again says that the same may go well once it is mended.
+	again bool
+}
+
+// The first sign that is found counts: causes stand before what follows from
+// them. A network that is not there makes every package unknown.
+var signs = map[Manager][]sign{
+	APK: {
+		{"unable to lock database", Locked, true},
+		{"no space left on device", NoSpace, false}, {"quota exceeded", NoSpace, false},
+		{"temporary error (try again later)", NoNetwork, true}, {"transient error (try again later)", NoNetwork, true},
+		{"network connection aborted", NoNetwork, true}, {"operation timed out", NoNetwork, true},
+		{"could not connect to server", NoNetwork, false}, {"dns lookup error", NoNetwork, false}, {"dns error", NoNetwork, false}, {"network error", NoNetwork, false},
+		{"bad signature", Signature, false}, {"untrusted signature", Signature, false}, {"bad archive", Signature, false}, {"bad checksum", Signature, false},
+		{"package mentioned in index not found", Stale, true},
+		{"script exited with error", Script, false},
+		{"trying to overwrite", Conflict, false},
+		{"no such package", Missing, false}, {"does not exist", Missing, false},
+		{"unable to select packages", Conflict, false},
+		{"error: ", Unknown, false},
+		{" error; ", Broken, true}, {" errors; ", Broken, true}, // and not a word of why: they are older
+	},
+	APT: {
+		{"could not get lock", Locked, true}, {"frontend lock", Locked, true}, {"unable to lock", Locked, true}, {"locked by another process", Locked, true},
+		{"dpkg was interrupted", Broken, true}, {"--fix-broken install", Broken, true},
+		{"no space left on device", NoSpace, false}, {"quota exceeded", NoSpace, false}, {"don't have enough free space", NoSpace, false},
+		{"temporary failure resolving", NoNetwork, true}, {"connection timed out", NoNetwork, true},
+		{"could not resolve", NoNetwork, false}, {"could not connect", NoNetwork, false}, {"unable to connect", NoNetwork, false}, {"network is unreachable", NoNetwork, false},
+		{"no_pubkey", Signature, false}, {"is not signed", Signature, false}, {"could not be authenticated", Signature, false}, {"unauthenticated packages", Signature, false},
+		{"hash sum mismatch", Stale, true}, {"unexpected size", Stale, true}, {"unable to fetch some archives", Stale, true},
+		{"trying to overwrite", Conflict, false}, {"unmet dependencies", Conflict, false}, {"held broken packages", Conflict, false},
+		{"unable to locate package", Missing, true}, {"no installation candidate", Missing, true}, {"was not found", Missing, true},
+		{"returned error exit status", Script, false}, {"sub-process /usr/bin/dpkg returned an error", Script, false},
+	},
+	Pip: {
+		{"no space left on device", NoSpace, false}, {"quota exceeded", NoSpace, false},
+		{"no module named pip", Broken, true}, {"no module named 'pip", Broken, true},
+		{"readtimeouterror", NoNetwork, true}, {"remotedisconnected", NoNetwork, true}, {"temporary failure in name resolution", NoNetwork, true},
+		{"newconnectionerror", NoNetwork, false}, {"connecttimeouterror", NoNetwork, false}, {"network is unreachable", NoNetwork, false}, {"max retries exceeded", NoNetwork, false},
+		{"do not match the hashes", Signature, false},
+		{"could not install packages due to an oserror", Unknown, true}, {"distutils installed project", Conflict, true},
+		{"resolutionimpossible", Conflict, false}, {"conflicting dependencies", Conflict, false},
+		{"could not find a version that satisfies", Missing, false}, {"no matching distribution found", Missing, false},
+		{"failed building wheel", Build, false}, {"failed to build", Build, false}, {"subprocess-exited-with-error", Build, false}, {"metadata-generation-failed", Build, false},
+	},
+	NPM: {
+		{"enospc", NoSpace, false}, {"edquot", NoSpace, false},
+		{`tracker "idealtree" already exists`, Broken, true}, {`tracker "idealtree" doesn't exist`, Broken, true},
+		{"eexist: file already exists", Broken, true}, {"enotempty", Broken, true}, {"elocked", Locked, true},
+		{"eai_again", NoNetwork, true}, {"econnreset", NoNetwork, true}, {"etimedout", NoNetwork, true}, {"err_socket_timeout", NoNetwork, true},
+		{"enotfound", NoNetwork, false}, {"econnrefused", NoNetwork, false}, {"enetunreach", NoNetwork, false},
+		{"eintegrity", Signature, true}, // or the cache is damaged
+		{"e404", Missing, false}, {"etarget", Missing, false}, {"einvalidpackagename", Missing, false},
+		{"eresolve", Conflict, false}, {"epeerinvalid", Conflict, false}, {"ebadplatform", Conflict, false}, {"ebadengine", Conflict, false},
+		{"gyp err!", Build, false}, {"elifecycle", Build, false}, {"command failed", Build, false},
+	},
+}
+
+// Judge says of the output of an install that failed why it did, and whether it may
+// go well once that is mended.
+func (m Manager) Judge(output string) (c Class, again bool) {
+	output = strings.ToLower(output)
+	for _, s := range signs[m] {
+		if strings.Contains(output, s.text) {
+			return s.class, s.again
+		}
+	}
+	return Unknown, false
+}
+
+// complaint is a line in which a manager says what is wrong.
+var complaint = regexp.MustCompile(`(?m)^(ERROR: |E: |error: |npm (ERR!|error) |dpkg: error ).*$`)
+
+// maxComplaint bounds what is shown of it.
+const maxComplaint = 200
+
+// Complaint is the line of an output that says best what went wrong, or "".
+func Complaint(output string) string {
+	line := strings.TrimSpace(complaint.FindString(output))
+	return strings.ToValidUTF8(line[:min(len(line), maxComplaint)], "")
+}
+
+// Advice is what to do about a failure.
+func (c Class) Advice() string {
+	return map[Class]string{
+		Missing:    "See how it is called here, and which versions there are.",
+		NoNetwork:  "Try again once the network is there.",
+		NoSpace:    "Delete what is not needed any more.",
+		Conflict:   "Ask for versions that go together.",
+		Locked:     "Try again when the other program is done.",
+		Broken:     "Tell a person: resetting the agent's room gives it a fresh one.",
+		Stale:      "Try again later: the server is being changed.",
+		Signature:  "Do not use it; tell a person.",
+		Build:      "See the output for what it lacks: often a compiler or headers, which sandbox_install brings.",
+		Script:     "See the output for what its script says.",
+		OutOfTime:  "Ask for fewer packages in a call.",
+		OutOfRoom:  "Ask for fewer packages in a call, or a person for a higher limit.",
+		Untended:   "Tell a person: resetting the agent's room gives it a fresh one.",
+		Unequipped: "Install it first.",
+		Unknown:    "See the output.",
+	}[c]
+}

@@ -1,0 +1,124 @@
+package tools
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// maxScriptCalls is how many tools one script calls: enough for real work, and few
+// enough that one that runs in circles is found out. More are refused.
+const maxScriptCalls = 50
+
+// scriptable are the tools that a script may call: those that do one thing for its
+// agent. It asks nobody, makes no plugin and starts no other script.
+func scriptable() []Name {
+	return []Name{
+		"sandbox_read_file", "sandbox_write_file", "sandbox_edit_file", "sandbox_search_files", "sandbox_exec", "sandbox_process",
+		"sandbox_install", "sandbox_pip_install", "sandbox_npm_install", "sandbox_secret_check", "share_artifact",
+	}
+}
+
+// ScriptID is what a script that runs shows for itself: 130 random bits, which nobody
+// guesses.
+type ScriptID string
+
+// scripts are those that run. The zero value is ready.
+type scripts struct {
+	mu      sync.Mutex
+	running map[ScriptID]*script
+}
+
+// script is one that runs.
+type script struct {
+	of   Call            // the call that runs it: its agent, turn and settings are those of the script's own
+	life context.Context // ends with it
+	work sync.WaitGroup  // its calls
+
+	mu    sync.Mutex
+	calls int
+	ended bool
+}
+
+// errEnded is why a call is given up whose script has ended.
+var errEnded = fault.New(fault.Rejected, "call tool", "", errors.New("the script that called it has ended"))
+
+// begin has a script be known, until end. That ends what it still calls, and says
+// how much it has called.
+func (s *scripts) begin(ctx context.Context, of Call) (id ScriptID, end func() (calls int)) {
+	of.Tell, of.warnings = nil, nil // its calls may be many at once
+	id = ScriptID(rand.Text())
+	life, cancel := context.WithCancelCause(ctx)
+	one := &script{of: of, life: life}
+	s.mu.Lock()
+	if s.running == nil {
+		s.running = map[ScriptID]*script{}
+	}
+	s.running[id] = one
+	s.mu.Unlock()
+	return id, sync.OnceValue(func() int {
+		s.mu.Lock()
+		delete(s.running, id)
+		s.mu.Unlock()
+		one.mu.Lock()
+		one.ended = true
+		one.mu.Unlock()
+		cancel(errEnded)
+		one.work.Wait()
+		return one.calls
+	})
+}
+
+// take counts one call of a script, which must tell when it is done.
+func (s *script) take() error {
+	const op = "call tool"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return errEnded
+	case s.calls >= maxScriptCalls:
+		return fault.New(fault.Rejected, op, "", fmt.Errorf("the script has called its %d tools", maxScriptCalls)).
+			Advise("Do more in each call (one search and not many reads, say), or go on in another script.")
+	}
+	s.calls++
+	s.work.Add(1)
+	return nil
+}
+
+// CallFromScript calls a tool for a script of an agent that sandbox_execute_code
+// runs, with the turn and the settings of that call. An error is one of who asks; what
+// became of the call is in the envelope.
+func (r *Registry) CallFromScript(ctx context.Context, agent config.AgentID, id ScriptID, name string, arguments json.RawMessage) (Envelope, error) {
+	const op = "call tool"
+	r.scripts.mu.Lock()
+	s := r.scripts.running[id]
+	r.scripts.mu.Unlock()
+	if s == nil || s.of.ID != agent { // that it is another's is not told
+		return Envelope{}, fault.New(fault.Rejected, op, "", errors.New("no script of this agent runs under this id")).
+			Advise("Call tools from the code of sandbox_execute_code, while it runs.")
+	}
+	if allowed := scriptable(); !slices.Contains(allowed, Name(name)) {
+		var list strings.Builder
+		for _, n := range allowed {
+			fmt.Fprintf(&list, " %s", n)
+		}
+		return Envelope{}, fault.New(fault.Rejected, op, quoted(name), errors.New("a script may not call it")).Advise("It may call:" + list.String() + ".")
+	}
+	if err := s.take(); err != nil {
+		return Envelope{}, err
+	}
+	defer s.work.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })()
+	return r.Call(ctx, s.of, name, arguments), nil
+}

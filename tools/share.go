@@ -1,0 +1,180 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+const (
+	// shareTime is how long it may take to copy the largest artifact out of a busy
+	// guest.
+	shareTime = 5 * time.Minute
+	// maxShared is how many names a folder that is shared has in it, in all: it is for a
+	// report with its pictures. What has more goes into an archive.
+	maxShared = 1_000
+	// maxLeftOut is how many of the names that are not copied a warning names.
+	maxLeftOut = 5
+)
+
+type shareIn struct {
+	Path        string `json:"path,omitempty" jsonschema:"a file or a small folder; relative to your home folder"`
+	Content     string `json:"content,omitempty" jsonschema:"instead of path: the text itself"`
+	Filename    string `json:"filename,omitempty" jsonschema:"what it shall be called; with content required"`
+	Description string `json:"description,omitempty" jsonschema:"what it is, for the person: one line"`
+}
+
+// newShare makes share_artifact.
+func newShare(files Files, artifacts Artifacts) Tool {
+	return Define(Spec{
+		Name: "share_artifact", Title: "Hand a file over to the person", Gate: Exec, Budget: shareTime + bootTime,
+		Description: `Hand a result over to the person: a copy of a file or a small folder of yours (path), or a text (content and filename). It is kept on their computer, ` +
+			`as it is now: share it again when you have changed it.`,
+	}, func(ctx context.Context, c *Call, in shareIn) (Artifact, error) {
+		if (in.Path == "") == (in.Content == "") {
+			return Artifact{}, wrongArgument("path", "a path, or content and filename", "say what to share: either path or content")
+		}
+		if in.Content != "" && in.Filename == "" {
+			return Artifact{}, wrongArgument("filename", "a name such as report.md", "content needs a filename")
+		}
+		s := sharing{Call: c, files: files}
+		field, name, copyTo := "filename", in.Filename, s.text(in.Content)
+		if in.Path != "" {
+			p, err := c.path("path", in.Path)
+			if err != nil {
+				return Artifact{}, err
+			}
+			copyTo = s.from(p)
+			if name == "" {
+				field, name = "path", path.Base(p.String())
+			}
+		}
+		draft, err := artifacts.Draft(ctx, c.Agent, c.Session, name)
+		if err != nil {
+			return Artifact{}, aboutName(field, err)
+		}
+		if err := copyTo(ctx, draft); err != nil {
+			return Artifact{}, errors.Join(err, draft.Discard())
+		}
+		s.warn()
+		return draft.Keep(ctx, in.Description)
+	})
+}
+
+// aboutName says that it is the name that is to blame, where it is.
+func aboutName(field string, err error) error {
+	if fault.KindOf(err) != fault.InvalidArgs {
+		return err
+	}
+	f := *failureOf(err)
+	f.Field, f.Expected = field, "a plain name such as report.md; say filename where the file's own will not do"
+	return &f
+}
+
+// sharing is one call's copying.
+type sharing struct {
+	*Call
+	files   Files
+	names   int      // met so far
+	copied  int      // of them, files
+	leftOut []string // and those that are neither file nor folder
+}
+
+// text hands over a text.
+func (s *sharing) text(content string) func(context.Context, Draft) error {
+	return func(_ context.Context, to Draft) error {
+		f, err := to.File("", uint64(len(content)))
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(f, content)
+		return cmp.Or(err, f.Close())
+	}
+}
+
+// from hands over what is at a path.
+func (s *sharing) from(p Path) func(context.Context, Draft) error {
+	return func(ctx context.Context, to Draft) error {
+		info, err := s.files.StatFile(ctx, s.Agent, p.file())
+		if err != nil {
+			return aboutPath("path", err)
+		}
+		s.Say("copying %s", p)
+		if info.Kind != guest.Folder {
+			return s.file(ctx, p, to, "", info.Size)
+		}
+		if err := s.folder(ctx, p, to, ""); err != nil {
+			return err
+		}
+		if s.copied == 0 {
+			return wrongArgument("path", "a file, or a folder with files in it", "there is no file in %s", quoted(p.String()))
+		}
+		return nil
+	}
+}
+
+// file copies a file to a path of the artifact. Where it leads out of its root, the
+// guest's kernel says so.
+func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size uint64) (err error) {
+	f, err := to.File(at, size)
+	if err != nil {
+		return aboutName("path", err)
+	}
+	defer func() { err = cmp.Or(err, f.Close()) }()
+	s.copied++
+	_, err = s.files.ReadFile(ctx, s.Agent, p.file(), guest.FilePart{}, f)
+	return aboutPath("path", err)
+}
+
+// folder copies what is in a folder to a path of the artifact. No link in it is
+// followed.
+func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error {
+	list, more, err := s.files.ListFolder(ctx, s.Agent, p.file(), maxShared)
+	if err != nil {
+		return aboutPath("path", err)
+	}
+	if s.names += len(list); more || s.names > maxShared {
+		return &Failure{Kind: fault.Rejected, Field: "path", Message: fmt.Sprintf("the folder has more than %d files and folders in it: share an archive of it", maxShared)}
+	}
+	for _, e := range list {
+		below, err := s.below(p, e.Name)
+		if err != nil {
+			return err
+		}
+		switch there := path.Join(at, e.Name); e.Kind {
+		case guest.Folder:
+			err = s.folder(ctx, below, to, there)
+		case guest.RegularFile:
+			err = s.file(ctx, below, to, there, e.Size)
+		default:
+			s.leftOut = append(s.leftOut, there)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below is a name in a folder, as the guest has said it: it may be anything.
+func (s *sharing) below(p Path, name string) (Path, error) {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return Path{}, fault.New(fault.Rejected, "copy", p.String(), errors.New("the guest names what no folder can have in it"))
+	}
+	return Path{p.Root, path.Join(p.Rel, name)}, nil
+}
+
+// warn says what was not copied.
+func (s *sharing) warn() {
+	if n := len(s.leftOut); n > 0 {
+		s.Warn("%d links and others that are no files were left out: %q", n, s.leftOut[:min(n, maxLeftOut)])
+	}
+}
