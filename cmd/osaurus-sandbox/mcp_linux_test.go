@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"bufio"
 	"bytes"
 	"context"
@@ -306,4 +307,65 @@ func TestMCPInstall(t *testing.T) {
 	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != exitNotFound || !strings.Contains(stderr, "claude-code") {
 		t.Errorf("a client that is not known: %d, %s", code, stderr)
 	}
+}
+
+// TestMCPB opens the bundle as an app does, and starts what it says.
+func TestMCPB(t *testing.T) {
+	newHome(t, "home")
+	const program = "a program"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	if err := os.WriteFile(path, []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pack := exec.Command("scripts/mcpb", path, "v1.2.3", filepath.Join(dir, "out", "a.mcpb"), "linux")
+	pack.Dir = lab.Root(t)
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	bundle, err := zip.OpenReader(filepath.Join(dir, "out", "a.mcpb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bundle.Close()
+	file := func(name string) []byte {
+		f, err := bundle.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		text, err := io.ReadAll(f)
+		info, errInfo := f.Stat()
+		if err := errors.Join(err, errInfo); err != nil {
+			t.Fatal(err)
+		}
+		if name != "manifest.json" && info.Mode().Perm() != 0o755 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+		return text
+	}
+	var manifest struct {
+		Version string
+		Server  struct {
+			EntryPoint string `json:"entry_point"`
+			Config     struct {
+				Command string
+				Args    []string
+			} `json:"mcp_config"`
+		}
+		UserConfig map[string]struct{ Default string } `json:"user_config"`
+	}
+	if err := json.Unmarshal(file("manifest.json"), &manifest); err != nil || manifest.Version != "1.2.3" || manifest.Server.Config.Command != "${__dirname}/"+manifest.Server.EntryPoint {
+		t.Errorf("%+v %v", manifest, err)
+	}
+	if string(file(manifest.Server.EntryPoint)) != program {
+		t.Error("the program in it is another")
+	}
+	args := manifest.Server.Config.Args
+	for key, setting := range manifest.UserConfig {
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "${user_config."+key+"}", setting.Default)
+		}
+	}
+	ok(t, args...)
 }

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/control/mcp/clients"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/tools"
 )
 
@@ -179,8 +180,15 @@ func (s *setup) admit(cmd *cobra.Command, c console, daemon *control.Client, cli
 	if s.readOnly {
 		may = "may only read"
 	}
-	_, err = fmt.Fprintf(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
-		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly)
+	if _, err := fmt.Fprintf(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
+		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly); err != nil {
+		return err
+	}
+	r, err := daemon.Status(cmd.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
+	if err != nil || supervisor.State(r.Msg.Status.State) != supervisor.NotProvisioned {
+		return err
+	}
+	_, err = fmt.Fprintln(c.out, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	return err
 }
 
