@@ -40,8 +40,16 @@ func (h Home) join(parts ...string) string {
 // SettingsFile is what Load reads.
 func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
 
+// MCPToken is what apps show that ask for agents' tools over HTTP.
+func (h Home) MCPToken() string { return h.join("config", "mcp-token") }
+
 // AgentMap is which agent each Linux user of the guest is.
 func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
+
+// InstalledPlugins is which plugins an agent has.
+func (h Home) InstalledPlugins(agent AgentID) string {
+	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
+}
 
 // Packs is the store of what guests are made of.
 func (h Home) Packs() string { return h.join("container", "packs") }

@@ -16,6 +16,10 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/register"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
@@ -47,6 +51,10 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
+	Plugins   *install.Installer
+	Registrar *register.Registrar
+	Library   *library.Library
+	Sources   *source.Client
 	Artifacts *artifacts.Artifacts
 	Events    *events.Journal
 	Audit     *audit.Log
@@ -90,7 +98,10 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options, withRecipes()))
+	rpc.Handle(controlpbconnect.NewRegistrationsHandler(registrationService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)

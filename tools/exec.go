@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -13,9 +12,6 @@ import (
 )
 
 const (
-	// maxStdout and maxStderr are how many characters of each stream a model is
-	// shown: what it can make use of, and most of its context left.
-	maxStdout, maxStderr = 50_000, 10_000
 	// execTime is the time of a command that is given none, maxExecTime the most: what
 	// takes longer is better in the background, where it can be looked after.
 	execTime, maxExecTime = 120, 300
@@ -89,24 +85,21 @@ func login(command string) []string {
 }
 
 func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
-	var stdout, stderr bytes.Buffer
-	p, err := rooms.Exec(ctx, c.Agent, guest.Command{
-		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Stdout: &stdout, Stderr: &stderr,
-		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second, MaxOutput: bytesFor(maxStdout),
+	ran, err := Run(ctx, rooms, c.Agent, guest.Command{
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir,
+		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second,
 	})
 	if err != nil {
 		return execOut{}, wrongFolder(err, in.Cwd)
 	}
-	exit, err := p.Wait()
-	if err != nil {
-		return execOut{}, err
+	out := execOut{
+		Stdout: &ran.Stdout, Stderr: &ran.Stderr, ExitCode: &ran.ExitCode, Cwd: dir,
+		TimedOut: ran.TimedOut, IdledOut: ran.IdledOut, Limit: ran.Limit, Truncated: ran.Truncated,
 	}
-	status := exit.Status()
-	out := execOut{ExitCode: &status, Cwd: dir, TimedOut: exit.TimedOut, IdledOut: exit.Idle, Limit: limitOf(exit)}
-	shown, cut := clip(stdout.String(), maxStdout, exit.StdoutTruncated)
-	errors, cutToo := clip(stderr.String(), maxStderr, exit.StderrTruncated)
-	out.Stdout, out.Stderr, out.Truncated = &shown, &errors, cut || cutToo
-	advise(c, in.Command, out)
+	if ran.IdledOut {
+		c.Warn("it was ended, as it had written nothing for %d s", in.IdleTime)
+	}
+	advise(c, in, out)
 	return out, nil
 }
 
@@ -132,6 +125,9 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 	if err != nil {
 		return execOut{}, err
 	}
+	if r.Exited {
+		c.Warn("the session's shell ended with it: the next command gets a new one")
+	}
 	if r.Cancelled {
 		c.Warn("a person ended it, or the call before it was given up")
 	}
@@ -147,7 +143,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		ExitCode: &r.Code, Cwd: r.Dir, TimedOut: r.TimedOut, Restarted: r.Restarted,
 		Truncated: r.Stdout.Omitted+r.Stderr.Omitted > 0,
 	}
-	advise(c, in.Command, out)
+	advise(c, in, out)
 	return out, nil
 }
 
@@ -169,21 +165,16 @@ const maxLabel = 120
 
 // wrongFolder says which argument is to blame where the folder is.
 func wrongFolder(err error, cwd string) error {
-	if kind := fault.KindOf(err); cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
+	kind := fault.KindOf(err)
+	if cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
 		return err
 	}
-	return &Failure{Kind: fault.InvalidArgs, Field: "cwd", Expected: "a folder that is there", Message: failureOf(err).Message, Cause: err}
-}
-
-// limitOf is the limit of its agent that a command met, if it met one.
-func limitOf(e guest.Exit) string {
-	switch {
-	case e.OOM:
-		return "oom"
-	case e.PIDs:
-		return "pids"
-	case e.Quota:
-		return "quota"
+	f := wrongArgument("cwd", "a folder that is there; relative to your home folder", "%s is no folder", quoted(cwd))
+	if f.Cause = err; kind == fault.NotFound {
+		f.Message = fmt.Sprintf("there is no folder %s. sandbox_search_files and sandbox_read_file show what there is", quoted(cwd))
 	}
-	return ""
+	if hostLike(cwd) {
+		f.Message += ": it looks like one of the person's computer, which the sandbox does not have"
+	}
+	return f
 }

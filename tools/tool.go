@@ -64,6 +64,16 @@ func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	return "", false
 }
 
+// Check refuses what is behind a gate to an agent for whom it is shut.
+func (g Gate) Check(what string, a Agent) error {
+	by, shut := g.shut(a.Settings)
+	if !shut {
+		return nil
+	}
+	return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
+		"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", what, by, a.Name, by)}
+}
+
 // Tool is something that a model can call. Define and Raw make one.
 type Tool struct {
 	Spec
@@ -76,7 +86,7 @@ type Tool struct {
 // for what its tags say.
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Tool{
-		Spec: spec, Input: schemaOf[In](), Output: schemaOf[Out](),
+		Spec: spec, Input: schemaOf[In](), Output: open(schemaOf[Out]()),
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
 			var in In
 			if err := json.Unmarshal(raw, &in); err != nil {
@@ -88,14 +98,15 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 }
 
 // Raw makes a tool of a function that takes its arguments as they come out of
-// the preflight, for schemas that are known only when the program runs.
+// the preflight, numbers as json.Number, for schemas that are known only when the
+// program runs.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
 	return Tool{
 		Spec: spec, Input: input, Output: output,
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
-			var in map[string]any
-			if err := json.Unmarshal(raw, &in); err != nil {
-				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+			in, err := object(raw)
+			if err != nil {
+				return nil, err
 			}
 			return run(ctx, c, in)
 		},

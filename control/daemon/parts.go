@@ -13,6 +13,12 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/plugins/register"
+	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/secrets/stores"
@@ -25,6 +31,8 @@ import (
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/pluginlife"
+	"osaurus-sandbox/supervisor/pluginwatch"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
@@ -70,7 +78,16 @@ type daemon struct {
 	topics    *topics.Topics
 	lines     *loglines.Lines
 	artifacts *artifacts.Artifacts
-	tools     *tools.Registry
+	config    *pluginconfig.Config
+
+	bench   toolbench.Options
+	tools   *tools.Registry
+	library *library.Library
+	plugins *install.Installer
+	life    *life.Life
+	watch   *pluginwatch.Watch
+
+	registrar *register.Registrar
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -146,16 +163,18 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 }
 
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells, tools.
+// shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
-	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
+	d.vault = vault.New(vault.Options{
+		Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.audit, Log: d.log,
+	})
 	d.closes(d.vault.Close)
 	if d.prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.vault.Set, Record: d.diary, Log: d.log}); err != nil {
 		return err
 	}
 	d.closes(d.prompts.Close)
 	d.agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: d.diary, Log: d.log,
+		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: watched{d}, Log: d.log,
 	})
 	if err != nil {
 		return err
@@ -163,40 +182,92 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
+	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
 	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
 	d.after(d.artifacts.Close)
-	d.tools = toolbench.New(toolbench.Options{
+	d.bench = toolbench.Options{
 		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
 		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
-	})
+	}
+	d.tools = toolbench.New(d.bench)
 	return nil
 }
 
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
 func (d *daemon) makeServices(context.Context) error {
-	d.memory, d.tasks, d.topics, d.lines = memory.New(d.db), tasks.New(d.db, d.diary.Note), topics.New(d.db), loglines.New(d.agents.Has)
+	d.memory, d.tasks = memory.New(d.db), tasks.New(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
 		Key: func(ctx context.Context) (secrets.Value, error) {
 			return stores.Open(d.sandbox.Settings().Secrets, d.Home, nil).Get(ctx, secrets.Inference())
 		},
+		Plugins: d.permits(),
 	})
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
-		Secrets: d.vault, Config: pluginconfig.New(d.db), Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
-		Scripts: toolbench.Scripts(d.tools),
+		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
+		Scripts: toolbench.Scripts(d.tools), Plugins: d.programPlugins(),
 	})
 	return nil
+}
+
+// makePlugins has agents' plugins be there, with their tools.
+func (d *daemon) makePlugins(context.Context) (err error) {
+	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+		return err
+	}
+	d.life = pluginlife.New(pluginlife.Options{
+		Agents: d.agents, Terminals: d.terminals, Topics: d.topics, Vault: d.vault, Lines: d.lines, Record: d.diary, Log: d.log,
+	})
+	d.closes(d.life.Close)
+	var all []config.AgentID
+	for _, a := range d.agents.List() {
+		all = append(all, a.ID)
+	}
+	d.plugins = install.Open(install.Options{
+		Home: d.Home, Rooms: toolbench.PluginRooms(d.bench), Packages: d.bench.Installer, Secrets: toolbench.PluginSecrets(d.bench, d.config), Registry: d.tools, Life: d.life,
+		Note: func(h install.Happening) {
+			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
+				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
+			}})
+		},
+		Program: d.Program, Log: d.log,
+	}, all)
+	d.closes(d.plugins.Close)
+	d.watch = pluginwatch.New(d.plugins, d.agents, d.log)
+	d.closes(d.watch.Close)
+	return nil
+}
+
+// permits are what plugins may, once they are there.
+func (d *daemon) permits() life.Permits {
+	return life.Permits{Recipe: func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
+		r, ok := d.plugins.Find(agent, plugin)
+		return r.Plugin, ok
+	}}
+}
+
+// watched is the diary, with who looks after plugins beside it.
+type watched struct{ *daemon }
+
+// Note implements agents.Recorder.
+func (w watched) Note(e events.Event) {
+	w.diary.Note(e)
+	if w.watch != nil { // it is made after agents are
+		w.watch.Note(e)
+	}
 }
 
 // backing is what the API stands for.
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Artifacts: d.artifacts, Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+		Tools: d.tools, Plugins: d.plugins, Registrar: d.registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
+		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
+		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
 

@@ -70,20 +70,28 @@ func (l *Library) At(id config.PluginID, n Revision) (Entry, error) {
 }
 
 func (l *Library) at(id config.PluginID, n Revision) (Entry, error) {
-	subject := fmt.Sprintf("%s, revision %d", id, n)
-	text, err := read(id, l.revisionPath(id, n))
-	if err != nil && fault.KindOf(err) == fault.NotFound {
-		return Entry{}, fault.New(fault.NotFound, "read plugin", subject, errors.New("there is no such revision")).Advise("See: osaurus-sandbox plugin history " + string(id))
-	}
+	text, err := l.text(id, n)
 	if err != nil {
 		return Entry{}, err
 	}
 	r, err := plugins.Parse(text)
 	if err != nil {
-		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", subject, err)
+		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", revisionName(id, n), err)
 	}
 	hash, err := r.Hash()
 	return Entry{ID: id, Recipe: r, Hash: hash, Revision: n}, err
+}
+
+func revisionName(id config.PluginID, n Revision) string {
+	return fmt.Sprintf("%s, revision %d", id, n)
+}
+
+func (l *Library) text(id config.PluginID, n Revision) ([]byte, error) {
+	text, err := read(id, l.revisionPath(id, n))
+	if err != nil && fault.KindOf(err) == fault.NotFound {
+		return nil, fault.New(fault.NotFound, "read plugin", revisionName(id, n), errors.New("there is no such revision")).Advise("See: osaurus-sandbox plugin history " + string(id))
+	}
+	return text, err
 }
 
 // Rollback makes a plugin again what it was: that becomes its newest revision, and no other is lost. Without

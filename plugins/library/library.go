@@ -121,10 +121,14 @@ func (l *Library) Get(id config.PluginID) (Entry, error) {
 	return l.get(id)
 }
 
-// Text is a plugin's file as it is, broken or not: for who exports or mends it.
-func (l *Library) Text(id config.PluginID) ([]byte, error) {
+// Text is a plugin's file as it is, broken or not, or that of a revision if n is not 0: for who
+// exports or mends it.
+func (l *Library) Text(id config.PluginID, n Revision) ([]byte, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	if n != 0 {
+		return l.text(id, n)
+	}
 	return read(id, l.path(id))
 }
 

@@ -193,7 +193,7 @@ func TestFilesOfOthers(t *testing.T) {
 	if err != nil || len(entries) != 0 || len(broken) != 4 {
 		t.Errorf("the list has %d plugins, %d broken files: %v, %v", len(entries), len(broken), broken, err)
 	}
-	if text, err := l.Text("p"); err != nil || string(text) != `{"name":"p",` {
+	if text, err := l.Text("p", 0); err != nil || string(text) != `{"name":"p",` {
 		t.Errorf("its text is %q, %v", text, err)
 	}
 	if _, err := l.Rollback("p", 0); err != nil || setup(t, l, "p") != "b" {

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
@@ -45,6 +46,11 @@ func TestRooms(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHome(t, lab.Image(t, c.pack(t)), c.ownership)
 			h.boot(t)
+			t.Run("Tools", func(t *testing.T) {
+				toolstest.Run(t, toolstest.New(t, toolstest.Options{
+					Home: h.folder, Backend: toolstest.Adopted{Guest: h.guest}, Folders: &h.subtrees, Tokens: h.programs.Tokens,
+				}), true)
+			})
 			guesttest.RunRooms(t, &guesttest.House{
 				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Spared: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
@@ -66,6 +72,7 @@ func TestRooms(t *testing.T) {
 
 // home is what stays when its guest is restarted.
 type home struct {
+	folder          config.Home
 	image           image.Image
 	data, workspace string
 	ownership       vm.Ownership
@@ -76,15 +83,16 @@ type home struct {
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
-	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
+	folder := config.Home(t.TempDir())
+	h := &home{folder: folder, image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
-		o.Services.Config = whoami{o.Services.Config}
+		o.Services.Config, o.Services.Plugins = whoami{o.Services.Config}, installed{o.Services.Plugins}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	})
 	if err := disk.Create(h.data, 2<<30); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -111,12 +119,22 @@ func (h *home) mint(user string, uid uint32) string {
 // tester is every agent of the tests to the bridge; its users are different.
 const tester config.AgentID = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
 
-// whoami tells callers whom they are taken for, under the key "who".
+// installed has every agent have the plugins of the suite.
+type installed struct{ bridge.Plugins }
+
+func (installed) Installed(_ config.AgentID, plugin config.PluginID) bool {
+	return plugin == "rss" || plugin == "mail"
+}
+
+// whoami tells callers whom they are taken for, under the keys "who" and "plugin".
 type whoami struct{ bridge.Config }
 
 func (w whoami) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (string, error) {
-	if key == "who" {
+	switch key {
+	case "who":
 		return string(who.User), nil
+	case "plugin":
+		return string(who.Plugin), nil
 	}
 	return w.Config.Get(ctx, who, key)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/store"
 )
@@ -69,5 +70,13 @@ func (c *Config) Set(ctx context.Context, who bridge.Caller, key bridge.ConfigKe
 			return fault.New(fault.Rejected, op, string(key), fmt.Errorf("the agent's plugins keep %d values already", c.keys)).Advise("Use a key that is there.")
 		}
 		return nil
+	})
+}
+
+// Forget removes all that a plugin of an agent remembers.
+func (c *Config) Forget(ctx context.Context, agent config.AgentID, plugin config.PluginID) error {
+	return c.db.Write(ctx, "forget config", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM plugin_config WHERE agent = ? AND plugin = ?", agent, plugin)
+		return err
 	})
 }

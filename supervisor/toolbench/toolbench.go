@@ -37,6 +37,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
 	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
+	r.Starting = starting{o.Agents.Sandbox}
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {
@@ -49,6 +50,9 @@ func New(o Options) *tools.Registry {
 	}
 	return r
 }
+
+// Files are the files of a home's agents.
+func Files(o Options) tools.Files { return files{o} }
 
 // AgentOf is an agent as tools know it.
 func AgentOf(a agents.Agent) tools.Agent {

@@ -1,0 +1,232 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/source"
+)
+
+// pluginService is the part of the API that is about the library of plugins.
+type pluginService struct{ service }
+
+func pluginProto(e library.Entry) *controlpb.Plugin {
+	r := e.Recipe
+	p := &controlpb.Plugin{
+		Id: string(e.ID), Name: r.Name, Description: r.Description, Version: r.Version, Author: r.Author, Source: r.Source,
+		Revision: uint32(e.Revision), Hash: string(e.Hash), Network: string(r.Permissions.Network), Inference: r.Permissions.Inference, Daemon: r.Daemon != nil,
+		CreatedBy: metadata(r, "created_by"), ImportedFrom: metadata(r, "imported_from"),
+	}
+	if !r.ModifiedAt.IsZero() {
+		p.Modified = timestamppb.New(r.ModifiedAt)
+	}
+	for _, t := range r.Tools {
+		p.Tools = append(p.Tools, plugins.ToolName(e.ID, t.ID))
+	}
+	for _, s := range r.Secrets {
+		p.Secrets = append(p.Secrets, string(s))
+	}
+	return p
+}
+
+// metadata is a text of a recipe's metadata.
+func metadata(r plugins.Recipe, key string) string {
+	text, _ := r.Metadata[key].(string)
+	return text
+}
+
+func findingsProto(findings []plugins.Finding) []*controlpb.Finding {
+	var list []*controlpb.Finding
+	for _, f := range findings {
+		list = append(list, &controlpb.Finding{
+			Severity: string(f.Severity), Rule: string(f.Rule), Path: f.Path, Line: uint32(f.Line), Column: uint32(f.Column), Text: f.Text, Fix: f.Fix,
+		})
+	}
+	return list
+}
+
+// List answers all plugins.
+func (s pluginService) List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
+	entries, broken, err := s.Library.List()
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.ListPluginsResponse{}
+	for _, e := range entries {
+		answer.Plugins = append(answer.Plugins, pluginProto(e))
+	}
+	for _, b := range broken {
+		answer.Broken = append(answer.Broken, &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: b.Err.Error(), Advice: fault.AdviceOf(b.Err)})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Show answers a plugin. A broken one is answered too: somebody has to mend it.
+func (s pluginService) Show(_ context.Context, r *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error) {
+	id, err := config.ParsePluginID(r.Msg.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.Library.Text(id, library.Revision(r.Msg.Revision))
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.ShowPluginResponse{Recipe: text}
+	get := func() (library.Entry, error) { return s.Library.Get(id) }
+	if r.Msg.Revision != 0 {
+		get = func() (library.Entry, error) { return s.Library.At(id, library.Revision(r.Msg.Revision)) }
+	}
+	if e, err := get(); err != nil {
+		answer.Error = err.Error()
+	} else {
+		answer.Plugin = pluginProto(e)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Lint answers what is wrong with a recipe.
+func (s pluginService) Lint(_ context.Context, r *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error) {
+	return connect.NewResponse(&controlpb.LintPluginResponse{Findings: findingsProto(plugins.Lint(r.Msg.Recipe))}), nil
+}
+
+// Import keeps a recipe.
+func (s pluginService) Import(ctx context.Context, r *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error) {
+	answer := &controlpb.ImportPluginResponse{}
+	from, subject := r.Msg.GetSource(), "a recipe that was handed over"
+	if from != "" {
+		subject = from
+	}
+	err := s.audited(ctx, note{action: "plugin.import", subject: subject, strict: true}, func() error {
+		recipe, err := s.recipe(ctx, r.Msg, answer)
+		if err != nil {
+			return err
+		}
+		for _, f := range plugins.Validate(recipe) {
+			answer.Warnings = append(answer.Warnings, findingsProto([]plugins.Finding{f})...)
+		}
+		e, err := s.keep(recipe, r.Msg)
+		answer.Plugin = pluginProto(e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// recipe is what a request hands over or names.
+func (s pluginService) recipe(ctx context.Context, r *controlpb.ImportPluginRequest, answer *controlpb.ImportPluginResponse) (plugins.Recipe, error) {
+	if r.GetSource() == "" {
+		return plugins.Parse(r.GetRecipe())
+	}
+	where, err := source.Parse(r.GetSource())
+	if err != nil {
+		return plugins.Recipe{}, err
+	}
+	fetched, err := s.Sources.Get(ctx, where)
+	answer.From, answer.Sha256 = fetched.From, fetched.SHA256
+	return fetched.Recipe, err
+}
+
+// keep saves a recipe, unless it is only to be looked at.
+func (s pluginService) keep(recipe plugins.Recipe, r *controlpb.ImportPluginRequest) (library.Entry, error) {
+	if r.DryRun {
+		id, err := recipe.ID()
+		if err != nil {
+			return library.Entry{}, err
+		}
+		hash, err := recipe.Hash()
+		return library.Entry{ID: id, Recipe: recipe, Hash: hash}, err
+	}
+	may := library.Create
+	if r.Update {
+		may = library.Update
+	}
+	return s.Library.Save(recipe, may)
+}
+
+// changed has something be done with a plugin that is there.
+func (s pluginService) changed(ctx context.Context, action, plugin, detail string, do func(config.PluginID) (library.Entry, error)) (*controlpb.Plugin, error) {
+	id, err := config.ParsePluginID(plugin)
+	if err != nil {
+		return nil, err
+	}
+	var e library.Entry
+	err = s.audited(ctx, note{action: action, subject: plugin, detail: detail, strict: true}, func() (err error) {
+		e, err = do(id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pluginProto(e), nil
+}
+
+// Duplicate keeps a recipe under another name too.
+func (s pluginService) Duplicate(ctx context.Context, r *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error) {
+	p, err := s.changed(ctx, "plugin.duplicate", r.Msg.Plugin, r.Msg.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Msg.Name) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.DuplicatePluginResponse{Plugin: p}), nil
+}
+
+// Rename gives a plugin another name.
+func (s pluginService) Rename(ctx context.Context, r *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error) {
+	p, err := s.changed(ctx, "plugin.rename", r.Msg.Plugin, r.Msg.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Msg.Name) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.RenamePluginResponse{Plugin: p}), nil
+}
+
+// History answers what a plugin was.
+func (s pluginService) History(_ context.Context, r *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error) {
+	id, err := config.ParsePluginID(r.Msg.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	history, err := s.Library.History(id)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlpb.PluginHistoryResponse{}
+	for _, p := range history {
+		revision := &controlpb.PluginHistoryResponse_Revision{Revision: uint32(p.Revision), Current: p.Current, Version: p.Recipe.Version, Hash: string(p.Hash)}
+		if p.Err != nil {
+			revision.Error = p.Err.Error()
+		}
+		if at := p.Recipe.ModifiedAt; !at.IsZero() {
+			revision.Modified = timestamppb.New(at)
+		}
+		answer.Revisions = append(answer.Revisions, revision)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Rollback makes a plugin again what it was.
+func (s pluginService) Rollback(ctx context.Context, r *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error) {
+	n := library.Revision(r.Msg.Revision)
+	p, err := s.changed(ctx, "plugin.rollback", r.Msg.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.RollbackPluginResponse{Plugin: p}), nil
+}
+
+// Remove forgets a plugin.
+func (s pluginService) Remove(ctx context.Context, r *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error) {
+	_, err := s.changed(ctx, "plugin.remove", r.Msg.Plugin, "", func(id config.PluginID) (library.Entry, error) { return library.Entry{}, s.Library.Remove(id) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.RemovePluginResponse{}), nil
+}

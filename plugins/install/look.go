@@ -1,0 +1,68 @@
+package install
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/tools"
+)
+
+// sight is what is there of an agent's plugins. It is what the room says: good
+// enough to find what is gone or was changed by mistake, and no proof against the agent.
+type sight struct {
+	layer    string
+	folders  map[config.PluginID]bool
+	left     []config.PluginID // with something of the version before beside the folder
+	packages map[string]bool
+	digests  map[string]string // of files, by their paths in the folder of plugins
+}
+
+// look looks at many plugins at once, in one command.
+func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.PluginID, packages, files []string) (sight, error) {
+	args := []string{LayerFile, a.Home, fmt.Sprint(len(ids))}
+	for _, id := range ids {
+		args = append(args, string(id))
+	}
+	text, err := i.script(ctx, "look at plugins", a, false, scriptLook, list(files), append(args, packages...)...)
+	if err != nil {
+		return sight{}, err
+	}
+	return parseSight(text), nil
+}
+
+// parseSight reads what the script has written. What it cannot read it leaves
+// out: then something is not there, which is true enough.
+func parseSight(text string) sight {
+	s := sight{folders: map[config.PluginID]bool{}, packages: map[string]bool{}, digests: map[string]string{}}
+	for line := range strings.Lines(text) {
+		what, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch {
+		case what == "layer" && layerText.MatchString(rest):
+			s.layer = rest
+		case what == "folder":
+			s.folders[config.PluginID(rest)] = true
+		case what == "left":
+			s.left = append(s.left, config.PluginID(rest))
+		case what == "package":
+			s.packages[rest] = true
+		case len(what) == hex.EncodedLen(sha256.Size):
+			s.digests[strings.TrimPrefix(rest, " ")] = what
+		}
+	}
+	return s
+}
+
+// has are those of some packages that are there.
+func (s sight) has(packages []string) []string {
+	return slices.DeleteFunc(names(packages), func(name string) bool { return !s.packages[name] })
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,207 @@
+package install
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+)
+
+const (
+	// maxPlugins is how many an agent has: no model can make use of the tools of as
+	// many.
+	maxPlugins = 250
+	// maxRecords bounds the file of them in bytes: it is written at each step of an
+	// installation.
+	maxRecords = 64 << 20
+)
+
+// Record is a plugin that an agent has, as the file of them says.
+type Record struct {
+	Plugin      plugins.Recipe `json:"plugin"`
+	Agent       config.AgentID `json:"agentId"`
+	InstalledAt time.Time      `json:"installedAt"`
+	Status      Status         `json:"status"`
+	// Hash is of the recipe as it is in the library: another one there is an update.
+	Hash plugins.Hash `json:"sourceContentHash"`
+	// VerifiedBy is the release that found it in order last.
+	VerifiedBy string `json:"lastVerifiedAppVersion,omitempty"`
+
+	Disabled bool `json:"disabled,omitempty"`
+	// Without are secrets that it declares and that nobody has given it.
+	Without []config.SecretName `json:"withoutSecrets,omitempty"`
+	// Packages are those of its dependencies that were seen once they were installed.
+	Packages []string `json:"packages,omitempty"`
+	// Layer is the agent's layer in which its setup ran.
+	Layer string `json:"layer,omitempty"`
+	// Failure is why it is not as it should be, or why the last change of it failed.
+	Failure *Failure `json:"failure,omitempty"`
+	// Doing is the change that is under way, or was when a daemon was killed.
+	Doing *Doing `json:"doing,omitempty"`
+
+	ID config.PluginID `json:"-"` // of Plugin
+}
+
+// Status is how a plugin is.
+type Status string
+
+// The statuses.
+const (
+	Installing   Status = "installing"
+	Ready        Status = "ready"
+	Broken       Status = "failed"
+	Uninstalling Status = "uninstalling"
+)
+
+// Step is a part of an installation, or of the end of one.
+type Step string
+
+// The steps of an installation, in their order, and those of its end.
+const (
+	Validate     Step = "validate"
+	Machine      Step = "machine"
+	User         Step = "user"
+	Dependencies Step = "dependencies"
+	Files        Step = "files"
+	Credentials  Step = "secrets"
+	Setup        Step = "setup"
+	Tools        Step = "tools"
+
+	Verify Step = "verify"
+	Remove Step = "remove"
+)
+
+// Steps are those of an installation.
+func Steps() []Step {
+	return []Step{Validate, Machine, User, Dependencies, Files, Credentials, Setup, Tools}
+}
+
+// Failure says where and why something went wrong.
+type Failure struct {
+	Step    Step       `json:"step"`
+	Kind    fault.Kind `json:"kind"`
+	Message string     `json:"message"`
+	Advice  string     `json:"advice,omitempty"`
+	Time    time.Time  `json:"time"`
+	// Version is that of the recipe which was to be installed.
+	Version string `json:"version,omitempty"`
+}
+
+// Doing is a change that is under way.
+type Doing struct {
+	Step Step `json:"step"`
+	// Before is what there was, for the change to be taken back.
+	Before *Record `json:"before,omitempty"`
+}
+
+// present is the record of what there is while a change is under way, or if it
+// is taken back.
+func (r Record) present() Record {
+	if r.Status == Installing && r.Doing != nil && r.Doing.Before != nil {
+		return *r.Doing.Before
+	}
+	return r
+}
+
+// callable reports whether the plugin's tools are there to be called.
+func (r Record) callable() bool { return r.Status == Ready && !r.Disabled }
+
+// records are the plugins of an agent. They are replaced, never changed.
+type records struct {
+	list []Record // by id
+	// unread are records that this program cannot read, kept as they are.
+	unread []json.RawMessage
+}
+
+// load reads the file of an agent's plugins. A missing one is no plugins.
+func load(path string) (records, error) {
+	const op = "read installed plugins"
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return records{}, nil
+	}
+	if err != nil {
+		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("See that it is a file that you can read.")
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Mend it or move it away; without it, the agent's plugins are to be installed again.")
+	}
+	var s records
+	for _, m := range raw {
+		r, err := readRecord(m)
+		if _, there := s.find(r.ID); err != nil || there {
+			s.unread = append(s.unread, m)
+			continue
+		}
+		s.list = append(s.list, r)
+	}
+	slices.SortFunc(s.list, byID)
+	return s, nil
+}
+
+func readRecord(text []byte) (r Record, err error) {
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Record{}, err
+	}
+	for at := &r; ; at = at.Doing.Before {
+		if at.ID, err = at.Plugin.ID(); err != nil || at.Doing == nil || at.Doing.Before == nil {
+			return r, err
+		}
+	}
+}
+
+func byID(a, b Record) int { return strings.Compare(string(a.ID), string(b.ID)) }
+
+func (s records) find(plugin config.PluginID) (Record, bool) {
+	at, ok := slices.BinarySearchFunc(s.list, Record{ID: plugin}, byID)
+	if !ok {
+		return Record{}, false
+	}
+	return s.list[at], true
+}
+
+// with is these records with one of a plugin in the place of what it had.
+func (s records) with(plugin config.PluginID, r *Record) (records, error) {
+	next := records{list: slices.Clone(s.list), unread: s.unread}
+	at, there := slices.BinarySearchFunc(next.list, Record{ID: plugin}, byID)
+	switch {
+	case r == nil && there:
+		next.list = slices.Delete(next.list, at, at+1)
+	case r != nil && there:
+		next.list[at] = *r
+	case r != nil && len(next.list) >= maxPlugins:
+		return s, fault.New(fault.Rejected, "install plugin", string(plugin), fmt.Errorf("the agent has %d already", maxPlugins)).Advise("Uninstall one that it does not need.")
+	case r != nil:
+		next.list = slices.Insert(next.list, at, *r)
+	}
+	return next, nil
+}
+
+// save writes the file of an agent's plugins.
+func (s records) save(path string) error {
+	const op = "keep installed plugins"
+	all := make([]any, 0, len(s.list)+len(s.unread))
+	for _, r := range s.list {
+		all = append(all, r)
+	}
+	for _, m := range s.unread {
+		all = append(all, m)
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fault.New(fault.Execution, op, path, err)
+	}
+	if len(text) > maxRecords {
+		return fault.New(fault.Rejected, op, path, fmt.Errorf("the agent's plugins would have more than %d MiB", maxRecords>>20)).Advise("Uninstall one that it does not need.")
+	}
+	return config.WriteFile(path, append(text, '\n'))
+}

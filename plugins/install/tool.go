@@ -1,0 +1,216 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools"
+)
+
+const (
+	// maxParam bounds one argument: Linux passes no variable longer than 128 KiB.
+	maxParam = 96 << 10
+	// maxParams bounds all of them, with room for what else a command has around it.
+	maxParams = 384 << 10
+	// patience is what a call may wait, beside the time of its tool: for a guest that
+	// starts, and for plugins that are looked at, and mended, before they are used.
+	patience = 8 * time.Minute
+)
+
+// Command is a shell command of a plugin: what setup, tools, daemons and handlers
+// are. It runs as the agent, in the plugin's folder. The agent's own Python
+// environment is no part of it: a plugin brings what it needs, and pip installs that
+// for the user.
+func Command(a tools.Agent, plugin config.PluginID, run string) guest.Command {
+	const shell = `if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi`
+	return guest.Command{
+		Args: []string{"/bin/sh", "-c", shell, "sh", run}, Dir: folderOf(a, plugin),
+		Env: []string{
+			"OSAURUS_PLUGIN=" + string(plugin),
+			"PATH=" + a.Home + "/.local/bin:" + a.Home + "/.osaurus/node_workspace/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + a.Home + "/.venv/bin",
+			"NODE_PATH=" + a.Home + "/.osaurus/node_workspace/node_modules",
+			// The distribution's own Python refuses `pip install`, also for the user alone.
+			"PIP_BREAK_SYSTEM_PACKAGES=1",
+		},
+	}
+}
+
+// toolsOf are the tools of a plugin.
+func (i *Installer) toolsOf(r Record) []tools.Tool {
+	var list []tools.Tool
+	for _, t := range r.Plugin.Tools {
+		list = append(list, i.toolOf(r, t))
+	}
+	return list
+}
+
+func (i *Installer) toolOf(r Record, t plugins.Tool) tools.Tool {
+	return tools.Raw(tools.Spec{
+		Name: tools.Name(plugins.ToolName(r.ID, t.ID)), Title: fmt.Sprintf("%s of the plugin %s", t.ID, r.Plugin.Name), Description: t.Description,
+		Gate: tools.Exec, Budget: t.Limit() + patience,
+		Hints: tools.Hints{Destructive: true, OpenWorld: r.Plugin.Permissions.Network != plugins.NetworkNone},
+	}, schemaOf(t.Parameters), outputOf(t), func(ctx context.Context, c *tools.Call, arguments map[string]any) (any, error) {
+		return i.call(ctx, c, r, t, arguments)
+	})
+}
+
+// schemaOf is what a tool takes, as JSON Schema says it.
+func schemaOf(params map[plugins.ParamName]plugins.Param) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		p := params[name]
+		property := &jsonschema.Schema{Type: string(p.Type), Description: p.Description}
+		if p.Default != nil {
+			property.Default = typed(p.Type, *p.Default)
+		}
+		for _, choice := range p.Enum {
+			property.Enum = append(property.Enum, valued(p.Type, choice))
+		}
+		if p.MustBeGiven() {
+			s.Required = append(s.Required, string(name))
+		}
+		s.Properties[string(name)] = property
+	}
+	return s
+}
+
+// outputOf is what a tool answers.
+func outputOf(t plugins.Tool) *jsonschema.Schema {
+	if t.Output == plugins.JSON {
+		return &jsonschema.Schema{} // whatever it writes
+	}
+	return &jsonschema.Schema{Type: "object", Required: []string{"stdout", "stderr", "exit_code"}, Properties: map[string]*jsonschema.Schema{
+		"stdout": {Type: "string"}, "stderr": {Type: "string"}, "exit_code": {Type: "integer"}, "truncated": {Type: "boolean", Description: "the middle of the output was left out"},
+	}}
+}
+
+// valued is a recipe's text as a value of its type.
+func valued(t plugins.ParamType, text string) (v any) {
+	dec := json.NewDecoder(bytes.NewReader(typed(t, text)))
+	dec.UseNumber()
+	_ = dec.Decode(&v) // it is JSON
+	return v
+}
+
+// typed is a recipe's text as JSON of its type.
+func typed(t plugins.ParamType, text string) json.RawMessage {
+	if t != plugins.String && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, _ := json.Marshal(text) // of a string, it does not fail
+	return quoted
+}
+
+// call runs a tool for whoever asks.
+func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins.Tool, arguments map[string]any) (any, error) {
+	env, err := variables(arguments)
+	if err != nil {
+		return nil, err
+	}
+	cmd := Command(c.Agent, r.ID, t.Run)
+	cmd.Env, cmd.Timeout = append(cmd.Env, env...), t.Limit()
+	if err := i.Life.Command(ctx, c.Agent, r.ID, r.Plugin, false, &cmd); err != nil {
+		return nil, err
+	}
+	ran, err := i.run(ctx, c, r, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return result(t, ran)
+}
+
+// run runs a plugin's command once the plugin is at rest and was looked at. If its
+// folder is gone since, it is mended once.
+func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd guest.Command) (tools.Ran, error) {
+	for mended := false; ; mended = true {
+		if err := i.Ready(ctx, c.Agent); err != nil {
+			return tools.Ran{}, err
+		}
+		if err := i.rest(ctx, c.Agent, r.ID); err != nil {
+			return tools.Ran{}, err
+		}
+		ran, err := tools.Run(ctx, i.Rooms, c.Agent, cmd)
+		if err == nil || mended || fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.InvalidArgs {
+			return ran, err
+		}
+		c.Say("mending the plugin %s", r.ID)
+		if _, err := i.Verify(ctx, c.Agent, Missing, "a tool", r.ID); err != nil {
+			return tools.Ran{}, err
+		}
+	}
+}
+
+// variables are arguments as a command finds them in its environment, which nothing
+// interprets. Texts are as they are, everything else is JSON.
+func variables(arguments map[string]any) ([]string, error) {
+	var env []string
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		refuse := func(expected, why string) error {
+			return &tools.Failure{Kind: fault.InvalidArgs, Field: name, Expected: expected, Message: fmt.Sprintf("the argument %q %s", name, why)}
+		}
+		text, is := arguments[name].(string)
+		if !is {
+			raw, err := json.Marshal(arguments[name])
+			if err != nil {
+				return nil, refuse("a value that JSON can hold", err.Error())
+			}
+			text = string(raw)
+		}
+		total += len(text)
+		switch {
+		case strings.ContainsRune(text, 0):
+			return nil, refuse("a text without NUL characters", "holds a NUL character")
+		case len(text) > maxParam:
+			return nil, refuse(fmt.Sprintf("at most %d bytes; write longer texts to a file", maxParam), fmt.Sprintf("has %d bytes", len(text)))
+		case total > maxParams:
+			return nil, refuse(fmt.Sprintf("at most %d bytes in all arguments; write longer texts to a file", maxParams), "is too much")
+		}
+		env = append(env, plugins.ParamName(name).Variable()+"="+text)
+	}
+	return env, nil
+}
+
+// outcome is what a tool answers in text.
+type outcome struct {
+	Stdout    string `json:"stdout"`
+	Stderr    string `json:"stderr"`
+	ExitCode  int    `json:"exit_code"`
+	Truncated bool   `json:"truncated,omitempty"`
+}
+
+// result is what a model is told of a command, by the tool's rule for output.
+func result(t plugins.Tool, ran tools.Ran) (any, error) {
+	fail := func(kind fault.Kind, format string, args ...any) error {
+		more := map[string]any{"stdout": ran.Stdout, "stderr": ran.Stderr, "exit_code": ran.ExitCode}
+		if ran.Limit != "" {
+			more["limit"] = ran.Limit
+		}
+		return &tools.Failure{Kind: kind, Message: fmt.Sprintf(format, args...), More: more}
+	}
+	switch {
+	case ran.TimedOut:
+		return nil, fail(fault.Timeout, "it was not done after %v", t.Limit())
+	case ran.ExitCode != 0:
+		return nil, fail(fault.Execution, "it failed with exit code %d: stderr says why", ran.ExitCode)
+	case t.Output != plugins.JSON:
+		return outcome{Stdout: ran.Stdout, Stderr: ran.Stderr, ExitCode: ran.ExitCode, Truncated: ran.Truncated}, nil
+	}
+	var value json.RawMessage
+	if err := json.Unmarshal([]byte(ran.Stdout), &value); err != nil {
+		return nil, fail(fault.Execution, "its output is not one JSON value: %v", err)
+	}
+	return value, nil
+}

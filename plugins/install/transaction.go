@@ -1,0 +1,350 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/tools/packages"
+)
+
+const (
+	// setupTime is what a setup may take: it downloads what the plugin needs.
+	setupTime = 5 * time.Minute
+	// maxSetup is how many bytes of a setup's output its failure quotes.
+	maxSetup = 8 << 10
+	// undoTime is what an installation that failed may take to be taken back, whoever
+	// has left meanwhile.
+	undoTime = 3 * time.Minute
+	// executable and plain are the modes of a plugin's files.
+	executable, plain = 0o755, 0o644
+)
+
+// How says how to install.
+type How struct {
+	By string // who asks, for the journal
+	// WithoutSecrets goes on where a secret is missing, and asks nobody. The record
+	// says which.
+	WithoutSecrets bool
+	// Tell, if not nil, is told how far it is.
+	Tell func(Progress)
+}
+
+// Progress is how far an installation is.
+type Progress struct {
+	Step      Step
+	Done, All int    // steps
+	Text      string // what is under way in it; may be empty
+}
+
+// Install installs a plugin, or puts another version in the place of the one that
+// the agent has, all or nothing: what fails is taken back, and the record says what
+// and where. What the plugin's folder holds beside the recipe's files stays.
+func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.Recipe, how How) (Record, error) {
+	id, hash, err := idOf(recipe)
+	if err != nil {
+		return Record{}, err
+	}
+	end, err := i.turn(ctx, "install plugin", a, id)
+	if err != nil {
+		return Record{}, err
+	}
+	defer end()
+	return i.install(ctx, a, Record{ID: id, Plugin: recipe, Agent: a.ID, Hash: hash}, how)
+}
+
+// Reinstall does the same with the recipe that the agent has.
+func (i *Installer) Reinstall(ctx context.Context, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
+	const op = "reinstall plugin"
+	end, err := i.turn(ctx, op, a, plugin)
+	if err != nil {
+		return Record{}, err
+	}
+	defer end()
+	return i.reinstall(ctx, op, a, plugin, how)
+}
+
+// reinstall is Reinstall for who has the turn.
+func (i *Installer) reinstall(ctx context.Context, op string, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
+	if err := i.settle(ctx, a, plugin); err != nil {
+		return Record{}, err
+	}
+	r, err := i.get(op, a, plugin)
+	if err != nil {
+		return Record{}, err
+	}
+	return i.install(ctx, a, Record{ID: plugin, Plugin: r.Plugin, Agent: a.ID, Hash: r.Hash}, how)
+}
+
+// transaction is an installation that is under way.
+type transaction struct {
+	*Installer
+	How
+	agent   tools.Agent
+	record  Record
+	before  *Record // what there was, or nil
+	manager packages.Manager
+	steps   int // that are done
+}
+
+// install installs for who has the turn.
+func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how How) (Record, error) {
+	if err := i.settle(ctx, a, r.ID); err != nil {
+		return Record{}, err
+	}
+	t := &transaction{Installer: i, How: how, agent: a, record: r}
+	if before, ok := i.Find(a.ID, r.ID); ok && before.Status == Ready {
+		t.before = &before
+		t.record.Disabled = before.Disabled
+	}
+	t.record.InstalledAt, t.record.Status = time.Now().UTC().Truncate(time.Second), Installing
+	if err := i.Registry.Free(a.ID, r.ID, i.toolsOf(t.record)...); err != nil {
+		return Record{}, err
+	}
+	err := t.walk(ctx)
+	if err == nil {
+		i.finish(ctx, a, t)
+		return t.record, nil
+	}
+	// Whoever asked may have left: what was begun is taken back all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	failure := failureOf(t.at(), t.record.Plugin.Version, err)
+	i.note(Failed, a, r.ID, how.By, string(failure.Step)+": "+failure.Message)
+	if undone := i.undo(ctx, a, t.record, failure); undone != nil {
+		i.Log.Warn("a plugin's installation is taken back later", "agent", a.Name, "plugin", r.ID, "error", undone)
+	}
+	return Record{}, fault.New(fault.KindOf(err), "install plugin", string(r.ID), fmt.Errorf("%s: %w", failure.Step, err)).Advise(fault.AdviceOf(err))
+}
+
+// at is the step that is under way.
+func (t *transaction) at() Step { return Steps()[min(t.steps, len(Steps())-1)] }
+
+// walk goes through the steps.
+func (t *transaction) walk(ctx context.Context) error {
+	for n, do := range []func(context.Context) error{t.validate, t.start, t.enter, t.depend, t.write, t.ask, t.setUp, t.offer} {
+		t.steps = n
+		t.say("")
+		if err := t.here(ctx); err != nil {
+			return err
+		}
+		t.record.Doing = &Doing{Step: t.at(), Before: t.before}
+		if err := t.put(t.agent.ID, t.record.ID, &t.record); err != nil {
+			return err
+		}
+		if err := do(ctx); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func (t *transaction) say(text string) {
+	if t.Tell != nil {
+		t.Tell(Progress{Step: t.at(), Done: t.steps, All: len(Steps()), Text: text})
+	}
+}
+
+// validate comes before anything is touched. The recipe was read already; what
+// runs by itself of the version before ends here.
+func (t *transaction) validate(ctx context.Context) error {
+	if t.before == nil {
+		return nil
+	}
+	return t.Life.End(ctx, t.agent.ID, t.record.ID)
+}
+
+func (t *transaction) start(ctx context.Context) error { return t.Rooms.Start(ctx) }
+
+// enter has the agent's room be there, and its layer have a name.
+func (t *transaction) enter(ctx context.Context) error {
+	text, err := t.script(ctx, "look into room", t.agent, true, scriptMark, nil, LayerFile, newLayer())
+	if err != nil {
+		return err
+	}
+	layer, which, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if !layerText.MatchString(layer) {
+		return fault.New(fault.Execution, "look into room", string(t.agent.Name), fmt.Errorf("%s has something else in it", LayerFile)).
+			Advise("Reset the agent: `osaurus-sandbox agent reset " + string(t.agent.Name) + "`.")
+	}
+	t.record.Layer, t.manager = layer, packages.Manager(which)
+	return nil
+}
+
+// depend has the recipe's packages be there. Those that are there already, and of which no version is
+// said, are left as they are: so what the sandbox comes with needs no network.
+func (t *transaction) depend(ctx context.Context) error {
+	wanted := packagesFor(t.manager, t.record.Plugin.Dependencies)
+	if len(wanted) == 0 {
+		return nil
+	}
+	seen, err := t.look(ctx, t.agent, nil, names(wanted), nil)
+	if err != nil {
+		return err
+	}
+	lacking := slices.DeleteFunc(slices.Clone(wanted), func(spec string) bool {
+		name := aName.FindString(spec)
+		return spec == name && seen.packages[name]
+	})
+	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
+	for some := range slices.Chunk(lacking, packages.MaxSpecs) {
+		if _, err := t.Packages.System(ctx, call, some); err != nil {
+			return err
+		}
+	}
+	if len(lacking) > 0 {
+		seen, err = t.look(ctx, t.agent, nil, names(wanted), nil)
+	}
+	// A virtual package is installed and not there: only what is seen can be missed.
+	t.record.Packages = seen.has(wanted)
+	return err
+}
+
+// write puts the recipe's files into the plugin's folder, and keeps what was there.
+func (t *transaction) write(ctx context.Context) error {
+	files := t.record.Plugin.Files
+	replaced := slices.Collect(maps.Keys(files))
+	if t.before != nil {
+		for name := range t.before.Plugin.Files {
+			if _, stays := files[name]; !stays {
+				replaced = append(replaced, name)
+			}
+		}
+	}
+	slices.Sort(replaced)
+	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(replaced), t.agent.Home, string(t.record.ID)); err != nil {
+		return err
+	}
+	for n, name := range slices.Sorted(maps.Keys(files)) {
+		t.say(fmt.Sprintf("%s (%d of %d)", name, n+1, len(files)))
+		if err := t.writeFile(ctx, t.agent, t.record, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile writes one of a plugin's files, as the agent. A link in the plugin's folder
+// that leads out of it is not followed.
+func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name plugins.FilePath) error {
+	text := []byte(r.Plugin.Files[name])
+	mode := uint32(plain)
+	if bytes.HasPrefix(text, []byte("#!")) {
+		mode = executable
+	}
+	if err := i.here(ctx); err != nil {
+		return err
+	}
+	done, err := i.Rooms.WriteFile(ctx, a, guest.File{Root: folderOf(a, r.ID), Path: string(name)}, guest.FileWrite{
+		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
+	})
+	if err == nil && hex.EncodeToString(done.SHA256) != digest(text) {
+		err = fault.New(fault.Execution, "write", string(name), errors.New("something else was written"))
+	}
+	return err
+}
+
+// ask has a person give the secrets that the plugin declares and lacks.
+func (t *transaction) ask(ctx context.Context) error {
+	for _, name := range t.record.Plugin.Secrets {
+		has, err := t.Secrets.Has(ctx, t.agent, t.record.ID, name)
+		switch {
+		case t.WithoutSecrets && (err != nil || !has):
+			t.record.Without = append(t.record.Without, name)
+			continue
+		case err != nil:
+			return err
+		case has:
+			continue
+		}
+		t.say(fmt.Sprintf("it needs the secret %s: answer with `osaurus-sandbox prompt watch`", name))
+		why := fmt.Sprintf("The plugin %q needs it. Cancel, and it is not installed.", t.record.Plugin.Name)
+		if err := t.Secrets.Ask(ctx, t.agent, t.record.ID, name, why); err != nil {
+			return fault.New(fault.KindOf(err), "ask for", string(name), err).Advise("Set it with `osaurus-sandbox secret set`, or install the plugin without it: --without-secrets.")
+		}
+	}
+	return nil
+}
+
+// setUp runs the recipe's setup as the agent, in the plugin's folder.
+func (t *transaction) setUp(ctx context.Context) error {
+	const op = "set up plugin"
+	if t.record.Plugin.Setup == "" {
+		return nil
+	}
+	var out bytes.Buffer
+	cmd := Command(t.agent, t.record.ID, t.record.Plugin.Setup)
+	cmd.Stdout, cmd.Stderr, cmd.Timeout, cmd.MaxOutput = &out, &out, setupTime, maxSetup
+	if err := t.Life.Command(ctx, t.agent, t.record.ID, t.record.Plugin, true, &cmd); err != nil {
+		return err
+	}
+	p, err := t.Rooms.Exec(ctx, t.agent, cmd)
+	if err != nil {
+		return err
+	}
+	exit, err := p.Wait()
+	said := strings.TrimSpace(strings.ToValidUTF8(out.String(), "\uFFFD"))
+	switch {
+	case err != nil:
+		return err
+	case exit.TimedOut:
+		return fault.New(fault.Timeout, op, string(t.record.ID), fmt.Errorf("it was not done after %v: %s", setupTime, said))
+	case exit.Status() != 0:
+		return fault.New(fault.Execution, op, string(t.record.ID), fmt.Errorf("exit code %d: %s", exit.Status(), said)).Advise(`Mend "setup" in the plugin's recipe, or what it says is missing.`)
+	}
+	return nil
+}
+
+// offer has the tools be there, and the record say that all is done.
+func (t *transaction) offer(context.Context) error {
+	done := t.record
+	done.Status, done.Doing, done.VerifiedBy = Ready, nil, t.Program
+	if err := t.register(t.agent.ID, done); err != nil {
+		return err
+	}
+	if err := t.put(t.agent.ID, done.ID, &done); err != nil {
+		return err
+	}
+	t.record = done
+	return nil
+}
+
+// finish forgets what there was before. Nothing depends on it: what it leaves,
+// the next change of the plugin removes.
+func (i *Installer) finish(ctx context.Context, a tools.Agent, t *transaction) {
+	what := Installed
+	if t.before != nil {
+		what = Updated
+	}
+	i.note(what, a, t.record.ID, t.By, t.record.Plugin.Version)
+	if _, err := i.script(context.WithoutCancel(ctx), "forget the version before", a, false, scriptKeep, nil, a.Home, string(t.record.ID)); err != nil {
+		i.Log.Warn("the version before of a plugin is left", "agent", a.Name, "plugin", t.record.ID, "error", err)
+	}
+	if !t.record.Disabled {
+		i.Life.Begin(a, t.record.ID, t.record.Plugin)
+	}
+}
+
+func failureOf(step Step, version string, err error) Failure {
+	return Failure{Step: step, Kind: fault.KindOf(err), Message: clip(err.Error()), Advice: clip(fault.AdviceOf(err)), Time: time.Now().UTC().Truncate(time.Second), Version: version}
+}
+
+// clip is as much of a text as a record keeps.
+func clip(text string) string {
+	const most = maxSetup + 1024
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+}

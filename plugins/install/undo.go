@@ -1,0 +1,64 @@
+package install
+
+import (
+	"context"
+	"slices"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/tools"
+)
+
+// settle finishes what was begun with a plugin and not done, if anything was: an
+// installation is taken back, its end goes on. It needs the guest only then. The
+// turn is the caller's.
+func (i *Installer) settle(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
+	r, ok := i.Find(a.ID, plugin)
+	switch {
+	case !ok || r.Doing == nil:
+		return nil
+	case r.Status == Uninstalling:
+		return i.remove(ctx, a, r, "the sandbox")
+	}
+	failure := Failure{Step: r.Doing.Step, Kind: "execution_error", Message: "the daemon ended in the middle of it", Advice: "Install it again.", Time: r.InstalledAt, Version: r.Plugin.Version}
+	if r.Failure != nil {
+		failure = *r.Failure
+	}
+	return i.undo(ctx, a, r, failure)
+}
+
+// undo takes an installation back, and keeps why. What cannot be taken back now
+// stays as it is, to be settled.
+func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure Failure) error {
+	r.Failure = &failure
+	if folderTouched(r) {
+		if _, err := i.script(ctx, "take installation back", a, false, scriptGiveBack, nil, a.Home, string(r.ID)); err != nil {
+			_ = i.put(a.ID, r.ID, &r) // with why it failed; if not, it is settled without
+			return err
+		}
+	}
+	back := r
+	back.Status, back.Doing = Broken, nil
+	if r.Doing.Before != nil {
+		back = *r.Doing.Before
+		back.Failure = &failure
+	}
+	if err := i.register(a.ID, back); err != nil {
+		return err
+	}
+	if err := i.put(a.ID, r.ID, &back); err != nil {
+		if _, gone := i.Rooms.Agent(a.ID); gone != nil {
+			return i.Registry.Assign(a.ID, r.ID)
+		}
+		return err
+	}
+	if back.callable() {
+		i.Life.Begin(a, back.ID, back.Plugin)
+	}
+	return nil
+}
+
+// folderTouched reports whether an installation came so far that the plugin's folder
+// may not be what it was.
+func folderTouched(r Record) bool {
+	return slices.Index(Steps(), r.Doing.Step) >= slices.Index(Steps(), Files)
+}

@@ -1,0 +1,138 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/tools"
+)
+
+// Uninstall ends a plugin and removes what there is of it: its tools, folder, secrets
+// and configuration. Packages that it depends on stay: others may need them. What
+// fails half-way goes on when the guest runs the next time; its tools are gone at once.
+func (i *Installer) Uninstall(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) error {
+	const op = "uninstall plugin"
+	end, err := i.turn(ctx, op, a, plugin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	r, err := i.get(op, a, plugin)
+	if err != nil {
+		return err
+	}
+	r.Status, r.Doing = Uninstalling, &Doing{Step: Remove} // also if it was being installed
+	if err := i.put(a.ID, plugin, &r); err != nil {
+		return err
+	}
+	return i.remove(ctx, a, r, by)
+}
+
+// remove removes a plugin for who has the turn. It may be done again.
+func (i *Installer) remove(ctx context.Context, a tools.Agent, r Record, by string) error {
+	if err := i.register(a.ID, r); err != nil {
+		return err
+	}
+	for _, do := range []func() error{
+		func() error { return i.Life.End(ctx, a.ID, r.ID) },
+		func() error {
+			_, err := i.script(ctx, "remove plugin's folder", a, false, scriptClear, nil, a.Home, string(r.ID))
+			return err
+		},
+		func() error { return i.Secrets.Forget(ctx, a, r.ID) },
+		func() error { return i.put(a.ID, r.ID, nil) },
+	} {
+		if err := do(); err != nil {
+			i.fail(a, r, failureOf(Remove, r.Plugin.Version, err))
+			return err
+		}
+	}
+	i.note(Uninstalled, a, r.ID, by, "")
+	return nil
+}
+
+// fail keeps what is wrong with a plugin.
+func (i *Installer) fail(a tools.Agent, r Record, f Failure) {
+	r.Failure = &f
+	if err := i.put(a.ID, r.ID, &r); err != nil {
+		i.Log.Error("what is wrong with a plugin is not kept", "agent", a.Name, "plugin", r.ID, "failure", f.Message, "error", err)
+	}
+}
+
+// Enable has a plugin's tools be there again, and what it runs by itself.
+func (i *Installer) Enable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
+	return i.able(ctx, a, plugin, true, by)
+}
+
+// Disable takes them away, and leaves the plugin where it is.
+func (i *Installer) Disable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
+	return i.able(ctx, a, plugin, false, by)
+}
+
+func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.PluginID, on bool, by string) (Record, error) {
+	op, what := "disable plugin", Disabled
+	if on {
+		op, what = "enable plugin", Enabled
+	}
+	end, err := i.turn(ctx, op, a, plugin)
+	if err != nil {
+		return Record{}, err
+	}
+	defer end()
+	if err := i.settle(ctx, a, plugin); err != nil {
+		return Record{}, err
+	}
+	r, err := i.get(op, a, plugin)
+	switch {
+	case err != nil || r.Disabled == !on:
+		return r, err
+	case r.Status != Ready:
+		return r, fault.New(fault.Rejected, op, string(plugin), errors.New("it is not installed: its last installation failed")).Advise("Install it again.")
+	}
+	before := r
+	r.Disabled = !on
+	if !on {
+		if err := i.Life.End(ctx, a.ID, plugin); err != nil {
+			return before, err
+		}
+	}
+	if err := i.register(a.ID, r); err != nil {
+		return before, err
+	}
+	if err := i.put(a.ID, plugin, &r); err != nil {
+		return before, errors.Join(err, i.register(a.ID, before))
+	}
+	if on {
+		i.Life.Begin(a, plugin, r.Plugin)
+	}
+	i.note(what, a, plugin, by, "")
+	return r, nil
+}
+
+// Forget removes what is known of a deleted agent's plugins. What they had in the
+// guest goes with the agent.
+func (i *Installer) Forget(agent config.AgentID) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var err error
+	s := i.shelfOf(agent)
+	for _, r := range s.list {
+		err = errors.Join(err, i.Registry.Assign(agent, r.ID))
+	}
+	delete(i.agents, agent)
+	path := i.Home.InstalledPlugins(agent)
+	if failed := os.Remove(path); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+		return errors.Join(err, fault.New(fault.Unavailable, "forget plugins", path, failed).Advise("Remove it by hand."))
+	}
+	for dir := filepath.Dir(path); dir != string(i.Home); dir = filepath.Dir(dir) {
+		if os.Remove(dir) != nil {
+			break // the desktop app keeps something else there
+		}
+	}
+	return err
+}

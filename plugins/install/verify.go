@@ -1,0 +1,387 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools"
+)
+
+// verifyTime is what looking at an agent's plugins and mending them may take when
+// nobody waits for it: some of them are to be installed again, one after the other.
+const verifyTime = 30 * time.Minute
+
+// Mend says what is done about what is not as it should be.
+type Mend string
+
+// The ways to mend. What an agent has changed may be on purpose: it is not
+// overwritten by itself.
+const (
+	Nothing Mend = "nothing" // it is only said
+	Missing Mend = "missing" // what is gone is put back
+	All     Mend = "all"     // and what was changed
+)
+
+// Report is how a plugin was found.
+type Report struct {
+	Plugin config.PluginID
+	// Problems are what is not, or was not, as it should be.
+	Problems []string
+	// Mended says that nothing is wrong any more. Err is why that went wrong.
+	Mended bool
+	Err    error
+}
+
+// Sound reports whether nothing is wrong with the plugin.
+func (r Report) Sound() bool { return len(r.Problems) == 0 || r.Mended }
+
+// Verify looks at an agent's plugins, all or some, in one go, and mends them. What
+// a killed daemon left is settled before. It starts the guest if need be.
+func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by string, which ...config.PluginID) ([]Report, error) {
+	const op = "verify plugins"
+	for _, id := range which {
+		if _, err := i.get(op, a, id); err != nil {
+			return nil, err
+		}
+	}
+	unsettled, err := i.settleAll(ctx, a, which)
+	if err != nil {
+		return nil, err
+	}
+	all, err := i.List(a.ID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(r Record) bool {
+		return r.Status != Ready || len(which) > 0 && !slices.Contains(which, r.ID)
+	})
+	if len(all) == 0 {
+		return unsettled, nil
+	}
+	var ids []config.PluginID
+	var packages, files []string
+	for _, r := range all {
+		ids, packages = append(ids, r.ID), append(packages, r.Packages...)
+		for name := range r.Plugin.Files {
+			files = append(files, string(r.ID)+"/"+string(name))
+		}
+	}
+	slices.Sort(packages)
+	slices.Sort(files)
+	seen, err := i.look(ctx, a, ids, slices.Compact(packages), files)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range seen.left {
+		if err := i.sweep(ctx, a, id); err != nil {
+			return nil, err
+		}
+	}
+	reports := unsettled
+	var sound []config.PluginID
+	for _, r := range all {
+		lack := seen.lacks(r)
+		report := Report{Plugin: r.ID, Problems: lack.problems()}
+		if len(report.Problems) > 0 {
+			report.Mended, report.Err = i.mend(ctx, a, r, lack, mend, by)
+		}
+		if report.Sound() {
+			sound = append(sound, r.ID)
+		}
+		i.tell(a, r, report, by)
+		reports = append(reports, report)
+	}
+	return reports, i.stamp(a.ID, sound)
+}
+
+// settleAll settles what was under way when a daemon was killed. What cannot be
+// is reported.
+func (i *Installer) settleAll(ctx context.Context, a tools.Agent, which []config.PluginID) ([]Report, error) {
+	list, err := i.List(a.ID)
+	var reports []Report
+	for _, r := range list {
+		if r.Doing == nil || len(which) > 0 && !slices.Contains(which, r.ID) {
+			continue
+		}
+		end, err := i.turn(ctx, "settle plugin", a, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		err = i.settle(ctx, a, r.ID)
+		end()
+		if err != nil {
+			reports = append(reports, Report{Plugin: r.ID, Problems: []string{"its last change is neither done nor taken back"}, Err: err})
+		}
+	}
+	return reports, err
+}
+
+// lack is what is wrong with a plugin.
+type lack struct {
+	reset    bool // what was installed outside of the home folder is gone
+	folder   bool // its folder is
+	packages []string
+	missing  []plugins.FilePath
+	changed  []plugins.FilePath
+}
+
+// lacks compares a plugin with what is there.
+func (s sight) lacks(r Record) (l lack) {
+	l.reset = s.layer != r.Layer && (r.Plugin.Setup != "" || len(r.Packages) > 0)
+	l.folder = !s.folders[r.ID]
+	for _, p := range r.Packages {
+		if !s.packages[p] {
+			l.packages = append(l.packages, p)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Plugin.Files)) {
+		switch found, there := s.digests[string(r.ID)+"/"+string(name)]; {
+		case !there:
+			l.missing = append(l.missing, name)
+		case found != digest([]byte(r.Plugin.Files[name])):
+			l.changed = append(l.changed, name)
+		}
+	}
+	return l
+}
+
+func (l lack) problems() (list []string) {
+	say := func(is bool, format string, args ...any) {
+		if is {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	say(l.reset, "the agent was reset since it was set up")
+	say(l.folder, "its folder is gone")
+	say(len(l.packages) > 0, "the package %s is not installed", strings.Join(l.packages, ", "))
+	say(len(l.missing) > 0 && !l.folder, "gone: %s", some(l.missing))
+	say(len(l.changed) > 0, "changed: %s", some(l.changed))
+	return list
+}
+
+// some names a few files, and says how many more there are.
+func some(files []plugins.FilePath) string {
+	const shown = 5
+	var b strings.Builder
+	for n, name := range files[:min(len(files), shown)] {
+		if n > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	if more := len(files) - shown; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}
+
+// mend mends a plugin, unless it was changed since it was looked at. Where more than
+// files is gone it is installed again, without asking anybody.
+func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended bool, err error) {
+	if how == Nothing {
+		return false, nil
+	}
+	const op = "mend plugin"
+	end, err := i.turn(ctx, op, a, r.ID)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	now, err := i.get(op, a, r.ID)
+	if err != nil || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
+		return err == nil, nil // whoever changed it has seen to it
+	}
+	files := l.missing
+	if how == All {
+		files = append(files, l.changed...)
+	}
+	if l.reset || l.folder || len(l.packages) > 0 {
+		_, err := i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true})
+		return err == nil, err
+	}
+	if err := i.putBack(ctx, a, r, files); err != nil {
+		i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
+		return false, err
+	}
+	return how == All || len(l.changed) == 0, nil
+}
+
+// putBack writes some of a plugin's files again.
+func (i *Installer) putBack(ctx context.Context, a tools.Agent, r Record, files []plugins.FilePath) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if _, err := i.script(ctx, "make way for files", a, false, scriptMakeWay, list(files), a.Home, string(r.ID)); err != nil {
+		return err
+	}
+	for _, name := range files {
+		if err := i.writeFile(ctx, a, r, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what the last change of a plugin has kept, unless there is one that may
+// need it still.
+func (i *Installer) sweep(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
+	const op = "forget the version before"
+	end, err := i.turn(ctx, op, a, plugin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if r, ok := i.Find(a.ID, plugin); !ok || r.Doing != nil {
+		return nil
+	}
+	_, err = i.script(ctx, op, a, false, scriptKeep, nil, a.Home, string(plugin))
+	return err
+}
+
+// tell notes what a look at a plugin has come to.
+func (i *Installer) tell(a tools.Agent, r Record, report Report, by string) {
+	detail := strings.Join(report.Problems, "; ")
+	switch {
+	case len(report.Problems) == 0:
+	case report.Mended:
+		i.note(Repaired, a, r.ID, by, detail)
+	default:
+		if report.Err != nil {
+			detail += ": " + clip(report.Err.Error())
+		}
+		i.note(Damaged, a, r.ID, by, detail)
+	}
+}
+
+// stamp keeps which plugins this release has found in order.
+func (i *Installer) stamp(agent config.AgentID, sound []config.PluginID) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.shelfOf(agent)
+	next, changed := records{list: slices.Clone(s.list), unread: s.unread}, false
+	for n, r := range next.list {
+		if r.Status != Ready || !slices.Contains(sound, r.ID) || r.VerifiedBy == i.Program && !r.damaged() {
+			continue
+		}
+		next.list[n].VerifiedBy, changed = i.Program, true
+		if r.damaged() {
+			next.list[n].Failure = nil
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := next.save(i.Home.InstalledPlugins(agent)); err != nil {
+		return err
+	}
+	s.records = next
+	return nil
+}
+
+// damaged reports whether the last thing that is known of the plugin is that it could
+// not be mended.
+func (r Record) damaged() bool { return r.Failure != nil && r.Failure.Step == Verify }
+
+// round is a look at an agent's plugins for all who wait for it.
+type round struct {
+	boot string
+	done chan struct{}
+}
+
+// Ready returns when an agent's plugins were looked at in the guest that runs, and
+// mended where need be. Once they were, that costs nothing. Plugins that cannot be
+// mended keep nobody from using the others: only a guest that does not start does.
+func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
+	boot := i.Rooms.Boot()
+	if boot == "" {
+		if err := i.Rooms.Start(ctx); err != nil {
+			return err
+		}
+		boot = i.Rooms.Boot()
+	}
+	r := i.join(a, boot)
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being mended.")
+	}
+}
+
+// join begins to look at an agent's plugins, or joins who does. It is nil if nothing
+// is to be done.
+func (i *Installer) join(a tools.Agent, boot string) *round {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.shelfOf(a.ID)
+	switch {
+	case s.verified == boot || s.broken != nil || i.life.Err() != nil:
+		return nil
+	case s.looking != nil && s.looking.boot == boot:
+		return s.looking
+	}
+	r := &round{boot: boot, done: make(chan struct{})}
+	s.looking = r
+	i.work.Go(func() { i.goRound(a, s, r) })
+	return r
+}
+
+// goRound looks at an agent's plugins once, and has what they run by themselves run.
+func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
+	defer close(r.done)
+	ctx, cancel := context.WithTimeout(context.WithValue(i.life, during{}, r.boot), verifyTime)
+	defer cancel()
+	_, err := i.Verify(ctx, a, Missing, "the sandbox")
+	if err != nil && i.life.Err() == nil {
+		i.Log.Warn("an agent's plugins were not verified", "agent", a.Name, "error", err)
+	}
+	i.mu.Lock()
+	if s.looking == r {
+		if s.looking = nil; err == nil {
+			s.verified = r.boot
+		}
+	}
+	list := s.list
+	i.mu.Unlock()
+	if err != nil {
+		return
+	}
+	for _, r := range list {
+		if r.callable() {
+			i.Life.Begin(a, r.ID, r.Plugin)
+		}
+	}
+}
+
+// during is the key of the boot that work belongs to which nobody asked for: it starts
+// no guest that somebody has stopped.
+type during struct{}
+
+// here refuses such work once its guest is gone.
+func (i *Installer) here(ctx context.Context) error {
+	if boot, bound := ctx.Value(during{}).(string); bound && i.Rooms.Boot() != boot {
+		return fault.New(fault.Unavailable, "look after plugins", "", errors.New("the guest has ended")).Advise("They are looked after when it starts again.")
+	}
+	return nil
+}
+
+// Reset has an agent's plugins be looked at again before they are used: the agent
+// was reset.
+func (i *Installer) Reset(agent config.AgentID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if s := i.agents[agent]; s != nil {
+		s.verified, s.looking = "", nil
+	}
+}

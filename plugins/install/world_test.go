@@ -1,0 +1,371 @@
+package install_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/tools/packages"
+)
+
+// errKilled is what everything fails with once the daemon of a world was killed.
+var errKilled = errors.New("the daemon was killed")
+
+// world is a fake of all that plugins are installed with: rooms are folders of this host,
+// with this host's programs in them, and apk is a list in a file. What is done can be
+// killed at any point of contact with it.
+type world struct {
+	t    *testing.T
+	dir  string
+	home config.Home
+
+	mu       sync.Mutex
+	boot     string
+	missing  map[config.SecretName]bool
+	gone     map[config.AgentID]bool
+	fail     func(what string) error // of each contact, or nil
+	contacts int
+	killAt   int // the contact before which the daemon is killed; 0 is none
+	dead     bool
+	commands int
+	happened []install.What
+	alive    map[string]bool // what runs by itself
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), boot: "1", missing: map[config.SecretName]bool{}, gone: map[config.AgentID]bool{}, alive: map[string]bool{}}
+	w.home = config.Home(filepath.Join(w.dir, "home"))
+	const apk = `#!/bin/sh
+shift 3
+for p; do grep -qxF -- "$p" "$HOME/../apk" && echo "$p"; done
+exit 0
+`
+	w.write(filepath.Join(w.dir, "bin", "apk"), apk, 0o755)
+	return w
+}
+
+func (w *world) write(path, text string, mode fs.FileMode) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// agent is one with a home.
+func (w *world) agent(name config.AgentName) tools.Agent {
+	w.t.Helper()
+	s := config.AgentDefaults()
+	s.AutonomousExec = true
+	a := tools.Agent{ID: config.AgentID(strings.ToUpper("00000000-0000-0000-0000-" + fmt.Sprintf("%012x", len(name)*1000+int(name[len(name)-1])))), Name: name, Home: filepath.Join(w.dir, "rooms", string(name), "home"), Settings: s}
+	if err := os.MkdirAll(a.Home, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// open is a daemon that starts, with these agents.
+func (w *world) open(agents ...tools.Agent) (*install.Installer, *tools.Registry) {
+	w.t.Helper()
+	w.mu.Lock()
+	w.dead, w.killAt, w.contacts = false, 0, 0
+	w.mu.Unlock()
+	registry := tools.NewRegistry(slog.New(slog.DiscardHandler))
+	var ids []config.AgentID
+	for _, a := range agents {
+		ids = append(ids, a.ID)
+	}
+	i := install.Open(install.Options{
+		Home: w.home, Rooms: w, Packages: w, Secrets: w, Registry: registry, Life: w, Program: "test", Log: slog.New(slog.DiscardHandler),
+		Note: func(h install.Happening) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.happened = append(w.happened, h.What)
+		},
+	}, ids)
+	w.t.Cleanup(i.Close)
+	return i, registry
+}
+
+// killAfter has the daemon be killed after so many more contacts.
+func (w *world) killAfter(contacts int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.contacts, w.killAt = 0, contacts+1
+}
+
+func (w *world) killed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
+}
+
+// touch is a contact with the world, unless the daemon is killed before. A record is
+// written after such a contact, so to be killed after something is to be killed before
+// the next.
+func (w *world) touch(what string, do func() error) error {
+	w.mu.Lock()
+	if w.contacts++; w.contacts == w.killAt {
+		w.dead = true
+	}
+	fail, dead := w.fail, w.dead
+	w.mu.Unlock()
+	if dead {
+		return errKilled
+	}
+	if fail != nil {
+		if err := fail(what); err != nil {
+			return err
+		}
+	}
+	return do()
+}
+
+func (w *world) Agent(id config.AgentID) (a tools.Agent, err error) {
+	err = w.touch("agent", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.gone[id] {
+			return fault.New(fault.NotFound, "find agent", string(id), errors.New("there is none"))
+		}
+		return nil
+	})
+	return tools.Agent{ID: id}, err
+}
+
+func (w *world) Start(context.Context) error {
+	return w.touch("start", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.boot == "" {
+			w.boot = "started"
+		}
+		return nil
+	})
+}
+
+func (w *world) Boot() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.boot
+}
+
+// layer is what stands for install.LayerFile.
+func layer(a tools.Agent) string { return filepath.Join(a.Home, "../layer") }
+
+func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+	var p *running
+	err := w.touch("exec", func() error {
+		w.mu.Lock()
+		w.commands++
+		w.mu.Unlock()
+		args := slices.Clone(c.Args)
+		for n, arg := range args {
+			if arg == install.LayerFile {
+				args[n] = layer(a)
+			}
+		}
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdin, c.Stdout, c.Stderr
+		cmd.Env = append([]string{"HOME=" + a.Home, "PATH=" + filepath.Join(w.dir, "bin") + ":" + os.Getenv("PATH")}, c.Env...)
+		if _, err := os.Stat(cmd.Dir); err != nil {
+			return fault.New(fault.NotFound, "run command", cmd.Dir, err)
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		p = &running{done: make(chan struct{})}
+		go func() {
+			defer close(p.done)
+			_ = cmd.Wait()
+			p.exit.Code = cmd.ProcessState.ExitCode()
+		}()
+		<-p.done // it is over when the daemon learns of it
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+type running struct {
+	done chan struct{}
+	exit guest.Exit
+}
+
+func (p *running) Signal(context.Context, guest.Signal) error { return nil }
+func (p *running) Done() <-chan struct{}                      { return p.done }
+func (p *running) Wait() (guest.Exit, error)                  { <-p.done; return p.exit, nil }
+
+func (w *world) WriteFile(_ context.Context, _ tools.Agent, f guest.File, what guest.FileWrite) (done guest.FileWritten, err error) {
+	err = w.touch("write", func() error {
+		text := make([]byte, what.Size)
+		if _, err := what.Content.Read(text); err != nil && what.Size > 0 {
+			return err
+		}
+		root, err := os.OpenRoot(f.Root)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := root.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+			return fault.New(fault.InvalidArgs, "write", f.Path, err)
+		}
+		done.SHA256 = sum(text)
+		return root.WriteFile(f.Path, text, fs.FileMode(what.Mode))
+	})
+	return done, err
+}
+
+// System implements install.Packages: what is called "no-…" is not to be had.
+func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.Installed, error) {
+	return tools.Installed{Manager: packages.APK}, w.touch("packages", func() error {
+		path := filepath.Join(c.Home, "../apk")
+		text, _ := os.ReadFile(path)
+		for _, name := range names {
+			if strings.HasPrefix(name, "no-") {
+				return &tools.Failure{Kind: fault.Execution, Message: "no such package: " + name}
+			}
+			text = append(text, name+"\n"...)
+		}
+		return os.WriteFile(path, text, 0o644)
+	})
+}
+
+func (w *world) Has(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName) (has bool, err error) {
+	return !w.lacks(name), w.touch("has", func() error { return nil })
+}
+
+func (w *world) lacks(name config.SecretName) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.missing[name]
+}
+
+// Ask is answered by a person who says no.
+func (w *world) Ask(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName, _ string) error {
+	return w.touch("ask", func() error {
+		return fault.New(fault.UserDenied, "ask for", string(name), errors.New("it was cancelled"))
+	})
+}
+
+func (w *world) Forget(context.Context, tools.Agent, config.PluginID) error {
+	return w.touch("forget", func() error { return nil })
+}
+
+func (w *world) Command(_ context.Context, _ tools.Agent, plugin config.PluginID, _ plugins.Recipe, setup bool, cmd *guest.Command) error {
+	cmd.Env = append(cmd.Env, fmt.Sprintf("MAY=%s %v", plugin, setup))
+	return nil
+}
+
+func (w *world) Begin(a tools.Agent, plugin config.PluginID, _ plugins.Recipe) {
+	w.live(a.ID, plugin, true)
+}
+
+func (w *world) End(_ context.Context, a config.AgentID, plugin config.PluginID) error {
+	return w.touch("end", func() error { w.live(a, plugin, false); return nil })
+}
+
+func (w *world) live(a config.AgentID, plugin config.PluginID, is bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.alive[string(a)+string(plugin)] = is; !is {
+		delete(w.alive, string(a)+string(plugin))
+	}
+}
+
+// tree is all that is in the folder of an agent's plugins, as text.
+func (w *world) tree(a tools.Agent) string {
+	w.t.Helper()
+	files := map[string]string{}
+	root := filepath.Join(a.Home, "plugins")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		switch {
+		case d.IsDir():
+			files[rel] = "folder"
+		case d.Type()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(path)
+			files[rel] = "-> " + to
+			return err
+		default:
+			text, err := os.ReadFile(path)
+			files[rel] = string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, files[name])
+	}
+	return b.String()
+}
+
+// listed are the tools of an agent, by their names.
+func listed(r *tools.Registry, a tools.Agent) string {
+	var names []string
+	for _, t := range r.List(a, tools.Full) {
+		names = append(names, string(t.Name))
+	}
+	return strings.Join(names, " ")
+}
+
+// call is the envelope of a call.
+func call(t *testing.T, r *tools.Registry, a tools.Agent, name string, arguments map[string]any) map[string]any {
+	t.Helper()
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e map[string]any
+	if err := json.Unmarshal([]byte(r.Call(t.Context(), tools.Call{Agent: a}, name, raw).Text()), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// recipe is one of the shape of the reference's, in some version.
+func recipe(version string) plugins.Recipe {
+	parsed, err := plugins.Parse([]byte(fmt.Sprintf(`{
+		"name": "Data Tools", "description": "Looks at data", "version": %q, "dependencies": ["jq"],
+		"setup": "echo set up %s >> made; test -f helper.sh",
+		"files": {"helper.sh": "#!/bin/sh\necho version %s: \"$@\"\n", "only-%s/data.txt": "%s\n"},
+		"tools": [{"id": "look", "description": "Looks", "run": "./helper.sh \"$PARAM_FILE\" \"$PARAM_COUNT\"",
+			"parameters": {"file": {"type": "string"}, "count": {"type": "integer", "default": "7", "enum": ["7", "8"]}}}],
+		"secrets": ["API_KEY"]
+	}`, version, version, version, version, version)))
+	if err != nil {
+		panic(err)
+	}
+	return parsed
+}
+
+const dataTools config.PluginID = "data-tools"

@@ -1,0 +1,57 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+
+	"osaurus-sandbox/guest"
+)
+
+// maxStdout and maxStderr are how many characters of each stream a model is
+// shown: what it can make use of, and most of its context left.
+const maxStdout, maxStderr = 50_000, 10_000
+
+// Ran is a command that ran to its end, as much of it as a model is shown.
+type Ran struct {
+	Stdout, Stderr string
+	ExitCode       int // 128 + n if signal n ended it
+	TimedOut       bool
+	IdledOut       bool   // it wrote nothing for too long
+	Limit          string // the agent's limit that it met: oom, pids or quota
+	Truncated      bool   // the middle of the output was left out
+}
+
+// Run runs a command in the agent's room to its end.
+func Run(ctx context.Context, rooms interface {
+	Exec(ctx context.Context, a Agent, cmd guest.Command) (guest.Running, error)
+}, a Agent, cmd guest.Command) (Ran, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.MaxOutput = &stdout, &stderr, bytesFor(maxStdout)
+	p, err := rooms.Exec(ctx, a, cmd)
+	if err != nil {
+		return Ran{}, err
+	}
+	exit, err := p.Wait()
+	if err != nil {
+		return Ran{}, err
+	}
+	r := Ran{ExitCode: exit.Status(), TimedOut: exit.TimedOut, IdledOut: exit.Idle, Limit: limitOf(exit)}
+	var cut, cutToo bool
+	r.Stdout, cut = clip(stdout.String(), maxStdout, exit.StdoutTruncated)
+	r.Stderr, cutToo = clip(stderr.String(), maxStderr, exit.StderrTruncated)
+	r.Truncated = cut || cutToo
+	return r, nil
+}
+
+// limitOf is the limit of its agent that a command met, if it met one.
+func limitOf(e guest.Exit) string {
+	switch {
+	case e.OOM:
+		return "oom"
+	case e.PIDs:
+		return "pids"
+	case e.Quota:
+		return "quota"
+	}
+	return ""
+}
