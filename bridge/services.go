@@ -112,6 +112,8 @@ type Created struct {
 	ID     config.PluginID `json:"plugin_id"`
 	Name   string          `json:"plugin_name"`
 	Tools  []CreatedTool   `json:"tools"`
+	// Warnings say what of the recipe was changed or is not enforced.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // CreatedTool is a tool of a plugin that was made.

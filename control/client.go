@@ -43,9 +43,9 @@ type Client struct {
 	Secrets   controlpbconnect.SecretsClient
 	Prompts   controlpbconnect.PromptsClient
 	Tools     controlpbconnect.ToolsClient
+	Artifacts controlpbconnect.ArtifactsClient
 	Plugins   controlpbconnect.PluginsClient
 	Installs  controlpbconnect.InstallsClient
-	Artifacts controlpbconnect.ArtifactsClient
 	home      config.Home
 	transport *http.Transport
 }
@@ -120,9 +120,9 @@ func newClient(home config.Home, name string) *Client {
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
+		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
-		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/fault"
 )
 
@@ -52,5 +53,6 @@ func failureOf(err error) *Failure {
 	if advice := fault.AdviceOf(err); advice != "" {
 		message += ". " + advice
 	}
-	return &Failure{Kind: fault.KindOf(err), Message: message, Cause: err}
+	_, again := errors.AsType[*bridge.Limited](err)
+	return &Failure{Kind: fault.KindOf(err), Message: message, Again: again, Cause: err}
 }

@@ -41,6 +41,8 @@ type Registry struct {
 	// Redactor makes what takes the secrets of an agent out of results; it may be
 	// nil, and may return nil where there is nothing to take out.
 	Redactor func(context.Context, Agent) Redact
+	// Starting is the guest that calls may have to wait for; it may be nil.
+	Starting Starting
 	Log      *slog.Logger
 
 	turns   turns
@@ -120,9 +122,13 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 	defer r.mu.Unlock()
 	var list []Tool
 	add := func(t Tool) {
-		if _, shut := t.Gate.shut(a.Settings); !shut && (p != Lean || t.Lean) {
-			list = append(list, t)
+		if _, shut := t.Gate.shut(a.Settings); shut || p == Lean && !t.Lean {
+			return
 		}
+		if p == Lean {
+			t.Output = nil // half of what a tool costs; a model sees what it was answered
+		}
+		list = append(list, t)
 	}
 	for _, t := range r.tools {
 		add(t)
@@ -152,9 +158,8 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 	if !ok {
 		return noSuchTool(name)
 	}
-	if by, shut := t.Gate.shut(c.Settings); shut {
-		return fail(t.Name, &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
-			"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", t.Name, by, c.Name, by)})
+	if err := t.Gate.Check(string(t.Name), c.Agent); err != nil {
+		return fail(t.Name, err)
 	}
 	in, err := preflight(t.Input, arguments, c.Warn)
 	if err != nil {
@@ -181,9 +186,11 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in json.RawMessage)
 			err = fault.New(fault.Execution, "call", string(t.Name), errors.New("the sandbox made a mistake; its log says which"))
 		}
 	}()
+	end := r.follow(ctx, c)
+	defer end()
 	result, err = t.run(ctx, c, in)
 	if err != nil && context.Cause(ctx) == error(over) {
-		err = over
+		err = r.overdue(over)
 	}
 	return result, err
 }

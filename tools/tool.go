@@ -64,6 +64,16 @@ func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	return "", false
 }
 
+// Check refuses what is behind a gate to an agent for whom it is shut.
+func (g Gate) Check(what string, a Agent) error {
+	by, shut := g.shut(a.Settings)
+	if !shut {
+		return nil
+	}
+	return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
+		"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", what, by, a.Name, by)}
+}
+
 // Tool is something that a model can call. Define and Raw make one.
 type Tool struct {
 	Spec
@@ -76,7 +86,7 @@ type Tool struct {
 // for what its tags say.
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Tool{
-		Spec: spec, Input: schemaOf[In](), Output: schemaOf[Out](),
+		Spec: spec, Input: schemaOf[In](), Output: open(schemaOf[Out]()),
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
 			var in In
 			if err := json.Unmarshal(raw, &in); err != nil {

@@ -13,8 +13,10 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
@@ -28,6 +30,7 @@ import (
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/pluginlife"
 	"osaurus-sandbox/supervisor/pluginwatch"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
@@ -73,6 +76,7 @@ type daemon struct {
 	tools     *tools.Registry
 	artifacts *artifacts.Artifacts
 	plugins   *install.Installer
+	life      *life.Life
 	watch     *pluginwatch.Watch
 
 	memory *memory.Memory
@@ -158,7 +162,9 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
 // shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
-	d.vault = vault.New(vault.Options{Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Audit: d.audit, Log: d.log})
+	d.vault = vault.New(vault.Options{
+		Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.audit, Log: d.log,
+	})
 	d.closes(d.vault.Close)
 	if d.prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.vault.Set, Record: d.diary, Log: d.log}); err != nil {
 		return err
@@ -177,43 +183,49 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.artifacts.Close)
+	d.topics, d.lines = topics.New(d.db), loglines.New(d.agents.Has)
 	return nil
 }
 
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
-func (d *daemon) makeServices(context.Context) (err error) {
-	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
-		return err
-	}
-	d.memory, d.tasks, d.topics, d.lines = memory.New(d.db), tasks.New(d.db, d.diary.Note), topics.New(d.db), loglines.New(d.agents.Has)
+func (d *daemon) makeServices(context.Context) error {
+	d.memory, d.tasks = memory.New(d.db), tasks.New(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
 		Key: func(ctx context.Context) (secrets.Value, error) {
 			return stores.Open(d.sandbox.Settings().Secrets, d.Home, nil).Get(ctx, secrets.Inference())
 		},
+		Plugins: d.permits(),
 	})
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
-		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.topics, Log: d.lines,
+		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
 		Scripts: toolbench.Scripts(d.tools),
 	})
 	return nil
 }
 
 // makePlugins has agents' plugins be there, with their tools.
-func (d *daemon) makePlugins(context.Context) error {
+func (d *daemon) makePlugins(context.Context) (err error) {
+	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+		return err
+	}
 	installer := toolbench.NewInstaller(d.agents)
 	bench := toolbench.Options{
 		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Installer: installer, Log: d.log,
 	}
 	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
+	d.life = pluginlife.New(pluginlife.Options{
+		Agents: d.agents, Terminals: d.terminals, Topics: d.topics, Vault: d.vault, Lines: d.lines, Record: d.diary, Log: d.log,
+	})
+	d.closes(d.life.Close)
 	var all []config.AgentID
 	for _, a := range d.agents.List() {
 		all = append(all, a.ID)
 	}
 	d.plugins = install.Open(install.Options{
-		Home: d.Home, Rooms: toolbench.PluginRooms(bench), Packages: installer, Secrets: toolbench.PluginSecrets(bench, d.config), Registry: d.tools,
+		Home: d.Home, Rooms: toolbench.PluginRooms(bench), Packages: installer, Secrets: toolbench.PluginSecrets(bench, d.config), Registry: d.tools, Life: d.life,
 		Note: func(h install.Happening) {
 			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
 				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
@@ -225,6 +237,14 @@ func (d *daemon) makePlugins(context.Context) error {
 	d.watch = pluginwatch.New(d.plugins, d.agents, d.log)
 	d.closes(d.watch.Close)
 	return nil
+}
+
+// permits are what plugins may, once they are there.
+func (d *daemon) permits() life.Permits {
+	return life.Permits{Recipe: func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
+		r, ok := d.plugins.Find(agent, plugin)
+		return r.Plugin, ok
+	}}
 }
 
 // watched is the diary, with who looks after plugins beside it.
@@ -242,7 +262,8 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts, Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
+		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
+		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
 		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }

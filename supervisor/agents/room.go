@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor"
 )
@@ -27,7 +28,16 @@ func (a Agent) room() guest.Room {
 // the room if need be. It is as supervisor.Supervisor.Exec otherwise, but that
 // the agent's secrets are taken out of what the command writes.
 func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
-	l, m, err := a.enter(ctx, ref)
+	return a.exec(ctx, ref, cmd, a.Sandbox.Borrow)
+}
+
+// ExecRunning is Exec in the guest that runs. Without one it is Unavailable.
+func (a *Agents) ExecRunning(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+	return a.exec(ctx, ref, cmd, a.borrowRunning)
+}
+
+func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow borrow) (supervisor.Process, error) {
+	l, m, err := a.enter(ctx, ref, borrow)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +52,24 @@ func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (super
 	return redacted{p, output}, nil
 }
 
+// borrow lends a guest.
+type borrow func(context.Context) (*supervisor.Loan, error)
+
+// borrowRunning is a borrow that starts none.
+func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
+	if l, ok := a.Sandbox.BorrowRunning(); ok {
+		return l, nil
+	}
+	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox start")
+}
+
 // enter lends the guest with an agent's room made in it.
-func (a *Agents) enter(ctx context.Context, ref string) (*supervisor.Loan, *member, error) {
+func (a *Agents) enter(ctx context.Context, ref string, borrow borrow) (*supervisor.Loan, *member, error) {
 	m, err := a.find(ref)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := a.Sandbox.Borrow(ctx)
+	l, err := borrow(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +83,16 @@ func (a *Agents) enter(ctx context.Context, ref string) (*supervisor.Loan, *memb
 // Enter lends the guest with an agent's room made in it, for what is more than
 // a command. The loan must be returned.
 func (a *Agents) Enter(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
-	l, m, err := a.enter(ctx, ref)
+	return a.enterAgent(ctx, ref, a.Sandbox.Borrow)
+}
+
+// EnterRunning is Enter for the guest that runs. Without one it is Unavailable.
+func (a *Agents) EnterRunning(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
+	return a.enterAgent(ctx, ref, a.borrowRunning)
+}
+
+func (a *Agents) enterAgent(ctx context.Context, ref string, borrow borrow) (*supervisor.Loan, Agent, error) {
+	l, m, err := a.enter(ctx, ref, borrow)
 	if err != nil {
 		return nil, Agent{}, err
 	}

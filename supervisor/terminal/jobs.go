@@ -30,7 +30,18 @@ type Job struct {
 // StartJob starts a job and returns when it runs. It is guest.Client's; User is
 // not the caller's to say.
 func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobCommand, by supervisor.Cause) (Job, error) {
-	l, agent, err := t.Agents.Enter(ctx, ref)
+	return t.startJob(ctx, ref, cmd, by, t.Agents.Enter)
+}
+
+// StartJobRunning is StartJob in the guest that runs. Without one it is Unavailable.
+func (t *Terminals) StartJobRunning(ctx context.Context, ref string, cmd guest.JobCommand, by supervisor.Cause) (Job, error) {
+	return t.startJob(ctx, ref, cmd, by, t.Agents.EnterRunning)
+}
+
+func (t *Terminals) startJob(ctx context.Context, ref string, cmd guest.JobCommand, by supervisor.Cause,
+	enter func(context.Context, string) (*supervisor.Loan, agents.Agent, error),
+) (Job, error) {
+	l, agent, err := enter(ctx, ref)
 	if err != nil {
 		return Job{}, err
 	}

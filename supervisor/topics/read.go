@@ -64,6 +64,14 @@ func (t *Topics) Subscribe(ctx context.Context, f Filter) iter.Seq2[Event, error
 	return t.read(ctx, f, true)
 }
 
+// Last is the number of the newest event that was told, of whomever.
+func (t *Topics) Last(ctx context.Context) (last events.Seq, err error) {
+	err = t.db.Read(ctx, "read events", func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'topics'), 0)").Scan(&last)
+	})
+	return last, err
+}
+
 // List yields what is kept.
 func (t *Topics) List(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 	return t.read(ctx, f, false)

@@ -20,6 +20,8 @@ import (
 const (
 	// bridgeClient is who reads secrets for programs in the guest, in the audit.
 	bridgeClient = "bridge"
+	// pluginClient is who gives plugins' programs the secrets that they declare.
+	pluginClient = "plugin"
 	// noteLimit is how long the audit may take over a read.
 	noteLimit = 10 * time.Second
 )
@@ -94,6 +96,26 @@ func (v *Vault) open() secrets.Store {
 // Get implements bridge.Secrets. Nobody gets a value that the audit could not
 // take note of.
 func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Value, error) {
+	return v.lend(ctx, who, name, bridgeClient)
+}
+
+// Environment is the values of secrets that a plugin declares, for a program of it: as
+// NAME=value, of those that there are.
+func (v *Vault) Environment(ctx context.Context, who bridge.Caller, names []config.SecretName) (list []string, _ error) {
+	for _, name := range names {
+		value, err := v.lend(ctx, who, name, pluginClient)
+		switch {
+		case err == nil:
+			list = append(list, string(name)+"="+value.Reveal())
+		case fault.KindOf(err) != fault.NotFound:
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// lend gives a program a secret.
+func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretName, client string) (secrets.Value, error) {
 	var key secrets.Key
 	var value secrets.Value
 	err := v.declares(who, name)
@@ -103,7 +125,7 @@ func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretNa
 		told = forProgram(name, err)
 	}
 	entry := audit.Entry{
-		UID: os.Getuid(), Agent: who.Name, Client: bridgeClient, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
+		UID: os.Getuid(), Agent: who.Name, Client: client, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
 	}
 	if err != nil {
 		entry.Detail = err.Error()

@@ -1,0 +1,153 @@
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// A daemon that ends is started again, as the desktop app counts: it has failed with the
+// sixth end within five minutes.
+const (
+	maxRestarts   = 5
+	restartPeriod = 300 * time.Second
+	// restartPause keeps one that ends at once from being a busy loop.
+	restartPause = time.Second
+	// daemonGrace is how long one has to end after SIGTERM.
+	daemonGrace = 5 * time.Second
+	// askAgain is the pause after a guest has not answered: it may be silent for a while.
+	askAgain = time.Second
+	// lastWords is how much of a failed daemon's output is told with it.
+	lastWords = 2 << 10
+)
+
+// errDaemon is that a daemon ended too often.
+var errDaemon = errors.New("it ended too often")
+
+// supervise runs the plugin's daemon for as long as the context lives: through restarts,
+// and anew whenever a guest has started.
+func (p *plugin) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		begun := p.begun.next()
+		err := p.keepRunning(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errDaemon) {
+			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
+			p.Note(Event{What: DaemonFailed, Agent: p.who(), Plugin: p.id, Detail: err.Error()})
+		}
+		select { // a guest that starts, or a person who enables it, gives it another chance
+		case <-begun:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// keepRunning runs the daemon in the guest that runs, until that is gone or the daemon has
+// failed.
+func (p *plugin) keepRunning(ctx context.Context) error {
+	var ends []time.Time
+	for {
+		job, err := p.startDaemon(ctx)
+		var words string
+		switch {
+		case err == nil:
+			if words, err = p.watch(ctx, job); err != nil {
+				return err
+			}
+		case absent(err):
+			return err
+		default:
+			words = err.Error() // no such folder, too many jobs: perhaps not for long
+		}
+		now := time.Now()
+		ends = append(slices.DeleteFunc(ends, func(t time.Time) bool { return now.Sub(t) >= restartPeriod }), now)
+		if len(ends) > maxRestarts {
+			return fmt.Errorf("%w, %d times in %v; the last time it was: %s", errDaemon, len(ends), restartPeriod, words)
+		}
+		p.log(ctx, bridge.Warn, "the daemon is started again: "+words)
+		select {
+		case <-time.After(restartPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// absent reports that there is no guest, or no room in it, in which anything could run.
+func absent(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Unavailable || kind == fault.NotFound
+}
+
+func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
+	cmd, err := p.command(ctx, p.recipe.Daemon.Command, environ(p.recipe.Daemon.Env))
+	if err != nil {
+		return guest.Job{}, err
+	}
+	return p.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
+	})
+}
+
+// watch returns when the daemon has ended, with how; or when its guest is gone, with
+// an error. With the context it ends the daemon.
+func (p *plugin) watch(ctx context.Context, job guest.Job) (words string, err error) {
+	for job.Running {
+		next, err := p.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
+		switch {
+		case ctx.Err() != nil:
+			p.stopDaemon(job.ID)
+			return "", ctx.Err()
+		case err == nil:
+			job = next
+			continue
+		case absent(err):
+			return "", err
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+		}
+	}
+	words = fmt.Sprintf("it ended with status %d", job.Status())
+	if tail, err := p.Rooms.TailJob(ctx, p.who(), job.ID, lastWords); err == nil && len(tail.Data) > 0 {
+		words += " and wrote " + strings.ToValidUTF8(strings.TrimSpace(string(tail.Data)), "\uFFFD")
+	}
+	return words, nil
+}
+
+// stopDaemon ends the daemon, and returns when it has ended, or nobody answers.
+func (p *plugin) stopDaemon(id config.JobID) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	for _, hard := range []bool{false, true} {
+		job, err := p.Rooms.KillJob(ctx, p.who(), id, hard)
+		if err == nil && job.Running {
+			job, err = p.Rooms.WaitJob(ctx, p.who(), id, daemonGrace)
+		}
+		if err != nil || !job.Running {
+			return
+		}
+	}
+}
+
+// stopLimit is the longest that the end of a daemon is waited for.
+const stopLimit = 30 * time.Second
+
+func environ(env map[string]string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}

@@ -1,0 +1,241 @@
+// Package life is what goes on by plugins that are installed: their daemons, what they hear, and what they may ask of the host.
+package life
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/tools"
+)
+
+// Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with
+// Unavailable.
+type Rooms interface {
+	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
+	StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error)
+	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error)
+	KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard bool) (guest.Job, error)
+	TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (guest.JobTail, error)
+}
+
+// Seq is the number of an event, upwards over all agents.
+type Seq int64
+
+// Heard is an event that concerns an agent.
+type Heard struct {
+	Seq     Seq
+	Time    time.Time
+	Topic   bridge.Topic
+	Source  string
+	Payload json.RawMessage
+	// Lost, if not 0, is in place of an event: so many, or less, are not kept any more.
+	Lost int64
+}
+
+// Events are what programs tell.
+type Events interface {
+	// Last is the number of the newest event, of whomever.
+	Last(ctx context.Context) (Seq, error)
+	// Follow yields what an agent is told after a number, without end, until the context's.
+	Follow(ctx context.Context, agent config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error]
+}
+
+// Event is what became of a plugin by itself.
+type Event struct {
+	What   What
+	Agent  tools.Agent
+	Plugin config.PluginID
+	Detail string
+}
+
+// What happens.
+type What string
+
+// DaemonFailed: it is not started again until the plugin is enabled anew, or a guest starts.
+const DaemonFailed What = "plugin.daemon_failed"
+
+// Options are what plugins live by.
+type Options struct {
+	Rooms  Rooms
+	Events Events
+	// Secrets are the values of those that a plugin declares and has, as NAME=value.
+	Secrets func(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error)
+	// Tell keeps a line in the log of the agent.
+	Tell func(ctx context.Context, who bridge.Caller, level bridge.Level, message string) error
+	// Note is told what happens; it must not wait.
+	Note func(Event)
+	Log  *slog.Logger
+}
+
+// Life is what all plugins of a home run by themselves. Its methods may be called from any
+// goroutine.
+type Life struct {
+	Options
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu      sync.Mutex // held for moments
+	plugins map[key]*plugin
+}
+
+var _ install.Life = (*Life)(nil)
+
+// key is a plugin of an agent.
+type key struct {
+	agent  config.AgentID
+	plugin config.PluginID
+}
+
+// plugin is one that lives.
+type plugin struct {
+	*Life
+	agent  atomic.Pointer[tools.Agent] // as it was called when the guest started
+	id     config.PluginID
+	recipe plugins.Recipe
+	begun  bell // rung when a guest has started, and when it is begun again
+
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+// New returns what no plugin lives in yet.
+func New(o Options) *Life {
+	l := &Life{Options: o, plugins: map[key]*plugin{}}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// Close ends all that plugins run by themselves. What is in the guest ends with that.
+func (l *Life) Close() {
+	l.mu.Lock()
+	l.end()
+	list := make([]*plugin, 0, len(l.plugins))
+	for _, p := range l.plugins {
+		list = append(list, p)
+	}
+	l.mu.Unlock()
+	for _, p := range list {
+		p.work.Wait()
+	}
+}
+
+// Begin has run what a plugin runs by itself. One that lives already is told that it may
+// try again what it could not do before.
+func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
+	p := &plugin{Life: l, id: id, recipe: recipe}
+	p.agent.Store(&a)
+	daemon, hears := recipe.Daemon != nil, len(p.topics()) > 0
+	if !daemon && !hears {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if there := l.plugins[key{a.ID, id}]; there != nil {
+		there.agent.Store(&a)
+		there.begun.ring()
+		return
+	}
+	if l.life.Err() != nil {
+		return
+	}
+	l.plugins[key{a.ID, id}] = p
+	var ctx context.Context
+	ctx, p.end = context.WithCancel(l.life)
+	if daemon {
+		p.work.Go(func() { p.supervise(ctx) })
+	}
+	if hears {
+		p.work.Go(func() { p.listen(ctx) })
+	}
+}
+
+// End ends what a plugin runs by itself, and returns when it has ended.
+func (l *Life) End(ctx context.Context, agent config.AgentID, id config.PluginID) error {
+	l.mu.Lock()
+	p := l.plugins[key{agent, id}]
+	delete(l.plugins, key{agent, id})
+	l.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	p.end()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.work.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Command makes a command of a plugin one that may do what its recipe declares, and no
+// more: the guest tells the bridge whose it is, it finds the secrets that are declared, and
+// without network it has none. Setup may fetch what the plugin needs.
+func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, recipe plugins.Recipe, setup bool, cmd *guest.Command) error {
+	values, err := l.Secrets(ctx, a, id, recipe.Secrets)
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(cmd.Env, values...)
+	cmd.Plugin, cmd.Offline = id, !setup && !recipe.Permissions.Online()
+	return nil
+}
+
+// command is a command of the plugin.
+func (p *plugin) command(ctx context.Context, script string, env []string) (guest.Command, error) {
+	a := p.who()
+	cmd := install.Command(a, p.id, script)
+	cmd.Env = append(cmd.Env, env...)
+	err := p.Command(ctx, a, p.id, p.recipe, false, &cmd)
+	return cmd, err
+}
+
+func (p *plugin) who() tools.Agent { return *p.agent.Load() }
+
+// log keeps a line for whoever looks after the agent.
+func (p *plugin) log(ctx context.Context, level bridge.Level, text string) {
+	a := p.who()
+	who := bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: p.id}
+	if err := p.Tell(ctx, who, level, text); err != nil && ctx.Err() == nil {
+		p.Log.Warn("a plugin's line is not in its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
+	}
+}
+
+// bell tells all who wait.
+type bell struct {
+	mu    sync.Mutex
+	after chan struct{}
+}
+
+// next is closed when it is rung next.
+func (b *bell) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.after == nil {
+		b.after = make(chan struct{})
+	}
+	return b.after
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.after != nil {
+		close(b.after)
+		b.after = nil
+	}
+}

@@ -1,0 +1,233 @@
+package life
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+)
+
+func watcher() plugins.Recipe {
+	return plugins.Recipe{
+		Name: "rss", Secrets: []config.SecretName{"TOKEN"}, Daemon: &plugins.Daemon{Command: "./watch", Env: map[string]string{"B": "2", "A": "1"}},
+	}
+}
+
+// A daemon runs as a program of its plugin, and is started again five times in five
+// minutes; then it has failed, until a person or a boot gives it another chance.
+func TestDaemonRestarts(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		if w.starts() != 1 {
+			t.Fatalf("%d daemons", w.starts())
+		}
+		got := w.started[0]
+		if got.Plugin != "rss" || !got.Offline || got.Dir != "/workspace/agents/alice/plugins/rss" || !has(got.Env, "OSAURUS_PLUGIN=rss", "A=1", "B=2", "TOKEN=value") {
+			t.Errorf("it runs as %+v", got)
+		}
+		for range maxRestarts {
+			w.crash(3)
+			time.Sleep(2 * restartPause)
+			synctest.Wait()
+		}
+		if w.starts() != 1+maxRestarts || w.live() != 1 || len(w.notes) != 0 {
+			t.Fatalf("%d starts, %d live, %v", w.starts(), w.live(), w.notes)
+		}
+		w.crash(3)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.starts() != 1+maxRestarts || len(w.notes) != 1 {
+			t.Fatalf("%d starts, %v", w.starts(), w.notes)
+		}
+		if n := w.notes[0]; n.What != DaemonFailed || n.Plugin != "rss" || n.Agent.Name != "alice" || !strings.Contains(n.Detail, "status 3") || !strings.Contains(n.Detail, "last words") {
+			t.Errorf("it is told as %+v", n)
+		}
+		if !strings.Contains(w.log(), "alice/rss error the daemon is not started again") {
+			t.Errorf("the log has %s", w.log())
+		}
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		if w.live() != 1 {
+			t.Error("it got no other chance")
+		}
+	})
+}
+
+func has(env []string, variables ...string) bool {
+	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(env, v) })
+}
+
+// One that ends now and then is started again for ever.
+func TestDaemonThatEndsNowAndThen(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		const often = 20
+		for range often {
+			synctest.Wait()
+			w.crash(0)
+			time.Sleep(restartPeriod / maxRestarts)
+		}
+		synctest.Wait()
+		if w.starts() != often+1 || len(w.notes) != 0 {
+			t.Errorf("%d starts, %v", w.starts(), w.notes)
+		}
+	})
+}
+
+// A daemon ends with its guest, starts none, and runs in the next.
+func TestDaemonAndGuests(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		for boot := 1; boot <= 10; boot++ {
+			w.Begin(alice, "rss", watcher()) // again, for nothing
+			w.stop()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if w.starts() != boot || w.live() != 0 {
+				t.Fatalf("%d starts with %d guests", w.starts(), boot)
+			}
+			w.boot()
+			w.Begin(alice, "rss", watcher())
+			synctest.Wait()
+			if w.starts() != boot+1 || w.live() != 1 {
+				t.Fatalf("%d starts, %d live in guest %d", w.starts(), w.live(), boot+1)
+			}
+		}
+		if len(w.notes) != 0 {
+			t.Errorf("%v", w.notes)
+		}
+	})
+}
+
+// The end of a plugin is that of its daemon, which may need to be made to end.
+func TestEnd(t *testing.T) {
+	for _, command := range []string{"./watch", "trap '' TERM; ./watch"} {
+		try(t, func(t *testing.T, w *world) {
+			r := watcher()
+			r.Daemon.Command = command
+			w.Begin(alice, "rss", r)
+			w.Begin(alice, "other", r)
+			synctest.Wait()
+			if w.live() != 2 {
+				t.Fatalf("%d live", w.live())
+			}
+			for range 2 { // the second time for nothing
+				if err := w.End(t.Context(), alice.ID, "rss"); err != nil || w.live() != 1 {
+					t.Errorf("%v, %d live", err, w.live())
+				}
+			}
+			w.crash(1)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if w.starts() != 3 {
+				t.Errorf("%d starts", w.starts())
+			}
+		})
+	}
+}
+
+func listener(run string) plugins.Recipe {
+	return plugins.Recipe{Name: "mail", Permissions: plugins.Permissions{Network: plugins.NetworkOutbound}, Events: plugins.Events{Subscribe: []plugins.Subscription{
+		{Topic: "mail.*", Run: run}, {Topic: "mail.new", Run: "second"}, {Topic: "silent"},
+	}}}
+}
+
+// Handlers hear what is told once they are there, one at a time and in order, with the
+// payload on their standard input.
+func TestHandlers(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.emit("mail.new", `"before"`)
+		w.hold = 10 * time.Second
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		for i := range 3 {
+			w.emit("mail.old", fmt.Sprintf(`{"n":%d}`, i))
+		}
+		w.emit("silent", `1`)
+		w.emit("mail.new", `"last"`)
+		synctest.Wait()
+		if got := w.handled(); len(got) != 1 {
+			t.Fatalf("%d at a time: %q", len(got), got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := w.handled()
+		var want []string
+		for i := range 3 {
+			want = append(want, fmt.Sprintf(`first {"n":%d} OSAURUS_EVENT_TYPE=mail.old OSAURUS_EVENT_SOURCE=sandbox:agent-alice OSAURUS_EVENT_SEQ=%d`, i, i+2))
+		}
+		want = append(want, `first "last" OSAURUS_EVENT_TYPE=mail.new`, `second "last" OSAURUS_EVENT_TYPE=mail.new`)
+		if len(got) != len(want) {
+			t.Fatalf("%q", got)
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("%q, want %q", got[i], want[i])
+			}
+		}
+		if err := w.End(t.Context(), alice.ID, "mail"); err != nil {
+			t.Error(err)
+		}
+		w.emit("mail.new", `"after"`)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(w.handled()) != len(want) {
+			t.Error("it is heard after its end")
+		}
+	})
+}
+
+// A handler that fails or takes too long is logged, and the next event is handled.
+func TestHandlersThatFail(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		w.exit = guest.Exit{Code: 7}
+		w.emit("mail.old", `1`)
+		synctest.Wait()
+		w.exit, w.hold = guest.Exit{}, time.Hour
+		w.emit("mail.old", `2`)
+		time.Sleep(plugins.DefaultTimeout)
+		synctest.Wait()
+		w.hold = 0
+		w.emit("mail.old", `3`)
+		synctest.Wait()
+		if got := w.handled(); len(got) != 3 {
+			t.Errorf("%q", got)
+		}
+		for _, want := range []string{"alice/mail error the handler of mail.old: it ended with status 7 and wrote it hurts", "it was not done after 30s"} {
+			if !strings.Contains(w.log(), want) {
+				t.Errorf("the log has %s, not %s", w.log(), want)
+			}
+		}
+	})
+}
+
+// What is told while no guest runs waits for the next.
+func TestHandlersWaitForAGuest(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		w.stop()
+		w.emit("mail.old", `1`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := w.handled(); len(got) != 0 {
+			t.Fatalf("%q without a guest", got)
+		}
+		w.boot()
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		if got := w.handled(); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}

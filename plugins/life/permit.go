@@ -1,0 +1,53 @@
+package life
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+)
+
+// Permits are what plugins may ask of the host: what their recipes declare.
+type Permits struct {
+	// Recipe is that of a plugin which an agent has, or which is being made.
+	Recipe func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool)
+}
+
+// Installed reports whether an agent has a plugin, or it is being made.
+func (p Permits) Installed(agent config.AgentID, plugin config.PluginID) bool {
+	_, ok := p.Recipe(agent, plugin)
+	return ok
+}
+
+// Declared are the secrets that a plugin may read, if the agent has it.
+func (p Permits) Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool) {
+	r, ok := p.Recipe(agent, plugin)
+	return r.Secrets, ok
+}
+
+// MayInfer says whether a plugin may ask models, and whether the agent has it at all.
+func (p Permits) MayInfer(agent config.AgentID, plugin config.PluginID) (may, installed bool) {
+	r, ok := p.Recipe(agent, plugin)
+	return r.Permissions.Inference, ok
+}
+
+// Emitting are events of which a plugin tells only those that it may.
+func (p Permits) Emitting(to bridge.Events) bridge.Events { return emitter{p, to} }
+
+type emitter struct {
+	permits Permits
+	to      bridge.Events
+}
+
+// Emit implements bridge.Events.
+func (e emitter) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
+	if r, installed := e.permits.Recipe(who.Agent, who.Plugin); who.Plugin != "" && installed && !r.Events.May(topic) {
+		return fault.New(fault.Rejected, "emit event", string(topic), errors.New("the plugin "+string(who.Plugin)+" may not")).
+			Advise(`Add the type to "emit" in "events" of the plugin's recipe.`)
+	}
+	return e.to.Emit(ctx, who, topic, payload)
+}

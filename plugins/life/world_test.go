@@ -1,0 +1,272 @@
+package life
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools"
+)
+
+var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}
+
+// world is a guest and a journal in which the clock is the test's.
+type world struct {
+	*Life
+	t *testing.T
+
+	mu      sync.Mutex
+	running bool // a guest
+	started []guest.JobCommand
+	jobs    map[config.JobID]*job
+	ran     []string // handlers, with their input
+	hold    time.Duration
+	exit    guest.Exit
+	told    []Heard
+	bell    bell
+	lines   []string
+	notes   []Event
+}
+
+type job struct {
+	guest.Job
+	ended chan struct{}
+	once  sync.Once
+	stays bool // through SIGTERM
+}
+
+// try runs a test in which time passes only when everybody waits.
+func try(t *testing.T, f func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
+		w.Life = New(Options{
+			Rooms: w, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Secrets: func(_ context.Context, _ tools.Agent, _ config.PluginID, names []config.SecretName) (list []string, _ error) {
+				for _, n := range names {
+					list = append(list, string(n)+"=value")
+				}
+				return list, nil
+			},
+			Tell: func(_ context.Context, who bridge.Caller, level bridge.Level, text string) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.lines = append(w.lines, fmt.Sprintf("%s/%s %s %s", who.Name, who.Plugin, level, text))
+				return nil
+			},
+			Note: func(e Event) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.notes = append(w.notes, e)
+			},
+		})
+		f(t, w)
+		w.Close()
+		w.stop()
+	})
+}
+
+// stop ends the guest, and boot starts one.
+func (w *world) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = false
+	for id, j := range w.jobs {
+		j.once.Do(func() { close(j.ended) })
+		delete(w.jobs, id)
+	}
+}
+
+func (w *world) boot() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = true
+}
+
+func (w *world) absent() error {
+	return fault.New(fault.Unavailable, "ask", "", fmt.Errorf("no guest runs"))
+}
+
+// crash ends all jobs with a status.
+func (w *world) crash(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.jobs {
+		j.once.Do(func() {
+			j.Running, j.Code = false, status
+			close(j.ended)
+		})
+	}
+}
+
+func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand) (guest.Job, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running {
+		return guest.Job{}, w.absent()
+	}
+	w.started = append(w.started, cmd)
+	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Running: true}, ended: make(chan struct{})}
+	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
+	w.jobs[j.ID] = j
+	return j.Job, nil
+}
+
+func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error) {
+	w.mu.Lock()
+	j := w.jobs[id]
+	w.mu.Unlock()
+	if j == nil {
+		return guest.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
+	}
+	select {
+	case <-j.ended:
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return guest.Job{}, ctx.Err()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[id] == nil {
+		return guest.Job{}, w.absent()
+	}
+	return j.Job, nil
+}
+
+func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard bool) (guest.Job, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j := w.jobs[id]
+	if j == nil {
+		return guest.Job{}, fault.New(fault.NotFound, "kill", string(id), nil)
+	}
+	if hard || !j.stays {
+		j.once.Do(func() {
+			j.Running, j.Killed = false, true
+			close(j.ended)
+		})
+	}
+	return j.Job, nil
+}
+
+func (w *world) TailJob(context.Context, tools.Agent, config.JobID, uint64) (guest.JobTail, error) {
+	return guest.JobTail{Data: []byte("last words\n")}, nil
+}
+
+// live is how many jobs run.
+func (w *world) live() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.jobs {
+		if j.Running {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) starts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.started)
+}
+
+// handler is a command that takes its time.
+type handler struct {
+	done chan struct{}
+	exit guest.Exit
+}
+
+func (h handler) Signal(context.Context, guest.Signal) error { return nil }
+func (h handler) Done() <-chan struct{}                      { return h.done }
+func (h handler) Wait() (guest.Exit, error)                  { <-h.done; return h.exit, nil }
+
+func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd guest.Command) (guest.Running, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running {
+		return nil, w.absent()
+	}
+	var in bytes.Buffer
+	_, _ = io.Copy(&in, cmd.Stdin)
+	told := slices.DeleteFunc(slices.Clone(cmd.Env), func(v string) bool { return !strings.HasPrefix(v, "OSAURUS_EVENT") })
+	w.ran = append(w.ran, strings.Join(append([]string{cmd.Args[len(cmd.Args)-1], in.String()}, told...), " "))
+	h := handler{make(chan struct{}), w.exit}
+	hold := w.hold
+	if hold > cmd.Timeout {
+		hold, h.exit.TimedOut = cmd.Timeout, true
+	}
+	if h.exit.Code != 0 {
+		fmt.Fprint(cmd.Stderr, "it hurts")
+	}
+	go func() {
+		defer close(h.done)
+		select {
+		case <-time.After(hold):
+		case <-ctx.Done():
+		}
+	}()
+	return h, nil
+}
+
+func (w *world) handled() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.ran...)
+}
+
+func (w *world) emit(topic bridge.Topic, payload string) {
+	w.mu.Lock()
+	w.told = append(w.told, Heard{Seq: Seq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
+	w.mu.Unlock()
+	w.bell.ring()
+}
+
+func (w *world) Last(context.Context) (Seq, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Seq(len(w.told)), nil
+}
+
+func (w *world) Follow(ctx context.Context, _ config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error] {
+	return func(yield func(Heard, error) bool) {
+		for {
+			more := w.bell.next()
+			w.mu.Lock()
+			list := w.told[min(int(after), len(w.told)):]
+			w.mu.Unlock()
+			for _, e := range list {
+				after = e.Seq
+				if !yield(e, nil) {
+					return
+				}
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				yield(Heard{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (w *world) log() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
+}

@@ -1,0 +1,88 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/command"
+	"osaurus-sandbox/tools"
+)
+
+// indexes are where package managers look that nobody has told where, beside command.Allowed.
+// Where somebody has, that is in Mirrors.
+func indexes() []string {
+	return []string{"pypi.org", "files.pythonhosted.org", "crates.io", "static.crates.io"}
+}
+
+// npm is what all of npm's own index is below.
+const npm = ".npmjs.org"
+
+// reach refuses commands that name a host which is not allowed, or of which it cannot be
+// read what they name.
+func (g *Registrar) reach(r plugins.Recipe) error {
+	allowed := slices.Concat(command.Allowed(), indexes(), g.Mirrors())
+	for _, d := range r.Permissions.Network.Domains() {
+		allowed = append(allowed, string(d))
+	}
+	for _, c := range commands(r) {
+		found := command.Hosts(c.text)
+		for _, host := range found.Outside(allowed) {
+			if !strings.HasSuffix(host, npm) {
+				return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it names the host %s, which is not allowed", host)).
+					Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed) + ", *" + npm)
+			}
+		}
+		if !found.Understood() {
+			return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it cannot be read which hosts it names: %s", found.Unclear)).
+				Advise("Write hosts out, without variables and without commands that make commands; or put the work into a file of the plugin and run that.")
+		}
+	}
+	return nil
+}
+
+// line is a command of a recipe, and where it is.
+type line struct{ path, text string }
+
+// commands are all that a recipe runs.
+func commands(r plugins.Recipe) (list []line) {
+	if r.Setup != "" {
+		list = append(list, line{"$.setup", r.Setup})
+	}
+	for i, t := range r.Tools {
+		list = append(list, line{fmt.Sprintf("$.tools[%d].run", i), t.Run})
+	}
+	if r.Daemon != nil {
+		list = append(list, line{"$.daemon.command", r.Daemon.Command})
+	}
+	for i, s := range r.Events.Subscribe {
+		if s.Run != "" {
+			list = append(list, line{fmt.Sprintf("$.events.subscribe[%d].run", i), s.Run})
+		}
+	}
+	return list
+}
+
+// secrets refuses a recipe of whose secrets some have no value: nobody is asked for them here.
+func (g *Registrar) secrets(ctx context.Context, a tools.Agent, id config.PluginID, r plugins.Recipe) error {
+	var missing []config.SecretName
+	for _, name := range r.Secrets {
+		has, err := g.Secrets.Has(ctx, a, id, name)
+		if err != nil {
+			return err
+		}
+		if !has {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.New(fault.InvalidArgs, op, "$.secrets", errors.New("no value is there for "+list(missing))).
+		Advise("Ask for each with sandbox_secret_set, without a value: a person gives it. Then register again.")
+}

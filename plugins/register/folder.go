@@ -1,0 +1,172 @@
+package register
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/tools"
+)
+
+// Files are agents' files, touched in their rooms as the agents: see tools.Files.
+type Files interface {
+	ListFolder(ctx context.Context, a tools.Agent, f guest.File, limit int) ([]guest.FolderEntry, bool, error)
+	ReadFile(ctx context.Context, a tools.Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
+}
+
+const (
+	// manifest is the recipe in a plugin's folder.
+	manifest = "plugin.json"
+	// maxNamed is how many files an error names: enough to see what they are.
+	maxNamed = 10
+)
+
+// Pack reads the plugin that an agent has written into ~/plugins/ID: plugin.json, and as its files
+// all others that are there, which must be texts. What plugin.json has itself counts.
+func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID) (plugins.Recipe, error) {
+	p := &packer{files: g.Files, agent: a, root: "plugins/" + string(id)}
+	text, err := p.read(ctx, manifest, plugins.MaxRecipe)
+	if err != nil {
+		return plugins.Recipe{}, p.noManifest(err)
+	}
+	r, err := Read(text)
+	if err != nil {
+		return plugins.Recipe{}, err
+	}
+	if own, err := r.ID(); err != nil || own != id {
+		return plugins.Recipe{}, fault.New(fault.InvalidArgs, op, string(id), fmt.Errorf("its %s has the name %q, whose folder is plugins/%s", manifest, r.Name, own)).
+			Advise("Move the folder, or change the name.")
+	}
+	if err := p.walk(ctx, ".", 0); err != nil {
+		return plugins.Recipe{}, err
+	}
+	files := map[plugins.FilePath]string{}
+	for _, name := range p.found {
+		at := plugins.FilePath(name)
+		if _, there := r.Files[at]; there {
+			continue
+		}
+		if files[at], err = p.text(ctx, name); err != nil {
+			return plugins.Recipe{}, err
+		}
+	}
+	if err := p.refusal(); err != nil {
+		return plugins.Recipe{}, err
+	}
+	for at, text := range r.Files {
+		files[at] = text
+	}
+	if len(files) > 0 {
+		r.Files = files
+	}
+	return r, plugins.Refusal(plugins.Validate(r))
+}
+
+// packer reads one folder.
+type packer struct {
+	files Files
+	agent tools.Agent
+	root  string // below the home
+
+	found  []string // files below the root, in their order
+	total  int      // bytes read
+	binary []string // found, and no texts
+}
+
+func (p *packer) file(name string) guest.File {
+	return guest.File{Root: p.agent.Home, Path: path.Join(p.root, name)}
+}
+
+// noManifest is for a folder without a recipe.
+func (p *packer) noManifest(err error) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.New(fault.Execution, op, "~/"+p.root+"/"+manifest, errors.New("there is no such file")).
+		Advise("Write it first: name, description and tools, each with an id, a description and a command to run.")
+}
+
+// walk finds the files in a folder, and those in its folders. Hidden ones are not the plugin's.
+func (p *packer) walk(ctx context.Context, dir string, depth int) error {
+	if depth >= plugins.MaxPathDepth {
+		return p.tooMuch(dir, "is too deep")
+	}
+	entries, more, err := p.files.ListFolder(ctx, p.agent, p.file(dir), guest.MaxFolderEntries)
+	if err != nil {
+		return err
+	}
+	if more {
+		return p.tooMuch(dir, fmt.Sprintf("has more than %d files", guest.MaxFolderEntries))
+	}
+	slices.SortFunc(entries, func(a, b guest.FolderEntry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range entries {
+		name := path.Join(dir, e.Name)
+		switch {
+		case strings.HasPrefix(e.Name, ".") || name == manifest:
+		case e.Kind == guest.Folder:
+			if err := p.walk(ctx, name, depth+1); err != nil {
+				return err
+			}
+		case e.Kind != guest.RegularFile:
+			return p.tooMuch(name, "is no file of its own but a link or a device")
+		case e.Size > plugins.MaxFile:
+			return p.tooMuch(name, fmt.Sprintf("has %d bytes, more than %d", e.Size, plugins.MaxFile))
+		case len(p.found) == plugins.MaxFiles:
+			return p.tooMuch(p.root, fmt.Sprintf("has more than %d files", plugins.MaxFiles))
+		default:
+			p.found = append(p.found, name)
+		}
+	}
+	return nil
+}
+
+func (p *packer) tooMuch(name, why string) error {
+	return fault.New(fault.InvalidArgs, op, name, errors.New("it "+why)).Advise("A plugin's folder holds its source texts. Keep what is big or built elsewhere, and have setup make it.")
+}
+
+// text is a file, or nothing and a note if it is no text.
+func (p *packer) text(ctx context.Context, name string) (string, error) {
+	b, err := p.read(ctx, name, plugins.MaxFile)
+	if err != nil {
+		return "", err
+	}
+	if p.total += len(b); p.total > plugins.MaxFilesTotal {
+		return "", p.tooMuch(p.root, fmt.Sprintf("has more than %d bytes", plugins.MaxFilesTotal))
+	}
+	if !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0 {
+		p.binary = append(p.binary, name)
+		return "", nil
+	}
+	return string(b), nil
+}
+
+func (p *packer) refusal() error {
+	if len(p.binary) == 0 {
+		return nil
+	}
+	shown := list(p.binary[:min(len(p.binary), maxNamed)])
+	if more := len(p.binary) - maxNamed; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return fault.New(fault.InvalidArgs, op, "~/"+p.root, errors.New("not texts in UTF-8: "+shown)).Advise("Remove them from the folder; setup can make or fetch them.")
+}
+
+// read reads a file of at most so many bytes.
+func (p *packer) read(ctx context.Context, name string, most int) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := p.files.ReadFile(ctx, p.agent, p.file(name), guest.FilePart{Limit: uint64(most) + 1}, &b)
+	if err == nil && b.Len() > most {
+		err = p.tooMuch(name, fmt.Sprintf("has more than %d bytes", most))
+	}
+	return b.Bytes(), err
+}

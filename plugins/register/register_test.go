@@ -1,0 +1,354 @@
+package register
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/tools"
+)
+
+const greeter = `{
+  "name": "Greeter", "description": "Greets.", "version": "1.0.0", "dependencies": ["jq"], "setup": "pip install --user requests",
+  "files": {"greet.sh": "echo hello $1\n", "lib/words.txt": "hello\n"},
+  "tools": [{"id": "greet", "description": "Greets somebody.", "parameters": {"who": {"type": "string"}}, "run": "sh greet.sh \"$PARAM_WHO\""}],
+  "secrets": ["TOKEN"], "permissions": {"network": "api.example.com", "inference": true}, "events": {"emit": ["greeter.done"]}, "unknown": {"kept": true}
+}`
+
+// The same recipe is the same plugin by whatever way it comes, but for the stamp that says which.
+func TestWaysIn(t *testing.T) {
+	const folder = `{
+  "name": "Greeter", "description": "Greets.", "version": "1.0.0", "dependencies": ["jq"], "setup": "pip install --user requests",
+  "files": {"greet.sh": "echo hello $1\n"},
+  "tools": [{"id": "greet", "description": "Greets somebody.", "parameters": {"who": {"type": "string"}}, "run": "sh greet.sh \"$PARAM_WHO\""}],
+  "secrets": ["TOKEN"], "permissions": {"network": "api.example.com", "inference": true}, "events": {"emit": ["greeter.done"]}, "unknown": {"kept": true}
+}`
+	written := func(w *world) tools.Agent {
+		w.write("plugins/greeter/plugin.json", folder)
+		w.write("plugins/greeter/greet.sh", "echo what plugin.json says counts\n")
+		w.write("plugins/greeter/lib/words.txt", "hello\n")
+		w.write("plugins/greeter/.git/config", "no part of it")
+		return w.agent(alice)
+	}
+	ways := map[Via]func(w *world) string{
+		Tool: func(w *world) string {
+			e := w.call(written(w), "greeter")
+			out, ok := e.Result.(toolOut)
+			if !ok {
+				return e.Text()
+			}
+			return fmt.Sprint(out.Status, out.PluginID, out.PluginName, out.Tools)
+		},
+		Bridge: func(w *world) string {
+			made, err := w.create(w.agent(alice), greeter)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(made.Status, made.ID, made.Name, made.Tools)
+		},
+		API: func(w *world) string { // and the command line, which asks over it
+			a := written(w)
+			r, err := w.Pack(w.t.Context(), a, "greeter")
+			if err != nil {
+				return err.Error()
+			}
+			made, err := w.Register(w.t.Context(), a, r, API, nil)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(installed, made.ID, made.Name, made.Tools)
+		},
+	}
+	var answer, kept, had string
+	for _, via := range []Via{Tool, Bridge, API} {
+		t.Run(string(via), func(t *testing.T) {
+			w := newWorld(t)
+			w.given = []config.SecretName{"TOKEN"}
+			said := ways[via](w)
+			if !strings.HasPrefix(said, "installedgreeterGreeter[{greeter_greet Greets somebody.}]") || len(w.installed) != 1 {
+				t.Fatalf("it answers %s, and installs %q", said, w.installed)
+			}
+			text, did := w.kept("greeter"), w.installed[0]
+			if !strings.Contains(text, fmt.Sprintf(`"created_via": %q`, via)) || !strings.Contains(text, `"created_by": "agent"`) {
+				t.Errorf("it is stamped %s", text)
+			}
+			text, did = strings.ReplaceAll(text, string(via), "VIA"), strings.ReplaceAll(did, string(via), "VIA")
+			if answer == "" {
+				answer, kept, had = said, text, did
+			}
+			if said != answer || text != kept || did != had {
+				t.Errorf("it answers %s, is kept as\n%s\nand installed as\n%s\nand by the tool %s,\n%s\n%s", said, text, did, answer, kept, had)
+			}
+			if n := w.notices; len(n) != 1 || n[0].Via != via || n[0].Remove() != "osaurus-sandbox plugin uninstall greeter alice" {
+				t.Errorf("told is %+v", n)
+			}
+		})
+	}
+}
+
+// What is not right is refused for the reference's reasons, in its order, and nothing is kept of it.
+func TestRefused(t *testing.T) {
+	simple := func(more string) string {
+		return `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]` + more + `}`
+	}
+	for name, tc := range map[string]struct {
+		recipe  string
+		agent   config.AgentSettings
+		stopped bool
+		kind    fault.Kind
+		says    string
+	}{
+		"no JSON":                   {recipe: `{"name":`, kind: fault.InvalidArgs},
+		"no description":            {recipe: `{"name": "Simple"}`, kind: fault.InvalidArgs, says: "$.description"},
+		"a path that leads out":     {recipe: simple(`, "files": {"../x": ""}`), kind: fault.InvalidArgs, says: "../x"},
+		"a foreign host in setup":   {recipe: simple(`, "setup": "curl evil.example"`), kind: fault.InvalidArgs, says: "$.setup: it names the host evil.example"},
+		"a host behind the allowed": {recipe: simple(`, "setup": "curl https://pypi.org:x@evil.example/"`), kind: fault.InvalidArgs, says: "evil.example"},
+		"a host in a variable":      {recipe: simple(`, "setup": "curl $HOST"`), kind: fault.InvalidArgs, says: "it cannot be read"},
+		"a foreign host in run": {
+			recipe: `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "curl http://evil.example"}]}`,
+			kind:   fault.InvalidArgs, says: "$.tools[0].run",
+		},
+		"a foreign host in the daemon": {recipe: simple(`, "daemon": {"command": "curl evil.example"}`), kind: fault.InvalidArgs, says: "$.daemon.command"},
+		"a foreign host in a handler": {
+			recipe: simple(`, "events": {"subscribe": [{"topic": "a", "run": "curl evil.example"}]}`), kind: fault.InvalidArgs, says: "$.events.subscribe[0].run",
+		},
+		"a secret without a value": {recipe: simple(`, "secrets": ["TOKEN"]`), kind: fault.InvalidArgs, says: "no value is there for TOKEN"},
+		"a secret, and no guest":   {recipe: simple(`, "secrets": ["TOKEN"]`), stopped: true, kind: fault.InvalidArgs, says: "TOKEN"},
+		"no guest":                 {recipe: simple(""), stopped: true, kind: fault.Unavailable, says: "not running"},
+		"an agent that may not":    {recipe: simple(""), agent: config.AgentSettings{AutonomousExec: true}, kind: fault.Rejected, says: "autonomousExec.pluginCreate"},
+		"an agent that may nothing": {
+			recipe: simple(""), agent: config.AgentSettings{PluginCreate: true}, kind: fault.Rejected, says: "autonomousExec.enabled",
+		},
+		"too large": {recipe: `"` + strings.Repeat("x", plugins.MaxRecipe) + `"`, kind: fault.InvalidArgs, says: "more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.stopped = tc.stopped
+			a := w.agent(alice)
+			if tc.agent != (config.AgentSettings{}) {
+				a.Settings = tc.agent
+			}
+			_, err := w.create(a, tc.recipe)
+			if err == nil || fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v, want %s with %q", err, tc.kind, tc.says)
+			}
+			list, broken, failed := w.library.List()
+			if len(list)+len(broken)+len(w.installed)+len(w.notices) != 0 || failed != nil {
+				t.Errorf("left are %v %v %v %v, %v", list, broken, w.installed, w.notices, failed)
+			}
+		})
+	}
+}
+
+// Whatever an agent asks for its plugin, it gets what an agent may give.
+func TestRestricted(t *testing.T) {
+	for said, want := range map[plugins.Network]struct {
+		network plugins.Network
+		caveats int
+	}{
+		"": {"none", 0}, "none": {"none", 0}, "outbound": {"none", 1}, "api.example.com": {"api.example.com", 1}, "a.example.com,b.example.com": {"a.example.com,b.example.com", 1},
+		"*": {"none", 1}, "a.example.com,*.example.com": {"none", 1}, "localhost": {"none", 1},
+	} {
+		r := plugins.Recipe{Metadata: map[string]any{createdBy: "a person", "theirs": "kept"}, Permissions: plugins.Permissions{Network: said, Inference: true}}
+		got, caveats := restrict(r, alice, Bridge)
+		caveats = append(caveats, got.Caveats()...)
+		if got.Permissions.Network != want.network || got.Permissions.Inference || len(caveats) != want.caveats+1 {
+			t.Errorf("%q became %q, inference %v, with %q", said, got.Permissions.Network, got.Permissions.Inference, caveats)
+		}
+		if m := got.Metadata; m[createdBy] != byAgent || m[createdVia] != "host_bridge" || m[createdFor] != string(alice.ID) || m["theirs"] != "kept" {
+			t.Errorf("stamped %v", m)
+		}
+		if got.Permissions.Online() {
+			t.Errorf("%q is online", said)
+		}
+		if r.Metadata[createdBy] != "a person" {
+			t.Error("the recipe that was given was changed")
+		}
+	}
+}
+
+// What an agent has in its plugin's folder, and cannot be packed.
+func TestPack(t *testing.T) {
+	const manifest = `{"name": "My Tools", "description": "Mine.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
+	for name, tc := range map[string]struct {
+		lay  func(w *world, dir string)
+		id   string
+		kind fault.Kind
+		says []string
+	}{
+		"no folder":      {func(*world, string) {}, "my-tools", fault.Execution, []string{"~/plugins/my-tools/plugin.json"}},
+		"no manifest":    {func(w *world, _ string) { w.write("plugins/my-tools/x.sh", "") }, "my-tools", fault.Execution, []string{"plugin.json"}},
+		"no recipe":      {func(w *world, _ string) { w.write("plugins/my-tools/plugin.json", `{"name": 1}`) }, "my-tools", fault.InvalidArgs, []string{"$.name"}},
+		"another's name": {func(w *world, _ string) { w.write("plugins/tools/plugin.json", manifest) }, "tools", fault.InvalidArgs, []string{`"My Tools"`, "plugins/my-tools"}},
+		"a path for a name": {func(w *world, dir string) {
+			w.write("secret/plugin.json", manifest)
+		}, "../secret", fault.InvalidArgs, nil},
+		"binaries": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			w.write("plugins/my-tools/a.bin", "\xff\xfe")
+			w.write("plugins/my-tools/bin/b.o", "a\x00b")
+			w.write("plugins/my-tools/ok.txt", "ok")
+		}, "my-tools", fault.InvalidArgs, []string{"a.bin", "bin/b.o"}},
+		"a link": {func(w *world, dir string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			if err := os.Symlink("/etc/passwd", filepath.Join(dir, "passwd")); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "my-tools", fault.InvalidArgs, []string{"passwd", "link"}},
+		"a big file": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			w.write("plugins/my-tools/big.txt", strings.Repeat("x", plugins.MaxFile+1))
+		}, "my-tools", fault.InvalidArgs, []string{"big.txt"}},
+		"too much": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			for i := range plugins.MaxFilesTotal/plugins.MaxFile + 1 {
+				w.write(fmt.Sprintf("plugins/my-tools/%d.txt", i), strings.Repeat("x", plugins.MaxFile))
+			}
+		}, "my-tools", fault.InvalidArgs, []string{"more than"}},
+		"too many": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			for i := range plugins.MaxFiles + 1 {
+				w.write(fmt.Sprintf("plugins/my-tools/%d.txt", i), "")
+			}
+		}, "my-tools", fault.InvalidArgs, []string{"more than"}},
+		"too deep": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", manifest)
+			w.write("plugins/my-tools/"+strings.Repeat("d/", plugins.MaxPathDepth)+"x", "")
+		}, "my-tools", fault.InvalidArgs, []string{"deep"}},
+		"a manifest without end": {func(w *world, _ string) {
+			w.write("plugins/my-tools/plugin.json", strings.Repeat(" ", plugins.MaxRecipe+1))
+		}, "my-tools", fault.InvalidArgs, []string{"plugin.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			dir := filepath.Join(w.home, "plugins", "my-tools")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			tc.lay(w, dir)
+			e := w.call(w.agent(alice), tc.id)
+			if e.OK() || e.Failure.Kind != tc.kind || slices.ContainsFunc(tc.says, func(s string) bool { return !strings.Contains(e.Failure.Message, s) }) {
+				t.Errorf("%s, want %s with %q", e.Text(), tc.kind, tc.says)
+			}
+			if len(w.installed) != 0 {
+				t.Errorf("installed was %q", w.installed)
+			}
+		})
+	}
+}
+
+// A plugin that does not install is not in the library either: what was there before is.
+func TestInstallationFails(t *testing.T) {
+	recipe := func(version string) string {
+		return `{"name": "Simple", "description": "Does.", "version": "` + version + `", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
+	}
+	w := newWorld(t)
+	a := w.agent(alice)
+	fails := fault.New(fault.NotFound, "set up plugin", "simple", errors.New("no such program"))
+	fail := func(version string) {
+		t.Helper()
+		w.fails = fails
+		_, err := w.create(a, recipe(version))
+		w.fails = nil
+		if fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "no such program") {
+			t.Errorf("%v", err)
+		}
+	}
+	fail("1")
+	if got := w.kept("simple"); got != "" {
+		t.Errorf("left is %s", got)
+	}
+	if _, err := w.create(a, recipe("2")); err != nil {
+		t.Fatal(err)
+	}
+	before := w.kept("simple")
+	for _, version := range []string{"3", "2"} { // the second is what is there
+		fail(version)
+		if got := w.kept("simple"); got != before {
+			t.Errorf("after %s it is %s", version, got)
+		}
+	}
+	if len(w.notices) != 1 {
+		t.Errorf("told are %v", w.notices)
+	}
+	w.fails = fault.New(fault.Unavailable, "start", "", errors.New("the machine ended"))
+	if _, err := w.create(a, recipe("4")); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("without a machine: %v", err)
+	}
+}
+
+// An agent replaces what it made itself, and nothing else.
+func TestReplacing(t *testing.T) {
+	const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
+	other := strings.Replace(recipe, "Does", "Does more", 1)
+	w := newWorld(t)
+	if _, err := w.create(w.agent(alice), recipe); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.create(w.agent(alice), other); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	before := w.kept("simple")
+	if _, err := w.create(w.agent(bob), recipe); fault.KindOf(err) != fault.Rejected || w.kept("simple") != before {
+		t.Errorf("another agent's: %v", err)
+	}
+	theirs, err := Read([]byte(strings.ReplaceAll(recipe, "Simple", "Theirs")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Metadata = map[string]any{"by": "a person"}
+	if _, err := w.library.Save(theirs, library.Create); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.create(w.agent(alice), strings.ReplaceAll(recipe, "Simple", "Theirs")); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a person's: %v", err)
+	}
+	// What is said of who made it is not the agent's to say.
+	forged := strings.Replace(recipe, `"tools"`, `"metadata": {"created_for": "`+string(bob.ID)+`"}, "tools"`, 1)
+	if _, err := w.create(w.agent(alice), forged); err != nil || strings.Contains(w.kept("simple"), string(bob.ID)) {
+		t.Errorf("%v: %s", err, w.kept("simple"))
+	}
+}
+
+// One agent registers so many in a minute, and another is not held up by it.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recipe := func(i int) string {
+			return fmt.Sprintf(`{"name": "Simple %d", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`, i)
+		}
+		for i := range perMinute {
+			if _, err := w.create(w.agent(alice), recipe(i)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		_, err := w.create(w.agent(alice), recipe(perMinute))
+		limited, ok := errors.AsType[*bridge.Limited](err)
+		if !ok || fault.KindOf(err) != fault.Rejected || limited.After != period-perMinute*time.Second {
+			t.Fatalf("%v", err)
+		}
+		if _, err := w.create(w.agent(bob), recipe(perMinute+1)); err != nil {
+			t.Error(err)
+		}
+		w.write("plugins/last/plugin.json", `{"name": "Last", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`)
+		if e := w.call(w.agent(alice), "last"); e.OK() || !strings.Contains(e.Text(), `"retryable":true`) {
+			t.Errorf("the tool answers %s", e.Text())
+		}
+		time.Sleep(limited.After)
+		if e := w.call(w.agent(alice), "last"); !e.OK() {
+			t.Errorf("%s", e.Text())
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package register
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/tools"
+)
+
+// The stamps of a plugin that an agent made, in its metadata.
+const (
+	createdBy  = "created_by"
+	createdVia = "created_via"
+	createdFor = "created_for" // the agent's id
+	byAgent    = "agent"
+)
+
+// restrict is a recipe as an agent may have it: no network but a list of exact hosts, no
+// inference, and stamped with who made it. It says what it changed.
+func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, changes []string) {
+	network := plugins.NetworkNone
+	if domains := r.Permissions.Network.Domains(); exact(domains) {
+		network = r.Permissions.Network
+	}
+	if said := r.Permissions.Network; said != network && said != plugins.NetworkUnsaid {
+		changes = append(changes, fmt.Sprintf("A plugin that an agent made gets no network by a wildcard: %q became %q.", said, network))
+	}
+	if r.Permissions.Inference {
+		changes = append(changes, "A plugin that an agent made cannot ask models: \"inference\" became false.")
+	}
+	r.Permissions.Network, r.Permissions.Inference = network, false
+	r.Metadata = maps.Clone(r.Metadata)
+	if r.Metadata == nil {
+		r.Metadata = map[string]any{}
+	}
+	maps.Copy(r.Metadata, map[string]any{createdBy: byAgent, createdVia: string(via), createdFor: string(a.ID)})
+	return r, changes
+}
+
+// exact reports whether there are domains, and each is the name of one host.
+func exact(domains []plugins.Domain) bool {
+	for _, d := range domains {
+		if !plugins.IsDomain(string(d)) {
+			return false
+		}
+	}
+	return len(domains) > 0
+}
+
+// replaceable refuses to replace a plugin that the agent did not make.
+func replaceable(old library.Entry, a tools.Agent) error {
+	if m := old.Recipe.Metadata; m[createdBy] == byAgent && m[createdFor] == string(a.ID) {
+		return nil
+	}
+	return fault.New(fault.Rejected, op, string(old.ID), errors.New("there is a plugin of this name already, which this agent did not make")).
+		Advise("Give it another name.")
+}

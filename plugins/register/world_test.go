@@ -1,0 +1,145 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/tools"
+)
+
+var (
+	alice = tools.Agent{
+		ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Settings: config.AgentSettings{AutonomousExec: true, PluginCreate: true},
+	}
+	bob = tools.Agent{ID: "1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "bob", User: "agent-bob", Settings: alice.Settings}
+)
+
+// world is a registrar over a real library, and homes that are folders of this host.
+type world struct {
+	*Registrar
+	t         *testing.T
+	home      string // of all agents
+	library   *library.Library
+	stopped   bool
+	given     []config.SecretName
+	fails     error // installing
+	installed []string
+	notices   []Notice
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, home: filepath.Join(dir, "alice")}
+	// Each moment is another: what is kept is not to depend on when.
+	at := time.Unix(1_700_000_000, 0)
+	var err error
+	if w.library, err = library.Open(library.Options{Home: config.Home(filepath.Join(dir, "home")), Now: func() time.Time { return at }}); err != nil {
+		t.Fatal(err)
+	}
+	w.Registrar = New(Options{
+		Files: disk{}, Library: w.library, Secrets: w, Running: func() bool { return !w.stopped },
+		Mirrors: func() []string { return []string{"mirror.example.org"} },
+		Install: func(_ context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
+			text, err := e.Recipe.Encode()
+			w.installed = append(w.installed, fmt.Sprintf("%s %s %s", a.Name, via, text))
+			return errors.Join(err, w.fails)
+		},
+		Note: func(n Notice) { w.notices = append(w.notices, n) },
+	})
+	return w
+}
+
+func (w *world) Has(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName) (bool, error) {
+	return slices.Contains(w.given, name), nil
+}
+
+// agent is alice, or whoever has the same home.
+func (w *world) agent(a tools.Agent) tools.Agent {
+	a.Home = w.home
+	return a
+}
+
+// write writes a file of an agent.
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	path := filepath.Join(w.home, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// call calls the tool as a model does.
+func (w *world) call(a tools.Agent, id string) tools.Envelope {
+	w.t.Helper()
+	arguments, err := json.Marshal(map[string]string{"plugin_id": id})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return tools.NewRegistry(nil, w.Tool()).Call(w.t.Context(), tools.Call{Agent: a}, "sandbox_plugin_register", arguments)
+}
+
+// create asks as a program of the agent does.
+func (w *world) create(a tools.Agent, recipe string) (bridge.Created, error) {
+	p := Programs{Registrar: w.Registrar, Agent: func(config.AgentID) (tools.Agent, error) { return a, nil }}
+	return p.Create(w.t.Context(), bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, json.RawMessage(recipe))
+}
+
+// kept is what the library has of a plugin, or nothing.
+func (w *world) kept(id config.PluginID) string {
+	text, err := w.library.Text(id, 0)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// disk are files of this host, of whomever.
+type disk struct{}
+
+func (disk) ListFolder(_ context.Context, _ tools.Agent, f guest.File, limit int) (list []guest.FolderEntry, more bool, err error) {
+	entries, err := os.ReadDir(filepath.Join(f.Root, f.Path))
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return nil, false, err
+		}
+		kind := guest.RegularFile
+		switch {
+		case e.IsDir():
+			kind = guest.Folder
+		case e.Type()&os.ModeSymlink != 0:
+			kind = guest.Link
+		case !e.Type().IsRegular():
+			kind = guest.OtherFile
+		}
+		list = append(list, guest.FolderEntry{Name: e.Name(), FileInfo: guest.FileInfo{Kind: kind, Size: uint64(info.Size())}})
+	}
+	return list[:min(len(list), limit)], len(list) > limit, nil
+}
+
+func (disk) ReadFile(_ context.Context, _ tools.Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error) {
+	file, err := os.Open(filepath.Join(f.Root, f.Path))
+	if err != nil {
+		return guest.FileRead{}, err
+	}
+	defer file.Close()
+	_, err = io.Copy(to, io.LimitReader(file, int64(part.Limit)))
+	return guest.FileRead{}, err
+}
