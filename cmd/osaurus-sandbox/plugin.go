@@ -22,6 +22,7 @@ installed for it. Their tools are ID_TOOL, and are there at once: osaurus-sandbo
 		RunE: showHelp,
 	}
 	cmd.AddCommand(newPluginInstalls(c)...)
+	cmd.AddCommand(newPluginRegister(c))
 	return cmd
 }
 
