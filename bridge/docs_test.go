@@ -38,7 +38,7 @@ func TestDocs(t *testing.T) {
 	if len(blocks) < 7 {
 		t.Fatalf("only %d blocks", len(blocks))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Env = append(os.Environ(), "OSAURUS_BRIDGE_SOCKET="+b.Listen(t, alice.UID), "OSAURUS_TOKEN_FILE="+token)

@@ -122,10 +122,10 @@ func newClient(home config.Home, name string) *Client {
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
-		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
+		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
-		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

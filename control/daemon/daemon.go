@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -58,12 +59,17 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.Ready != nil {
 		d.Ready(server)
 	}
+	var showing sync.WaitGroup
+	shown, hide := context.WithCancel(ctx)
+	showing.Go(func() { d.showTools(shown) })
 	select {
 	case <-ctx.Done():
 		d.log.Info("the daemon ends", "cause", context.Cause(ctx))
 	case <-server.Quitting():
 		d.log.Info("the daemon ends", "cause", "a client asked for it")
 	}
+	hide()
+	showing.Wait()
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
 	err = server.Unlink()
 	_ = d.end(ctx) // giveBack says the same once more

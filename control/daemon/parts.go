@@ -269,8 +269,9 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Artifacts: d.artifacts, Library: d.library, Sources: source.NewClient(source.Options{}), Plugins: d.plugins, Registrar: d.registrar,
-		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines, Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
+		Tools: d.tools, Plugins: d.plugins, Registrar: d.registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
+		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
+		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}
 }
 
