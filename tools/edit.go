@@ -18,6 +18,9 @@ const (
 	// nearLines is how many of the lines that are nearest to what was not found are
 	// shown.
 	nearLines = 3
+	// maxCompared is how many lines of what was not found are compared with the
+	// file: who has so many right has copied them.
+	maxCompared = 200
 )
 
 type editIn struct {
@@ -50,10 +53,10 @@ func newEdit(files Files) Tool {
 		}
 		before, digest, err := readAll(ctx, files, c.Agent, p)
 		if err != nil {
-			return editOut{}, err
+			return editOut{}, missing(ctx, files, c.Agent, p, err)
 		}
 		if binary(before) {
-			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Message: p.String() + " is no text"}
+			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is no text. Change it with a program in sandbox_exec"}
 		}
 		after, at, err := replaceOnce(before, in.Old, in.New)
 		if err != nil {
@@ -113,9 +116,12 @@ func occurrences(file []byte, text string, from int) (lines []int) {
 	return lines
 }
 
-// nearest shows the lines that are most like the first of a text that was not
-// found.
+// nearest shows where a text that was not found parts from the file, or else the
+// lines that are most like its first.
 func nearest(file, text string) string {
+	if at := parting(file, text); at != "" {
+		return at
+	}
 	first := ""
 	for line := range strings.Lines(text) {
 		if first = strings.TrimSpace(line); first != "" {
@@ -155,6 +161,37 @@ func nearest(file, text string) string {
 		fmt.Fprintf(&b, "\n%d: %s", n.number, short)
 	}
 	return b.String()
+}
+
+// parting shows the first line that differs where a text begins as some line of the
+// file does, but for spaces.
+func parting(file, text string) string {
+	have, want := strings.Split(file, "\n"), strings.Split(text, "\n")
+	want = want[:min(len(want), maxCompared)]
+	first := strings.TrimSpace(want[0])
+	if first == "" {
+		return ""
+	}
+	longest, at := -1, 0
+	for i := range have {
+		if strings.TrimSpace(have[i]) != first {
+			continue
+		}
+		n := 0
+		for n < len(want) && i+n < len(have) && have[i+n] == want[n] {
+			n++
+		}
+		if n > longest {
+			longest, at = n, i
+		}
+	}
+	switch {
+	case longest < 0, longest == len(want):
+		return ""
+	case at+longest == len(have):
+		return fmt.Sprintf(". It begins as line %d does, and goes on where the file ends", at+1)
+	}
+	return fmt.Sprintf(". It begins as line %d does, but then has %s where line %d is %s", at+1, quoted(want[longest]), at+longest+1, quoted(have[at+longest]))
 }
 
 // likeness is how many characters two lines have in common at their beginning

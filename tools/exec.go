@@ -96,7 +96,10 @@ func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) 
 		Stdout: &ran.Stdout, Stderr: &ran.Stderr, ExitCode: &ran.ExitCode, Cwd: dir,
 		TimedOut: ran.TimedOut, IdledOut: ran.IdledOut, Limit: ran.Limit, Truncated: ran.Truncated,
 	}
-	advise(c, in.Command, out)
+	if ran.IdledOut {
+		c.Warn("it was ended, as it had written nothing for %d s", in.IdleTime)
+	}
+	advise(c, in, out)
 	return out, nil
 }
 
@@ -122,6 +125,9 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 	if err != nil {
 		return execOut{}, err
 	}
+	if r.Exited {
+		c.Warn("the session's shell ended with it: the next command gets a new one")
+	}
 	if r.Cancelled {
 		c.Warn("a person ended it, or the call before it was given up")
 	}
@@ -137,7 +143,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		ExitCode: &r.Code, Cwd: r.Dir, TimedOut: r.TimedOut, Restarted: r.Restarted,
 		Truncated: r.Stdout.Omitted+r.Stderr.Omitted > 0,
 	}
-	advise(c, in.Command, out)
+	advise(c, in, out)
 	return out, nil
 }
 
@@ -159,8 +165,16 @@ const maxLabel = 120
 
 // wrongFolder says which argument is to blame where the folder is.
 func wrongFolder(err error, cwd string) error {
-	if kind := fault.KindOf(err); cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
+	kind := fault.KindOf(err)
+	if cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
 		return err
 	}
-	return &Failure{Kind: fault.InvalidArgs, Field: "cwd", Expected: "a folder that is there", Message: failureOf(err).Message, Cause: err}
+	f := wrongArgument("cwd", "a folder that is there; relative to your home folder", "%s is no folder", quoted(cwd))
+	if f.Cause = err; kind == fault.NotFound {
+		f.Message = fmt.Sprintf("there is no folder %s. sandbox_search_files and sandbox_read_file show what there is", quoted(cwd))
+	}
+	if hostLike(cwd) {
+		f.Message += ": it looks like one of the person's computer, which the sandbox does not have"
+	}
+	return f
 }

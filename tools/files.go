@@ -33,7 +33,10 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 		return nil, nil, aboutPath("path", err)
 	}
 	if r.Truncated {
-		return nil, nil, &Failure{Kind: fault.Rejected, Field: "path", Message: p.String() + " is larger than 8 MiB, which is more than is edited: use a program in sandbox_exec"}
+		return nil, nil, &Failure{
+			Kind: fault.Rejected, Field: "path", Expected: "a file of at most 8 MiB",
+			Message: p.String() + " is larger than 8 MiB, which is more than is edited. Change it with a program in sandbox_exec (sed, python3)",
+		}
 	}
 	return b.Bytes(), r.SHA256, nil
 }
@@ -46,16 +49,24 @@ func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w 
 }
 
 // aboutPath says which argument is to blame for what is not there, or not to be
-// touched.
+// touched, and what would do.
 func aboutPath(field string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if kind := fault.KindOf(err); kind != fault.NotFound && kind != fault.InvalidArgs {
+	var expected string
+	switch kind := fault.KindOf(err); {
+	case kind == fault.NotFound:
+		expected = "a file or folder that is there"
+	case kind == fault.InvalidArgs:
+		expected = "the path of a file, over folders and links that stay inside of where tools may work"
+	case kind == fault.Rejected && fault.AdviceOf(err) == "": // what has advice is not about this file
+		expected = "a regular file that your user may read and, for changes, write"
+	default:
 		return err
 	}
 	f := *failureOf(err)
-	f.Field, f.Expected = field, "a file that is there, in your home folder or in /workspace/shared"
+	f.Field, f.Expected = field, expected
 	return &f
 }
 

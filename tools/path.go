@@ -3,6 +3,7 @@ package tools
 import (
 	"path"
 	"strings"
+	"unicode"
 )
 
 // maxPath is Linux's PATH_MAX, less the NUL.
@@ -67,6 +68,8 @@ func (a Agent) absolute(field, text string) (string, error) {
 		return "", refuse("null_byte", "holds a NUL character")
 	case len(text) > maxPath:
 		return "", refuse("too_long", "is too long")
+	case onDrive(text): // it would be a strange name in the home folder, and nobody's wish
+		return "", refuse("outside_allowed_roots", "is one of Windows: the sandbox is a Linux machine with none of the person's files")
 	}
 	base, rel := a.Home, text
 	switch {
@@ -81,7 +84,7 @@ func (a Agent) absolute(field, text string) (string, error) {
 		case "", ".":
 		case "..":
 			if depth--; depth < 0 {
-				return "", refuse("traversal", "leads out of where it begins")
+				return "", refuse("traversal", "climbs with .. above where it begins")
 			}
 		default:
 			depth++
@@ -93,12 +96,17 @@ func (a Agent) absolute(field, text string) (string, error) {
 // hostLike reports whether a path is of the kind that the person's computer
 // has, and the sandbox not.
 func hostLike(text string) bool {
-	for _, prefix := range []string{"/Users/", "/home/", "/Volumes/", "/mnt/", `C:\`, "C:/"} {
+	for _, prefix := range []string{"/Users/", "/home/", "/Volumes/", "/mnt/"} {
 		if strings.HasPrefix(text, prefix) {
 			return true
 		}
 	}
-	return false
+	return onDrive(text)
+}
+
+// onDrive reports whether a path begins as those of Windows do.
+func onDrive(text string) bool {
+	return len(text) > 2 && text[1] == ':' && (text[2] == '\\' || text[2] == '/') && unicode.IsLetter(rune(text[0]))
 }
 
 // shellQuote is a text as one word of a shell.

@@ -17,7 +17,7 @@ func TestPaths(t *testing.T) {
 
 		"": "!empty", "  ": "!empty", "a\x00b": "!null_byte", "..": "!traversal", "../x": "!traversal", "a/../../b": "!traversal", "~/../x": "!traversal", "/../etc": "!traversal",
 		"/workspace/agents/abcX/f": "!outside_allowed_roots", "/workspace/agents": "!outside_allowed_roots", "/etc/passwd": "!outside_allowed_roots", "/workspace/agents/abc/../bob/f": "!outside_allowed_roots",
-		"/Users/me/file": "!outside_allowed_roots", "/tmpx": "!outside_allowed_roots", strings.Repeat("x", 5000): "!too_long",
+		"/Users/me/file": "!outside_allowed_roots", "/tmpx": "!outside_allowed_roots", `C:\Users\me`: "!outside_allowed_roots", "d:/x": "!outside_allowed_roots", "c:x": "/workspace/agents/abc c:x", strings.Repeat("x", 5000): "!too_long",
 	} {
 		p, err := a.path("path", text)
 		if reason, bad := strings.CutPrefix(want, "!"); bad {

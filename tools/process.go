@@ -79,10 +79,14 @@ func newProcess(rooms Rooms) Tool {
 			}
 			return processOut{Jobs: &list}, err
 		}
-		id, err := jobMeant(ctx, rooms, c, in)
+		meant, err := jobMeant(ctx, rooms, c, in)
 		if err != nil {
 			return processOut{}, err
 		}
+		if in.Action == "kill" && !meant.Running {
+			c.Warn("it had ended before")
+		}
+		id := meant.ID
 		out, job, err := act(ctx, rooms, c, id, in)
 		if err != nil {
 			return processOut{}, err
@@ -124,24 +128,24 @@ func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processI
 
 // jobMeant is the job of the arguments. A pid is looked for among the agent's jobs:
 // it is never a process that could be killed.
-func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (config.JobID, error) {
+func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (guest.Job, error) {
 	if in.JobID == "" && in.PID == "" {
-		return "", wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
+		return guest.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
 	}
 	jobs, err := rooms.Jobs(ctx, c.Agent)
 	if err != nil {
-		return "", err
+		return guest.Job{}, err
 	}
 	for _, j := range jobs {
 		if in.JobID == string(j.ID) || in.JobID == "" && in.PID == fmt.Sprint(j.PID) {
-			return j.ID, nil
+			return j, nil
 		}
 	}
 	field, text := "job_id", in.JobID
 	if text == "" {
 		field, text = "pid", in.PID
 	}
-	return "", &Failure{
+	return guest.Job{}, &Failure{
 		Kind: fault.NotFound, Field: field, Expected: "one of your jobs; action list shows them",
 		Message: fmt.Sprintf("you have no job %s. Jobs end with the sandbox, when it is stopped or started again", quoted(text)),
 	}

@@ -67,7 +67,7 @@ func newRead(files Files) Tool {
 		}
 		info, err := files.StatFile(ctx, c.Agent, p.file())
 		if err != nil {
-			return readOut{}, aboutPath("path", err)
+			return readOut{}, missing(ctx, files, c.Agent, p, err)
 		}
 		if info.Kind == guest.Folder {
 			return list(ctx, files, c, p)
@@ -83,7 +83,11 @@ func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 	}
 	out := readOut{Kind: "listing", Path: p.String(), EntryCount: len(entries), Truncated: more}
 	for _, e := range entries {
-		out.Entries = append(out.Entries, listed{Name: strings.ToValidUTF8(e.Name, "\uFFFD"), Type: string(e.Kind), Size: e.Size, To: strings.ToValidUTF8(e.Target, "\uFFFD")})
+		entry := listed{Name: strings.ToValidUTF8(e.Name, "\uFFFD"), Type: string(e.Kind), To: strings.ToValidUTF8(e.Target, "\uFFFD")}
+		if e.Kind == guest.RegularFile { // that of others is the file system's affair
+			entry.Size = e.Size
+		}
+		out.Entries = append(out.Entries, entry)
 	}
 	if more {
 		out.Next = "call sandbox_search_files with target files and a pattern: the folder has more names than are listed"
@@ -112,7 +116,7 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 		return readOut{}, aboutPath("path", err)
 	}
 	if r.Info.Kind != guest.RegularFile {
-		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Message: p.String() + " is no regular file"}
+		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is no regular file"}
 	}
 	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, MaxChars: in.MaxChars}
 	if binary(b.Bytes()) {
@@ -126,11 +130,13 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 	out.Size = utf8.RuneCountInString(out.Content)
 	out.LineCount = countLines(out.Content)
 	switch {
+	case in.StartLine > 1 && out.Content == "":
+		c.Warn("the file has fewer than %d lines: tail_lines shows its end", in.StartLine)
 	case !out.Truncated:
 	case in.TailLines > 0:
 		out.Next = "ask for fewer tail_lines, or for more max_chars"
 	case out.LineCount <= 1:
-		out.Next = "the line is longer than max_chars: look at it with a program in sandbox_exec (cut -c)"
+		out.Next = "the line is longer than max_chars: ask for up to 100000, or look at it with a program in sandbox_exec (cut -c)"
 	default:
 		first := max(in.StartLine, 1)
 		whole := strings.Count(out.Content, "\n")

@@ -3,6 +3,7 @@ package tools
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 
 	"osaurus-sandbox/fault"
 )
@@ -13,8 +14,10 @@ func (e Envelope) redacted(redact Redact) Envelope {
 	if e.Failure != nil {
 		f := *e.Failure
 		f.Message, f.Expected, f.Cause = redact(f.Message), redact(f.Expected), nil
-		more, _ := redactedJSON(f.More, redact).(map[string]any)
-		f.More = more
+		f.More = maps.Clone(f.More)
+		for key, v := range f.More {
+			f.More[key] = redactedJSON(v, redact)
+		}
 		e.Failure = &f
 		return e
 	}
@@ -25,33 +28,49 @@ func (e Envelope) redacted(redact Redact) Envelope {
 	return e
 }
 
-// redactedJSON is a value as JSON has it, with its texts redacted.
+// redactedJSON is a value as JSON has it, with its texts redacted, and all else as it
+// was: the order of keys too.
 func redactedJSON(v any, redact Redact) any {
-	raw, err := json.Marshal(v)
-	if err != nil {
+	var raw bytes.Buffer
+	if err := write(&raw, v); err != nil {
 		return fail("", fault.New(fault.Execution, "write result", "", err))
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var generic any
-	if err := dec.Decode(&generic); err != nil {
-		return fail("", fault.New(fault.Execution, "write result", "", err))
+	var out bytes.Buffer
+	for rest := raw.Bytes(); ; {
+		at := bytes.IndexByte(rest, '"')
+		if at < 0 {
+			out.Write(rest)
+			return json.RawMessage(out.Bytes())
+		}
+		end := at + quotedLength(rest[at:])
+		out.Write(rest[:at])
+		out.Write(redactedText(rest[at:end], bytes.HasPrefix(rest[end:], []byte(":")), redact))
+		rest = rest[end:]
 	}
-	return walk(generic, redact)
 }
 
-func walk(v any, redact Redact) any {
-	switch v := v.(type) {
-	case string:
-		return redact(v)
-	case []any:
-		for i := range v {
-			v[i] = walk(v[i], redact)
-		}
-	case map[string]any:
-		for key, inner := range v {
-			v[key] = walk(inner, redact)
+// quotedLength is how long the string is that JSON begins with.
+func quotedLength(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
 		}
 	}
-	return v
+	return len(text)
+}
+
+// redactedText is a string of JSON, redacted if it is no key.
+func redactedText(quoted []byte, key bool, redact Redact) []byte {
+	var text string
+	if key || json.Unmarshal(quoted, &text) != nil {
+		return quoted
+	}
+	var out bytes.Buffer
+	if err := write(&out, redact(text)); err != nil {
+		return []byte(`""`) // rather than the secret
+	}
+	return out.Bytes()
 }

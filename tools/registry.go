@@ -41,6 +41,8 @@ type Registry struct {
 	// Redactor makes what takes the secrets of an agent out of results; it may be
 	// nil, and may return nil where there is nothing to take out.
 	Redactor func(context.Context, Agent) Redact
+	// Starting is the guest that calls may have to wait for; it may be nil.
+	Starting Starting
 	Log      *slog.Logger
 
 	turns   turns
@@ -120,9 +122,13 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 	defer r.mu.Unlock()
 	var list []Tool
 	add := func(t Tool) {
-		if _, shut := t.Gate.shut(a.Settings); !shut && (p != Lean || t.Lean) {
-			list = append(list, t)
+		if _, shut := t.Gate.shut(a.Settings); shut || p == Lean && !t.Lean {
+			return
 		}
+		if p == Lean {
+			t.Output = nil // half of what a tool costs; a model sees what it was answered
+		}
+		list = append(list, t)
 	}
 	for _, t := range r.tools {
 		add(t)
@@ -180,9 +186,11 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in json.RawMessage)
 			err = fault.New(fault.Execution, "call", string(t.Name), errors.New("the sandbox made a mistake; its log says which"))
 		}
 	}()
+	end := r.follow(ctx, c)
+	defer end()
 	result, err = t.run(ctx, c, in)
 	if err != nil && context.Cause(ctx) == error(over) {
-		err = over
+		err = r.overdue(over)
 	}
 	return result, err
 }

@@ -139,6 +139,37 @@ func TestBudget(t *testing.T) {
 	})
 }
 
+// TestPending: a call whose budget a guest took that starts is not the call's fault.
+func TestPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, c *Call, _ echoed) (echoed, error) {
+			c.Say("waiting")
+			<-ctx.Done()
+			return echoed{}, ctx.Err()
+		})
+		r := NewRegistry(slog.New(slog.DiscardHandler), stuck)
+		r.Starting = booting{}
+		var told []string
+		call := alice()
+		call.Tell = func(p Progress) { told = append(told, p.Text) }
+		got := answer(t, r, call, "stuck", `{"text":""}`)
+		const want = `{"ok":false,"kind":"unavailable","message":"the sandbox is still starting (boot), which goes on meanwhile: call again in a minute","reason":"sandbox_init_pending","retryable":true,"tool":"stuck"}`
+		if got != want || len(told) != 2 {
+			t.Errorf("%s, told %q", got, told)
+		}
+	})
+}
+
+// booting is a guest that never comes.
+type booting struct{}
+
+func (booting) Pending() string { return "boot" }
+
+func (booting) Follow(ctx context.Context, tell func(Progress)) {
+	tell(Progress{Text: "boot"})
+	<-ctx.Done()
+}
+
 func TestRedaction(t *testing.T) {
 	type nested struct {
 		List []echoed          `json:"list"`

@@ -23,6 +23,19 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return s
 }
 
+// open lets objects have more than what a schema says: the next release may say more,
+// and who reads answers is not to fail on that.
+func open(s *jsonschema.Schema) *jsonschema.Schema {
+	s.AdditionalProperties = nil
+	for _, property := range s.Properties {
+		open(property)
+	}
+	if s.Items != nil {
+		open(s.Items)
+	}
+	return s
+}
+
 // limit adds what the limit tags of a struct say to its schema.
 func limit(s *jsonschema.Schema, t reflect.Type) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {

@@ -79,10 +79,13 @@ func newSearch(files Files) Tool {
 			end, err = guest.SearchEnd{Truncated: true}, nil
 		}
 		if err != nil {
-			return searchOut{}, aboutSearch(err)
+			return searchOut{}, aboutSearch(ctx, files, c.Agent, p, in.Target == "files", err)
 		}
 		if end.Unreadable > 0 {
 			c.Warn("%d files or folders could not be read", end.Unreadable)
+		}
+		if end.Files == 0 && !end.Truncated {
+			c.Warn("no file was looked into: include or .gitignore leaves all out, or there is none")
 		}
 		out.Truncated, out.Files = end.Truncated, end.Files
 		return out, nil
@@ -101,11 +104,14 @@ func found(at Path, rel string) string {
 }
 
 // aboutSearch says which argument is to blame: the pattern or the path.
-func aboutSearch(err error) error {
+func aboutSearch(ctx context.Context, files Files, a Agent, p Path, names bool, err error) error {
 	if f := failureOf(err); f.Kind == fault.InvalidArgs && strings.Contains(f.Message, "the pattern cannot be read") {
 		wrong := *f
-		wrong.Field, wrong.Expected = "pattern", "a regular expression, or with target files a glob"
+		wrong.Field = "pattern"
+		if wrong.Expected = `a regular expression as ripgrep has them, without look-around; \ before a character that is meant as it is. For files by their names: target files`; names {
+			wrong.Expected = "a glob, such as *.go or src/**/*.ts, or a part of the name"
+		}
 		return &wrong
 	}
-	return aboutPath("path", err)
+	return missing(ctx, files, a, p, err)
 }

@@ -86,7 +86,7 @@ type Tool struct {
 // for what its tags say.
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Tool{
-		Spec: spec, Input: schemaOf[In](), Output: schemaOf[Out](),
+		Spec: spec, Input: schemaOf[In](), Output: open(schemaOf[Out]()),
 		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
 			var in In
 			if err := json.Unmarshal(raw, &in); err != nil {

@@ -48,8 +48,7 @@ func newWrite(files Files) Tool {
 			return out, err
 		}
 		before, digest, err := readAll(ctx, files, c.Agent, p)
-		kind := fault.KindOf(err)
-		if err != nil && kind != fault.NotFound && kind != fault.Rejected {
+		if err != nil && failureOf(err).Kind != fault.NotFound && failureOf(err).Kind != fault.Rejected {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
 		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true})

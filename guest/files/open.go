@@ -209,6 +209,15 @@ func (s *spot) close() {
 	_ = unix.Close(s.root)
 }
 
+// errnoOf is what the kernel said, without the name of a file that nobody else
+// knows.
+func errnoOf(err error) error {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		return errno
+	}
+	return err
+}
+
 // explain gives what the kernel says of a path its kind, and says what to do.
 func explain(op, path string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil {
@@ -229,7 +238,7 @@ func explain(op, path string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return of(fault.Rejected, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return of(fault.Rejected, fmt.Errorf("the disk of the agent is full (quota): %w", err)).Advise("Delete what is not needed, or have a person raise the agent's limits.disk or limits.home.")
+		return of(fault.Rejected, fmt.Errorf("the disk of the agent is full: %w", errnoOf(err))).Advise("Delete what is not needed, or have a person raise the agent's limits.diskMB or limits.homeMB.")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return of(fault.Execution, errors.New("it grew shorter while it was read"))
 	}

@@ -53,7 +53,7 @@ func (service) Search(ctx context.Context, r *connect.Request[guestpb.SearchRequ
 		return nil
 	})
 	if errors.Is(err, search.ErrPattern) {
-		return fault.New(fault.InvalidArgs, op, r.Msg.Pattern, err).Advise("Patterns are regular expressions as Go and ripgrep have them; put a \\ before a character that is meant as it is.")
+		return fault.New(fault.InvalidArgs, op, r.Msg.Pattern, err)
 	}
 	if err != nil {
 		return explain(op, shown(r.Msg.Root), err)

@@ -41,8 +41,10 @@ func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error)
 		return err
 	}
 	err := do(f.terminals.client, file)
-	if told, ok := errors.AsType[*fault.Error](err); ok {
-		told.Subject = strings.ReplaceAll(told.Subject, here, there)
+	for at := err; at != nil; at = errors.Unwrap(at) {
+		if told, ok := at.(*fault.Error); ok {
+			told.Subject = strings.ReplaceAll(told.Subject, here, there)
+		}
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
@@ -45,6 +46,11 @@ func TestRooms(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHome(t, lab.Image(t, c.pack(t)), c.ownership)
 			h.boot(t)
+			t.Run("Tools", func(t *testing.T) {
+				toolstest.Run(t, toolstest.New(t, toolstest.Options{
+					Home: h.folder, Backend: toolstest.Adopted{Guest: h.guest}, Folders: &h.subtrees, Tokens: h.programs.Tokens,
+				}), true)
+			})
 			guesttest.RunRooms(t, &guesttest.House{
 				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Spared: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
@@ -66,6 +72,7 @@ func TestRooms(t *testing.T) {
 
 // home is what stays when its guest is restarted.
 type home struct {
+	folder          config.Home
 	image           image.Image
 	data, workspace string
 	ownership       vm.Ownership
@@ -76,7 +83,8 @@ type home struct {
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
-	h := &home{image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: t.TempDir(), ownership: ownership}
+	folder := config.Home(t.TempDir())
+	h := &home{folder: folder, image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
 		o.Services.Config = whoami{o.Services.Config}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -84,7 +92,7 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	if err := disk.Create(h.data, 2<<30); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

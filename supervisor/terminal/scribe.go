@@ -107,9 +107,9 @@ func (s *scribe) saveAll() {
 	defer l.Return()
 	for p, last := range due {
 		err := s.save(l, p, last)
-		switch fault.KindOf(err) {
-		case "", fault.NotFound: // it was closed meanwhile
-		case fault.Timeout: // what it does not say of one session, it does not say of others
+		switch kind := fault.KindOf(err); {
+		case err == nil, kind == fault.NotFound: // it was closed meanwhile
+		case kind == fault.Timeout: // what it does not say of one session, it does not say of others
 			s.Log.Warn("transcripts are not kept", "error", err)
 			return
 		default:

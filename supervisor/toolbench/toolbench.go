@@ -37,6 +37,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
 	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
+	r.Starting = starting{o.Agents.Sandbox}
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -64,11 +65,11 @@ func Run(ctx context.Context, at *os.File, q Query, tell func([]Match) error) (S
 	s := &run{query: q, tell: tell}
 	var err error
 	if s.asked, s.wanted, err = wanted(q); err != nil {
-		return Summary{}, errors.Join(ErrPattern, err)
+		return Summary{}, fmt.Errorf("%w: %w", ErrPattern, err)
 	}
 	if !q.Names {
 		if s.lines, err = compile(q.Pattern, q.IgnoreCase); err != nil {
-			return Summary{}, errors.Join(ErrPattern, err)
+			return Summary{}, fmt.Errorf("%w: %w", ErrPattern, err)
 		}
 	}
 	st, err := at.Stat()

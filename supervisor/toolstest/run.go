@@ -1,0 +1,187 @@
+package toolstest
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/tools"
+)
+
+// refresh has what a whole run answers be written down, and not compared.
+var refresh = flag.Bool("refresh", false, "write the answers of tools to testdata and docs/wrong-calls.md, which people then read")
+
+// Case is a call and where its answer is written down.
+type Case struct {
+	Name string // what it shows: a heading
+	Tool tools.Name
+	Args string // JSON, in which JOB is the job that was started last
+	// Wrong are calls that a model should not have made: those are in the docs.
+	Wrong bool
+	// Room says that it needs more of a guest than its files; Large that it is made
+	// without a room alone, as it would keep an emulated guest busy for seconds.
+	Room, Large bool
+	// With changes the call, and Asked answers what a person is asked meanwhile.
+	With  func(*tools.Call)
+	Asked func(*testing.T, *World)
+}
+
+// Run makes all calls, in their order, and holds each answer to what is written
+// down of it. Without a room it makes those that need none.
+func Run(t *testing.T, w *World, room bool) {
+	a := w.Agent(t, "ada", map[string]string{"autonomousExec.enabled": "true", "limits.diskMB": "16", "network": "none"})
+	furnish(t, w.Home.AgentHome(a.Name))
+	// As the folders beside this one have them.
+	golden, docs := open(t, "../toolstest/testdata/answers.md"), open(t, "../../docs/wrong-calls.md")
+	job := ""
+	for _, c := range cases() {
+		to := golden
+		if c.Wrong {
+			to = docs
+		}
+		if c.Room && !room || c.Large && room {
+			to.write(c, to.want[c.Name])
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			call := tools.Call{Agent: a, Client: "test"}
+			if c.With != nil {
+				c.With(&call)
+			}
+			if c.Asked != nil {
+				answered := make(chan struct{})
+				go func() {
+					defer close(answered)
+					c.Asked(t, w)
+				}()
+				defer func() { <-answered }()
+			}
+			e := w.Tools.Call(t.Context(), call, string(c.Tool), json.RawMessage(strings.ReplaceAll(c.Args, "JOB", job)))
+			text := e.Text()
+			if id := jobID.FindStringSubmatch(text); id != nil {
+				job = id[1]
+			}
+			if c.Wrong {
+				kind(t, e)
+			}
+			to.hold(t, c, steady(text, job))
+		})
+	}
+	golden.finish(t)
+	docs.finish(t)
+}
+
+// kind reports an answer to a wrong call that does not help who made it.
+func kind(t *testing.T, e tools.Envelope) {
+	f := e.Failure
+	switch {
+	case f == nil && len(e.Warnings) == 0 && !told.MatchString(e.Text()):
+		t.Errorf("nobody is told: %s", e.Text())
+	case f != nil && f.Field != "" && f.Expected == "":
+		t.Errorf("it does not say what is expected of %s: %s", f.Field, e.Text())
+	case f != nil && f.Message == "":
+		t.Errorf("it does not say why: %s", e.Text())
+	}
+}
+
+var (
+	// told is what an answer says that is no warning.
+	told = regexp.MustCompile(`"next":|"(idle_)?timed_out":true|"exit_code":[1-9]`)
+
+	// What differs from run to run.
+	jobID   = regexp.MustCompile(`"job_id":"([^"]+)"`)
+	changes = regexp.MustCompile(`"(pid|started)":"[^"]+"`)
+	// What a shell or a program of its distribution says is its own affair.
+	theirs = regexp.MustCompile(`"stderr":"(/bin/|sh: |cat: )(\\.|[^"\\])*"`)
+)
+
+// steady is an answer without what differs from run to run.
+func steady(text, job string) string {
+	if job != "" {
+		text = strings.ReplaceAll(text, job, "JOB")
+	}
+	return theirs.ReplaceAllString(changes.ReplaceAllString(text, `"$1":"…"`), `"stderr":"…"`)
+}
+
+// book is a file with an answer below the heading of each case.
+type book struct {
+	path    string
+	intro   string            // what stands before the first case
+	want    map[string]string // by the name of a case
+	tools   []tools.Name      // in the order in which they are written
+	entries map[tools.Name]string
+	seen    []string
+}
+
+// open reads a book.
+func open(t *testing.T, path string) *book {
+	t.Helper()
+	b := &book{path: path, want: map[string]string{}, entries: map[tools.Name]string{}}
+	text, err := os.ReadFile(b.path)
+	if err != nil && !*refresh {
+		t.Fatal(err)
+	}
+	b.intro, _, _ = strings.Cut(string(text), "\n## ")
+	for part := range strings.SplitSeq(string(text), "\n### ") {
+		name, rest, _ := strings.Cut(part, "\n")
+		if entry, ok := strings.CutPrefix(strings.TrimSpace(rest), "```json\n"); ok {
+			entry, _, _ = strings.Cut(entry, "\n```")
+			b.want[name] = entry
+		}
+	}
+	return b
+}
+
+// hold holds what was answered to what is written down.
+func (b *book) hold(t *testing.T, c Case, answer string) {
+	t.Helper()
+	entry := shorten(c.Args) + "\n" + shorten(answer)
+	b.write(c, entry)
+	if !*refresh && b.want[c.Name] != entry {
+		t.Errorf("of %s\n%s\nin %s is (go test -run TestRooms/Debian/Tools ./supervisor/launch -refresh writes it anew)\n%s", c.Tool, entry, filepath.Base(b.path), b.want[c.Name])
+	}
+}
+
+// write adds what stands below the heading of a case.
+func (b *book) write(c Case, entry string) {
+	b.seen = append(b.seen, c.Name)
+	if b.entries[c.Tool] == "" {
+		b.tools = append(b.tools, c.Tool)
+	}
+	b.entries[c.Tool] += "\n### " + c.Name + "\n\n```json\n" + entry + "\n```\n"
+}
+
+// finish writes the book, or reports what is in it that nobody answers.
+func (b *book) finish(t *testing.T) {
+	t.Helper()
+	if *refresh {
+		text := b.intro
+		for _, tool := range b.tools {
+			text += "\n## " + string(tool) + "\n" + b.entries[tool]
+		}
+		if err := os.WriteFile(b.path, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	for name := range b.want {
+		if !slices.Contains(b.seen, name) {
+			t.Errorf("%s: nobody makes the call %q", filepath.Base(b.path), name)
+		}
+	}
+}
+
+// shorten leaves the middle out of what is long: it is one character many times.
+func shorten(text string) string {
+	const most, end = 2000, 200
+	if len(text) > most {
+		return fmt.Sprintf("%s… %d more …%s", text[:end], len(text)-2*end, text[len(text)-end:])
+	}
+	return text
+}

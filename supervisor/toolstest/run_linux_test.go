@@ -1,0 +1,91 @@
+package toolstest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/supervisor/toolstest"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// TestWithoutARoom makes the calls that need no more than files: on this host. All are
+// made in real guests, by TestRooms of package launch.
+func TestWithoutARoom(t *testing.T) {
+	b := new(hosttest.Backend)
+	toolstest.Run(t, world(t, b, b), false)
+}
+
+// TestCallWaitsForTheGuest: a call to a sandbox that is stopped starts it, is told
+// how far that is, and then runs.
+func TestCallWaitsForTheGuest(t *testing.T) {
+	b := &slow{Backend: new(hosttest.Backend), boot: make(chan struct{})}
+	w := world(t, b.Backend, b)
+	call := tools.Call{Agent: w.Agent(t, "ada", nil), Tell: func(p tools.Progress) {
+		if p.Text == "starting the sandbox: disk, make the disk" {
+			b.release() // not before whoever called was told
+		}
+	}}
+	path := filepath.Join(w.Home.AgentHome("ada"), "notes.md")
+	if err := os.WriteFile(path, []byte("Buy milk."), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if e := w.Tools.Call(t.Context(), call, "sandbox_read_file", []byte(`{"path":"notes.md"}`)); !e.OK() || !strings.Contains(e.Text(), "Buy milk.") {
+		t.Error(e.Text())
+	}
+}
+
+// slow is a backend whose boot waits until it is released.
+type slow struct {
+	*hosttest.Backend
+	boot chan struct{}
+	once sync.Once
+}
+
+func (s *slow) release() { s.once.Do(func() { close(s.boot) }) }
+
+func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	err := walk.Do(journey.Disk, func(report progress.Func) error {
+		report(progress.Event{Step: "make the disk"})
+		select {
+		case <-s.boot:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		return nil, provision.Machine{}, err
+	}
+	return s.Backend.Boot(ctx, set, walk)
+}
+
+// TestGuestThatDoesNotStart: what is told of it says why, and what to do.
+func TestGuestThatDoesNotStart(t *testing.T) {
+	b := &hosttest.Backend{Broken: fault.New(fault.Unavailable, "boot", "", errors.New("there is no kernel")).Advise("See `osaurus-sandbox doctor`.")}
+	w := world(t, b, b)
+	e := w.Tools.Call(t.Context(), tools.Call{Agent: w.Agent(t, "ada", nil)}, "sandbox_read_file", []byte(`{"path":"notes.md"}`))
+	if f := e.Failure; f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, "there is no kernel. ") || !strings.Contains(f.Message, "osaurus-sandbox doctor") {
+		t.Error(e.Text())
+	}
+}
+
+// world is one over a guest that is this host.
+func world(t *testing.T, host *hosttest.Backend, b supervisor.Backend) *toolstest.World {
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	host.Workspace = home.Workspace()
+	return toolstest.New(t, toolstest.Options{Home: home, Backend: b, Folders: new(vm.Subtrees), Tokens: bridge.NewTokens()})
+}

@@ -1,0 +1,142 @@
+// Package toolstest is what every guest must answer to tools: each tool in what it does and in each way it fails, held to files that people read.
+package toolstest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/artifacts"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/vault"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/vm"
+)
+
+const by supervisor.Cause = "test"
+
+// Options are what a world is made of.
+type Options struct {
+	Home    config.Home
+	Backend supervisor.Backend
+	Folders *vm.Subtrees
+	Tokens  *bridge.Tokens
+}
+
+// World is a home with its agents and their tools, over some guest.
+type World struct {
+	Home    config.Home
+	Sandbox *supervisor.Supervisor
+	Agents  *agents.Agents
+	Prompts *prompts.Broker
+	Tools   *tools.Registry
+}
+
+// New returns a world that ends with the test.
+func New(t testing.TB, o Options) *World {
+	t.Helper()
+	ctx, log := t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil))
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &World{Home: o.Home}
+	check(config.WriteFile(o.Home.SettingsFile(), []byte(`{"autoStart": false, "secrets": "file"}`)))
+	db, err := store.Open(ctx, o.Home.Database())
+	check(err)
+	w.Sandbox, err = supervisor.New(ctx, supervisor.Options{Home: o.Home, Backend: o.Backend, Folders: o.Folders, Log: log})
+	check(err)
+	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Audit: audit.New(db), Log: log})
+	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: forgetful{}, Log: log})
+	check(err)
+	w.Agents, err = agents.Open(ctx, agents.Options{
+		Home: o.Home, DB: db, Sandbox: w.Sandbox, Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: forgetful{}, Log: log,
+	})
+	check(err)
+	shells := terminal.New(terminal.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
+	shelf, err := artifacts.Open(artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
+	check(err)
+	w.Tools = toolbench.New(toolbench.Options{
+		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolbench.NewInstaller(w.Agents), Log: log,
+	})
+	t.Cleanup(func() {
+		w.Prompts.Close()
+		shells.Close()
+		w.Agents.Close()
+		keys.Close()
+		if err := errors.Join(w.Sandbox.Close(context.Background()), shelf.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// Agent makes an agent with settings: "autonomousExec.enabled=true".
+func (w *World) Agent(t testing.TB, name string, settings map[string]string) tools.Agent {
+	t.Helper()
+	if _, err := w.Agents.Create(t.Context(), agents.New{Name: name}, by); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Agents.Set(t.Context(), name, settings, by); err != nil {
+		t.Fatal(err)
+	}
+	a, err := w.Agents.Get(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return toolbench.AgentOf(a)
+}
+
+// forgetful keeps no events.
+type forgetful struct{}
+
+func (forgetful) Note(events.Event) {}
+
+// Adopted is the backend of a guest that runs already, and goes on when its
+// supervisor ends.
+type Adopted struct{ Guest *launch.Guest }
+
+func (Adopted) Check(context.Context) (string, error) { return "adopted", nil }
+func (Adopted) Provisioned() bool                     { return true }
+func (Adopted) Ready(config.Settings) bool            { return true }
+func (Adopted) Reset(context.Context) error           { return nil }
+func (Adopted) Remove(context.Context) error          { return nil }
+
+func (Adopted) Prepare(context.Context, config.Settings, bool, *journey.Walk) error { return nil }
+
+func (a Adopted) Boot(context.Context, config.Settings, *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+	g := &stays{Guest: supervisor.Launched(a.Guest), done: make(chan struct{})}
+	g.end = sync.OnceFunc(func() { close(g.done) })
+	return g, provision.Machine{}, nil
+}
+
+// stays is a guest that ends for its supervisor alone.
+type stays struct {
+	supervisor.Guest
+	done chan struct{}
+	end  func()
+}
+
+func (s *stays) Shutdown(context.Context) error { return s.Close() }
+func (s *stays) Done() <-chan struct{}          { return s.done }
+
+func (s *stays) Close() error {
+	s.end()
+	return nil
+}

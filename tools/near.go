@@ -1,0 +1,46 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// nearNames is how many names are shown that are like one that is not there.
+const nearNames = 5
+
+// missing is what went wrong with a path; of what is not there it shows what is.
+func missing(ctx context.Context, files Files, a Agent, p Path, err error) error {
+	told := aboutPath("path", err)
+	f, ok := told.(*Failure)
+	if !ok || f.Kind != fault.NotFound || p.Rel == "." {
+		return told
+	}
+	folder := Path{p.Root, path.Dir(p.Rel)}
+	entries, more, err := files.ListFolder(ctx, a, folder.file(), maxListed)
+	if err != nil {
+		f.Message += ". Its folder is not there either: list the one above with sandbox_read_file"
+		return f
+	}
+	like := path.Base(p.Rel)
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name, ".") == strings.HasPrefix(like, ".") {
+			names = append(names, strings.ToValidUTF8(e.Name, "\uFFFD"))
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return likeness(like, b) - likeness(like, a) })
+	switch shown := names[:min(len(names), nearNames)]; {
+	case len(names) == 0:
+		f.Message += fmt.Sprintf(". In %s is nothing like it", folder)
+	case len(names) > len(shown) || more:
+		f.Message += fmt.Sprintf(". In %s are %s and others: list it with sandbox_read_file", folder, strings.Join(shown, ", "))
+	default:
+		f.Message += fmt.Sprintf(". In %s are %s", folder, strings.Join(shown, ", "))
+	}
+	return f
+}
