@@ -18,11 +18,12 @@ RUN_HOME     ?= $(CURDIR)/.build/home
 
 # The guest tier are the packages whose tests start machines. They run two
 # packages at a time: a guest waits, for its host and for itself, about as much
-# as it computes. The kernel tier are those that use real kernels
+# as it computes; the longest goes first, so that nothing waits for it at the end. The kernel tier are those that use real kernels
 # without our machines. What a package imports tells, so nobody keeps a list.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
-GUEST_TIER  = $(patsubst guest:%,%,$(filter guest:%,$(TIERS)))
+GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST),$(patsubst guest:%,%,$(filter guest:%,$(TIERS))))
+LONGEST     = osaurus-sandbox/supervisor/launch
 KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
 APART       = osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck $(LOCAL)
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(APART),$(shell $(GO) list ./...))
@@ -46,8 +47,8 @@ STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
 SIGN_AS ?= -
 
 # A package that runs longer is stuck, also on a machine with much else to do.
-UNIT_TIMEOUT  := 10m
-GUEST_TIMEOUT := 20m
+UNIT_TIMEOUT  := 20m
+GUEST_TIMEOUT := 40m
 
 .PHONY: help setup build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
 )
 
 // The versions of the API that this program speaks. A change that the other
@@ -22,6 +23,8 @@ const (
 	// maxMessage bounds one message. The largest honest one is a command with
 	// all its arguments.
 	maxMessage = 1 << 20
+	// maxRecipe is for messages with a plugin's recipe, in the base64 of JSON.
+	maxRecipe = plugins.MaxRecipe/3*4 + maxMessage
 	// maxHeaders bounds the headers of a request.
 	maxHeaders = 16 << 10
 	// chunk is the most bytes of a stream in one message: a pipe's capacity.
@@ -62,6 +65,9 @@ func clientOptions() connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil))
 }
+
+// withRecipes are options for those that carry recipes.
+func withRecipes() connect.Option { return connect.WithReadMaxBytes(maxRecipe) }
 
 // protocols are HTTP/1.1, which every program speaks, and HTTP/2 without TLS
 // for streams in both directions.

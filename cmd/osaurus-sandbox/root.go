@@ -32,7 +32,7 @@ func newRoot(c console) *cobra.Command {
 	root.AddCommand(newMachineCommands(c)...)
 	root.AddCommand(
 		newAgent(c), newArtifacts(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(),
-		newEvents(c), newExec(c), newJob(c), newLogs(c), newMCP(c), newMemory(c), newPack(c), newPrompt(c),
+		newEvents(c), newExec(c), newJob(c), newLogs(c), newMCP(c), newMemory(c), newPack(c), newPlugin(c), newPrompt(c),
 		newPs(c), newSandbox(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c),
 		newStatus(c), newTask(c), newTool(c), newTop(c), newVersion(c),
 	)

@@ -1,0 +1,22 @@
+package plugins
+
+// Skeleton is a recipe to begin with: a tool that takes an argument safely and is of use already.
+func Skeleton(name string) Recipe {
+	choice := "words"
+	return Recipe{
+		Name: name, Description: "Say in a sentence what the plugin is for", Version: "0.1.0",
+		Files: map[FilePath]string{
+			"scripts/count.sh": "#!/bin/sh\n# Arguments of the tool are in the environment: $PARAM_FILE, $PARAM_UNIT.\nset -eu\n" +
+				"case \"$PARAM_UNIT\" in\nlines) wc -l < \"$PARAM_FILE\" ;;\n*) wc -w < \"$PARAM_FILE\" ;;\nesac\n",
+		},
+		Tools: []Tool{{
+			ID: "count", Description: "Counts the words or lines of a text file. Use it to see how long a text is.",
+			Parameters: map[ParamName]Param{
+				"file": {Type: String, Description: "Path of the file"},
+				"unit": {Type: String, Description: "What to count", Default: &choice, Enum: []string{"words", "lines"}},
+			},
+			Run: "sh scripts/count.sh",
+		}},
+		Permissions: Permissions{Network: NetworkNone},
+	}
+}
