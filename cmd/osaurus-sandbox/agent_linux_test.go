@@ -149,6 +149,7 @@ func TestAgents(t *testing.T) {
 	t.Run("mcp", tryMCP)
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
 	t.Run("plugins", tryPlugins)
+	t.Run("installed plugins", func(t *testing.T) { tryInstalls(t, home) })
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)
@@ -248,11 +249,13 @@ func TestAgents(t *testing.T) {
 		}
 		t.Run("terminals, over a restart", tryTerminalsInAGuest)
 		asks("after a restart")
+		pluginWorks(t, "alice", "a restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)
 		}
 		ok(t, "agent", "reset", "alice", "--yes")
 		asks("after a reset")
+		pluginWorks(t, "alice", "a reset")
 		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a reset: %d, %s", code, out)
 		}
@@ -293,6 +296,7 @@ func TestAgents(t *testing.T) {
 			}
 		}
 	})
+	t.Run("plugins when the daemon was killed", func(t *testing.T) { tryPluginsAfterAll(t, home, "carol") })
 }
 
 // agentSecrets: what an agent does with a secret of its is seen by nobody else,
