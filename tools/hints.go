@@ -10,7 +10,7 @@ const sigpipe = 128 + 13
 
 var (
 	bareInstall  = regexp.MustCompile(`(^|[;&|\n]\s*|sudo\s+)(apk\s+add|apt(-get)?\s+install|pip3?\s+install|npm\s+(install|i)\s+[^-\s]|yarn\s+add|pnpm\s+add)\b`)
-	hereDocument = regexp.MustCompile(`<<-?\s*['"]?([A-Za-z_]\w*)['"]?`)
+	hereDocument = regexp.MustCompile(`(?:^|[^<])<<-?\s*['"]?([A-Za-z_]\w*)['"]?`)
 	longInline   = regexp.MustCompile(`\s-[ce]\s+(['"])[^'"]*\n`)
 )
 
