@@ -18,11 +18,12 @@ RUN_HOME     ?= $(CURDIR)/.build/home
 
 # The guest tier are the packages whose tests start machines. They run two
 # packages at a time: a guest waits, for its host and for itself, about as much
-# as it computes. The kernel tier are those that use real kernels
+# as it computes; the longest goes first, so that nothing waits for it at the end. The kernel tier are those that use real kernels
 # without our machines. What a package imports tells, so nobody keeps a list.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
-GUEST_TIER  = $(patsubst guest:%,%,$(filter guest:%,$(TIERS)))
+GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST),$(patsubst guest:%,%,$(filter guest:%,$(TIERS))))
+LONGEST     = osaurus-sandbox/supervisor/launch
 KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
 APART       = osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck $(LOCAL)
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(APART),$(shell $(GO) list ./...))
@@ -46,10 +47,10 @@ STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
 SIGN_AS ?= -
 
 # A package that runs longer is stuck, also on a machine with much else to do.
-UNIT_TIMEOUT  := 10m
-GUEST_TIMEOUT := 20m
+UNIT_TIMEOUT  := 20m
+GUEST_TIMEOUT := 40m
 
-.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +66,9 @@ guest-programs:
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
+
+mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from bundles
+	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
 run: setup build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \

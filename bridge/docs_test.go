@@ -38,7 +38,7 @@ func TestDocs(t *testing.T) {
 	if len(blocks) < 7 {
 		t.Fatalf("only %d blocks", len(blocks))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Env = append(os.Environ(), "OSAURUS_BRIDGE_SOCKET="+b.Listen(t, alice.UID), "OSAURUS_TOKEN_FILE="+token)
@@ -54,7 +54,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	told := strings.Join(b.Told(), "\n")
-	for _, want := range []string{"alice dispatch Read the new items rss-42", `alice emit rss.new_item {"title":"Hello"}`, "alice log info 42 items read"} {
+	for _, want := range []string{"alice dispatch Read the new items rss-42", `alice emit rss.new_item {"title":"Hello"}`, "alice log info 42 items read", "alice create hello"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("nobody was told %q", want)
 		}

@@ -40,6 +40,9 @@ func (h Home) join(parts ...string) string {
 // SettingsFile is what Load reads.
 func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
 
+// MCPToken is what apps show that ask for agents' tools over HTTP.
+func (h Home) MCPToken() string { return h.join("config", "mcp-token") }
+
 // AgentMap is which agent each Linux user of the guest is.
 func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
 

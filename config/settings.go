@@ -30,6 +30,8 @@ type Settings struct {
 	Bridge BridgeLimits
 	// Inference is which model answers agents.
 	Inference Inference
+	// MCP is where apps find agents' tools over HTTP.
+	MCP MCP
 }
 
 // The bounds of the settings.
@@ -68,6 +70,7 @@ func Defaults() Settings {
 		Secrets:   systemSecretStore(),
 		Bridge:    bridgeDefaults(),
 		Inference: inferenceDefaults(),
+		MCP:       MCP{Origins: []WebOrigin{}},
 	}
 }
 
@@ -88,7 +91,7 @@ func fields() table[Settings] {
 		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}, slices.Concat(bridgeFields(), inferenceFields())...)
+	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields())...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.

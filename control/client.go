@@ -34,19 +34,22 @@ const (
 // and their errors *fault.Error, as the daemon had them.
 type Client struct {
 	controlpbconnect.SandboxClient
-	Agents    controlpbconnect.AgentsClient
-	Shells    controlpbconnect.ShellsClient
-	Jobs      controlpbconnect.JobsClient
-	Memory    controlpbconnect.MemoryClient
-	Tasks     controlpbconnect.TasksClient
-	Topics    controlpbconnect.TopicsClient
-	Secrets   controlpbconnect.SecretsClient
-	Prompts   controlpbconnect.PromptsClient
-	Tools     controlpbconnect.ToolsClient
-	Artifacts controlpbconnect.ArtifactsClient
-	Plugins   controlpbconnect.PluginsClient
-	home      config.Home
-	transport *http.Transport
+	Agents   controlpbconnect.AgentsClient
+	Shells   controlpbconnect.ShellsClient
+	Jobs     controlpbconnect.JobsClient
+	Memory   controlpbconnect.MemoryClient
+	Tasks    controlpbconnect.TasksClient
+	Topics   controlpbconnect.TopicsClient
+	Secrets  controlpbconnect.SecretsClient
+	Prompts  controlpbconnect.PromptsClient
+	Tools    controlpbconnect.ToolsClient
+	Plugins  controlpbconnect.PluginsClient
+	Installs controlpbconnect.InstallsClient
+	// Registrations are plugins that agents write.
+	Registrations controlpbconnect.RegistrationsClient
+	Artifacts     controlpbconnect.ArtifactsClient
+	home          config.Home
+	transport     *http.Transport
 }
 
 // Connect finds the daemon of a home. The name says who asks, for the audit.
@@ -121,6 +124,8 @@ func newClient(home config.Home, name string) *Client {
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
+		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
+		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 	}

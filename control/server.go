@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
@@ -50,10 +51,11 @@ type Backing struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry
-	Artifacts *artifacts.Artifacts
 	Plugins   *install.Installer
+	Registrar *register.Registrar
 	Library   *library.Library
 	Sources   *source.Client
+	Artifacts *artifacts.Artifacts
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -97,7 +99,9 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options, withRecipes()))
+	rpc.Handle(controlpbconnect.NewRegistrationsHandler(registrationService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = s.server(s.handler)

@@ -3,18 +3,20 @@ package control
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/door"
 	"osaurus-sandbox/fault"
 )
 
 func TestGuard(t *testing.T) {
 	g := guard{
-		token: "secret", hosts: []string{"localhost", "127.0.0.1", "::1"}, origins: []string{"https://app.example"},
-		next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+		door.Guard{
+			Token: "secret", Hosts: door.Loopback(), Origins: []string{"https://app.example"},
+			OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.",
+		},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 	}
 	for _, tc := range []struct {
 		name, host, origin, authorization string
@@ -48,26 +50,6 @@ func TestGuard(t *testing.T) {
 		if said := w.Body.String(); !tc.pass && (!strings.Contains(said, `"rejected"`) || !strings.Contains(said, `"advice"`)) {
 			t.Errorf("%s: %s is no refusal that says what to do", tc.name, said)
 		}
-	}
-}
-
-func TestToken(t *testing.T) {
-	home := config.Home(t.TempDir() + "/home")
-	first, err := token(home)
-	if err != nil || len(first) < minToken {
-		t.Fatalf("%q %v", first, err)
-	}
-	if info, err := os.Stat(TokenFile(home)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info, err)
-	}
-	if again, err := token(home); err != nil || again != first {
-		t.Errorf("%q %v", again, err)
-	}
-	if err := os.Chmod(TokenFile(home), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := token(home); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
-		t.Errorf("a token that others can read: %v", err)
 	}
 }
 

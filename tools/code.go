@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // the texts below
 	"strings"
@@ -73,25 +72,18 @@ func newCode(rooms Rooms) Tool {
 func runCode(ctx context.Context, rooms Rooms, c *Call, in codeIn, dir string) (codeOut, error) {
 	id, end := c.registry.scripts.begin(ctx, *c)
 	defer end()
-	var stdout, stderr bytes.Buffer
-	p, err := rooms.Exec(ctx, c.Agent, guest.Command{
+	ran, err := Run(ctx, rooms, c.Agent, guest.Command{
 		Args: []string{"/bin/sh", "-c", codeRunner, "sh", codeModule, noPython}, Env: append(environment(c.Agent), "OSAURUS_SCRIPT_ID="+string(id)), Dir: dir,
-		Stdin: strings.NewReader(in.Code), Stdout: &stdout, Stderr: &stderr, Timeout: time.Duration(in.Timeout) * time.Second, MaxOutput: bytesFor(maxStdout),
+		Stdin: strings.NewReader(in.Code), Timeout: time.Duration(in.Timeout) * time.Second,
 	})
 	if err != nil {
 		return codeOut{}, wrongFolder(err, in.Cwd)
 	}
-	exit, err := p.Wait()
-	if err != nil {
-		return codeOut{}, err
-	}
-	if stderr.String() == noPython+"\n" && stdout.Len() == 0 {
+	if ran.Stderr == noPython+"\n" && ran.Stdout == "" {
 		return codeOut{}, &Failure{Kind: fault.Unavailable, Message: `there is no python3 in your sandbox: call sandbox_install with packages ["python3"], and then this once more`}
 	}
-	out := codeOut{ExitCode: exit.Status(), ToolCalls: end(), Cwd: dir, TimedOut: exit.TimedOut, Limit: limitOf(exit)}
-	var cut, cutToo bool
-	out.Stdout, cut = clip(stdout.String(), maxStdout, exit.StdoutTruncated)
-	out.Stderr, cutToo = clip(stderr.String(), maxStderr, exit.StderrTruncated)
-	out.Truncated = cut || cutToo
-	return out, nil
+	return codeOut{
+		Stdout: ran.Stdout, Stderr: ran.Stderr, ExitCode: ran.ExitCode, ToolCalls: end(), Cwd: dir,
+		TimedOut: ran.TimedOut, Limit: ran.Limit, Truncated: ran.Truncated,
+	}, nil
 }

@@ -31,7 +31,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	more := map[string]any{}
+	more := map[string]any{} // to say of a failure
 	class, again := j.judge(r)
 	if !r.ok() && again {
 		j.call.Say("it failed (%s); clearing up, and then once more", class)
@@ -48,7 +48,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 		} else {
 			more["retried"], more["cleanup_failed"] = false, true
 			mended.output = r.output + mended.output
-			r, class = mended, packages.Untended
+			r = mended
 		}
 	}
 	if r.ok() {
@@ -123,17 +123,22 @@ func (j *install) judge(r ran) (class packages.Class, again bool) {
 		return packages.OutOfRoom, false
 	case r.exit.TimedOut:
 		return packages.OutOfTime, false
-	case class == packages.Missing && j.fetched: // and it is not known there
+	case class == packages.Missing && j.fetched: // a moment ago
 		return class, false
 	}
 	return class, again
 }
 
-// mend clears away that for which an attempt failed. Of several steps the last one
-// says whether that is so.
+// mend clears away that for which an attempt failed, an old index included. Of
+// several steps the last one says whether that is so.
 func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err error) {
+	if class != packages.Broken && class != packages.Locked {
+		j.mu.Lock()
+		delete(j.fresh, j.call.ID)
+		j.mu.Unlock()
+	}
 	for _, args := range j.manager.Mend(class, j.call.Home) {
-		if r, err = j.step(ctx, args, mendTime); err != nil {
+		if r, err = j.step(ctx, args, j.manager.Time()); err != nil {
 			return r, err
 		}
 	}
@@ -151,7 +156,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	if args == nil {
 		return "", nil
 	}
-	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: mendTime, most: maxLedger})
+	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: askTime, most: maxLedger})
 	switch {
 	case absent(err, args[0]):
 		return "", j.unequipped(args[0], err)
@@ -175,7 +180,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 	clean = true
 	for _, args := range j.manager.Undo(before, after) {
 		j.call.Say("taking away what was half installed")
-		r, err := j.step(ctx, args, mendTime)
+		r, err := j.step(ctx, args, j.manager.Time())
 		if err != nil {
 			return false, err
 		}
@@ -212,10 +217,11 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
 		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=outbound"
 	}
+	final := class == packages.Signature || class == packages.Broken && more["cleanup_failed"] == true
 	more["failure_class"], more["manager"], more["packages"] = class, j.manager, j.specs
 	more["exit_code"], more["output"] = r.exit.Status(), output
 	return &Failure{
-		Kind: kind, Final: class == packages.Signature || class == packages.Untended, More: more,
+		Kind: kind, Final: final, More: more,
 		Message: fmt.Sprintf("%s did not install %s (%s): %s. %s", j.manager, j.names(), class, why, advice),
 	}
 }

@@ -21,19 +21,20 @@ const (
 	maxInstallOutput = 20_000
 	// maxLedger bounds the list of what is installed: some ten thousand packages.
 	maxLedger = 1 << 20
-	// mendTime is how long whatever is done beside the installing may take, each.
-	mendTime = time.Minute
+	// askTime is how long a manager may take to say what there is.
+	askTime = time.Minute
 	// freshTime is how long an index of packages is believed. One that has become
 	// wrong meanwhile is noticed, and fetched again.
 	freshTime = time.Hour
 	// breath is the pause before what failed is tried again: what passes often
 	// does so in a moment.
 	breath = 2 * time.Second
-	// tryTime is the longest of two attempts with all that is done around them.
-	tryTime = 2*4*time.Minute + 8*mendTime
-	// installBudget is that behind another one that takes as long, and the start of a
+	// installTime is two attempts, what is done before each and after, and some more:
+	// no install that goes on is ever cut off.
+	installTime = 8 * packages.MaxTime
+	// installBudget is that, behind another one that takes as long, and the start of a
 	// guest.
-	installBudget = 2*tryTime + bootTime
+	installBudget = 2*installTime + bootTime
 )
 
 // Installer installs packages in agents' rooms, for each agent one thing at a
@@ -75,7 +76,7 @@ func (i *Installer) System(ctx context.Context, c *Call, names []string) (Instal
 // system is the manager of the guest's distribution. The room is asked, and not what
 // the guest is made of: a pack that somebody brings may call itself anything.
 func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
-	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}, patience: mendTime})
+	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}, patience: askTime})
 	switch {
 	case err == nil:
 		return packages.APK, nil
@@ -154,7 +155,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 		return ran{}, err
 	}
 	exit, err := p.Wait()
-	return ran{exit, out.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
+	return ran{exit, out.all.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
 }
 
 // absent reports whether an error says that there is no such program.
@@ -166,7 +167,7 @@ func absent(err error, program string) bool {
 // teller keeps what a manager writes, and has whoever waits read a line of it now
 // and again.
 type teller struct {
-	bytes.Buffer
+	all  bytes.Buffer
 	say  func(format string, args ...any)
 	last time.Time
 }
@@ -179,7 +180,7 @@ const (
 )
 
 func (t *teller) Write(p []byte) (int, error) {
-	n, err := t.Buffer.Write(p)
+	n, err := t.all.Write(p)
 	if t.say == nil || time.Since(t.last) < tellEvery {
 		return n, err
 	}

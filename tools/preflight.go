@@ -122,7 +122,7 @@ func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any))
 	case string:
 		return text(name, s, v)
 	case json.Number:
-		return inRange(name, s, v, warn), nil
+		return number(name, s, v, warn)
 	}
 	return v, nil
 }
@@ -220,6 +220,20 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 		}
 	}
 	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), quoted(v))
+}
+
+// number checks a number against what it may be, and moves it to where it may be.
+func number(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) (any, error) {
+	if len(s.Enum) == 0 {
+		return inRange(name, s, v, warn), nil
+	}
+	f, _ := v.Float64() // it was one already
+	for _, choice := range s.Enum {
+		if c, err := strconv.ParseFloat(fmt.Sprint(choice), 64); err == nil && c == f {
+			return v, nil
+		}
+	}
+	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), v)
 }
 
 // inRange moves a number to the nearest that is allowed.

@@ -15,7 +15,8 @@ Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
 
-Secrets and config belong to a plugin: $OSAURUS_PLUGIN, or else the name of the folder.
+Secrets and config belong to a plugin: the one that runs this; for other programs
+$OSAURUS_PLUGIN, or else the name of the folder.
 "-" is what comes in on standard input. Errors go to standard error.
 osaurus-host COMMAND --help shows an example; osaurus-host --version says which this is.
 `

@@ -146,7 +146,9 @@ func TestAgents(t *testing.T) {
 	t.Run("inference", agentsAsk)
 	t.Run("tools", func(t *testing.T) { tryTools(t, home) })
 	t.Run("code", func(t *testing.T) { tryCode(t, home) })
+	t.Run("mcp", tryMCP)
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
+	t.Run("plugins", tryPlugins)
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)

@@ -59,7 +59,7 @@ except SandboxToolError as e: print(e.kind, e.field, e.envelope["reason"])
 		out, e := code(t, `
 from osaurus_tools import *
 try:
-    for i in range(51): call("sandbox_secret_check", key="NONE")
+    for i in range(51): read_file(".")
 except SandboxToolError as e: print(i, e.kind)
 `, nil)
 		if calls := e["result"].(map[string]any)["tool_calls"]; out != "50 rejected\n" || calls != 50.0 {
@@ -118,7 +118,7 @@ func tryArtifacts(t *testing.T, home config.Home) {
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	defer ok(t, "agent", "set", "alice", "autonomousExec.enabled=false")
 	if code, out := as(t, "alice", `mkdir -p hand/in/deep hand/empty && cd hand && echo one > in/deep/a.txt && echo two > in/b.txt && ln -s /etc/passwd in/link && ln -s /etc/passwd out &&
-		mkfifo in/pipe && ln -s in/b.txt beside && truncate -s 300M large && printf x > "$(printf 'a\033[31mb')" && mkdir -p bad && printf x > "bad/$(printf '\342\200\256gnp.exe')" &&
+		mkfifo /tmp/handed && ln -s in/b.txt beside && truncate -s 300M large && printf x > "$(printf 'a\033[31mb')" && mkdir -p bad && printf x > "bad/$(printf '\342\200\256gnp.exe')" &&
 		ln -s /etc bad-folder && printf '\211PNG\r\n\032\n' > picture.png && mkdir Evil.app && echo x > Evil.app/x`); code != 0 {
 		t.Fatal(out)
 	}
@@ -137,7 +137,7 @@ func tryArtifacts(t *testing.T, home config.Home) {
 	}{
 		{"a link that leads out", `{"path":"hand/out"}`, map[string]any{"kind": "invalid_args", "field": "path"}},
 		{"through a folder that leads out", `{"path":"hand/bad-folder/passwd"}`, map[string]any{"kind": "invalid_args", "field": "path"}},
-		{"a pipe", `{"path":"hand/in/pipe"}`, map[string]any{"kind": "rejected"}},
+		{"a pipe", `{"path":"/tmp/handed"}`, map[string]any{"kind": "rejected"}},
 		{"another agent's", `{"path":"/workspace/agents/bob/mine"}`, map[string]any{"kind": "invalid_args", "reason": "outside_allowed_roots"}},
 		{"the room's own", `{"path":"/etc/passwd"}`, map[string]any{"kind": "invalid_args", "reason": "outside_allowed_roots"}},
 		{"nothing", `{"path":"hand/nothing"}`, map[string]any{"kind": "not_found", "field": "path"}},

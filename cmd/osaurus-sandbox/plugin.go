@@ -27,6 +27,8 @@ that they were before; what is installed for an agent is a copy, which changes o
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library
   osaurus-sandbox plugin import owner/name@v1.2          or somebody else's, from GitHub
+  osaurus-sandbox plugin install word-count alice        give its tools to an agent
+  osaurus-sandbox plugin status                          see who has what
   osaurus-sandbox plugin edit word-count                 change it
   osaurus-sandbox plugin diff word-count                 see what changed`,
 		Args: cobra.NoArgs,
@@ -37,6 +39,8 @@ that they were before; what is installed for an agent is a copy, which changes o
 		newPluginList(c), newPluginShow(c), newPluginImport(c), newPluginExport(c), newPluginDuplicate(c), newPluginRename(c), newPluginRemove(c),
 		newPluginEdit(c), newPluginHistory(c), newPluginDiff(c), newPluginRollback(c),
 	)
+	cmd.AddCommand(newPluginInstalls(c)...)
+	cmd.AddCommand(newPluginRegister(c))
 	return cmd
 }
 

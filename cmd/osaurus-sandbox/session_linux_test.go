@@ -138,6 +138,10 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("diagnose", func(t *testing.T) {
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
+		const tries = 5 // of a guest that answers well on a computer that is busy
+		for try := 1; strings.Contains(out, "is very busy") && try < tries; try++ {
+			code, out, stderr = sandbox(t, "diagnose", "--nat-target", target(t))
+		}
 		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user", "bridge"} {
 			if !strings.Contains(out, "ok      "+check+" ") {
 				t.Errorf("%s is not ok", check)
@@ -255,7 +259,7 @@ func TestDocs(t *testing.T) {
 	if blocks < 14 {
 		t.Fatalf("only %d blocks", blocks)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.WaitDelay = time.Second // for what the shell leaves

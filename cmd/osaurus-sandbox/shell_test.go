@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -26,28 +27,29 @@ func TestCarryKeys(t *testing.T) {
 		{"twice, but slowly", []string{"\x1d", wait, "\x1d", wait, "x"}, "\x1d\x1dx", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			typed := make(chan []byte)
-			var got bytes.Buffer
-			done := make(chan error, 1)
-			go func() { done <- carryKeys(typed, &got) }()
-			left := false
-			for _, keys := range tc.typed {
-				if keys == wait {
-					time.Sleep(2 * detachWait)
-					continue
+			synctest.Test(t, func(t *testing.T) {
+				typed := make(chan []byte)
+				var got bytes.Buffer
+				done := make(chan error, 1)
+				go func() { done <- carryKeys(typed, &got) }()
+				left := false
+				for _, keys := range tc.typed {
+					if keys == wait {
+						time.Sleep(2 * detachWait)
+						continue
+					}
+					select {
+					case typed <- []byte(keys):
+					case err := <-done:
+						done <- err
+						left = true
+					}
 				}
-				select {
-				case typed <- []byte(keys):
-				case err := <-done:
-					done <- err
-					left = true
+				close(typed)
+				if err := <-done; err != nil || got.String() != tc.want || !strings.Contains(tc.typed[len(tc.typed)-1], "lost") && left != tc.left {
+					t.Errorf("%q, left %v, %v", got.String(), left, err)
 				}
-			}
-			close(typed)
-			if err := <-done; err != nil || got.String() != tc.want || !strings.Contains(tc.typed[len(tc.typed)-1], "lost") && left != tc.left {
-				t.Errorf("%q, left %v, %v", got.String(), left, err)
-			}
+			})
 		})
 	}
 	broken := errors.New("gone")

@@ -27,7 +27,11 @@ func trySessions(t *testing.T) {
 		Restarted bool
 		Dir       string
 	}
-	code, out, stderr := sandbox(t, "exec", "alice", "--session", "s", "--json", "--timeout", "1s", "--", "cd /usr; echo begun; sleep 1000")
+	var code int
+	var out, stderr string
+	for timeout := time.Second; !strings.Contains(out, "begun") && timeout < 2*time.Minute; timeout *= 4 {
+		code, out, stderr = sandbox(t, "exec", "alice", "--session", "s", "--json", "--timeout", timeout.String(), "--", "cd /usr; echo begun; sleep 1000")
+	}
 	if err := json.Unmarshal([]byte(out), &end); err != nil || code != end.ExitCode || !end.TimedOut || end.Restarted || end.Stdout != "begun\n" || end.Dir != "/usr" {
 		t.Errorf("%d, %+v, %v, %s", code, end, err, stderr)
 	}
@@ -37,7 +41,11 @@ func trySessions(t *testing.T) {
 		}
 	}
 	cancelled := start(t, "exec", "alice", "--session", "s", "--", "A=here; echo so far; sleep 1000")
-	for end := time.Now().Add(seenWithin); !strings.Contains(ok(t, "session", "list"), "alice  s        command"); time.Sleep(50 * time.Millisecond) {
+	runs := func() bool {
+		_, shown, _ := sandbox(t, "session", "show", "alice", "s")
+		return strings.Contains(ok(t, "session", "list"), "alice  s        command") && strings.HasSuffix(shown, "\nso far\n")
+	}
+	for end := time.Now().Add(seenWithin); !runs(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the command does not run")
 		}

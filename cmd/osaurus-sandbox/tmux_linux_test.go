@@ -144,12 +144,12 @@ func (m tmux) isRestored(code int) {
 func TestShellOnATerminal(t *testing.T) {
 	endDaemon := hostHome(t)
 	m := newTmux(t)
-	tool := func(command string) (int, string) {
+	tool := func(command string, timeout time.Duration) (int, string) {
 		t.Helper()
-		code, out, stderr := sandbox(t, "exec", "alice", "--session", "s", "--timeout", "2s", "--", command)
+		code, out, stderr := sandbox(t, "exec", "alice", "--session", "s", "--timeout", timeout.String(), "--", command)
 		return code, out + stderr
 	}
-	tool("A=from-a-tool; PS1='alice> '")
+	tool("A=from-a-tool; PS1='alice> '", seenWithin)
 
 	m.attach("s")
 	m.await("Session s of alice. Ctrl-] twice leaves it running.")
@@ -173,7 +173,7 @@ func TestShellOnATerminal(t *testing.T) {
 	m.keys("Escape")
 	m.line(":wq")
 	m.await("saved")
-	if code, out := tool("cat notes"); code != 0 || out != "hello from vim\n" {
+	if code, out := tool("cat notes", seenWithin); code != 0 || out != "hello from vim\n" {
 		t.Errorf("a tool reads %d, %q", code, out)
 	}
 	m.await("$ cat notes")
@@ -186,7 +186,7 @@ func TestShellOnATerminal(t *testing.T) {
 	m.keys("C-]", "C-]")
 	m.await("The shell is left running.")
 	m.isRestored(0)
-	if code, out := tool("true"); code != exitSandbox || !strings.Contains(out, "person's program") {
+	if code, out := tool("true", 2*time.Second); code != exitSandbox || !strings.Contains(out, "person's program") {
 		t.Errorf("beside an editor: %d, %s", code, out)
 	}
 	m.attach("s")

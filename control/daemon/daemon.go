@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -33,7 +34,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o}
 	defer func() { err = errors.Join(err, d.giveBack()) }()
-	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeServices} {
+	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeRegistrar, d.makeServices} {
 		if err := begin(ctx); err != nil {
 			return err
 		}
@@ -58,12 +59,17 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.Ready != nil {
 		d.Ready(server)
 	}
+	var showing sync.WaitGroup
+	shown, hide := context.WithCancel(ctx)
+	showing.Go(func() { d.showTools(shown) })
 	select {
 	case <-ctx.Done():
 		d.log.Info("the daemon ends", "cause", context.Cause(ctx))
 	case <-server.Quitting():
 		d.log.Info("the daemon ends", "cause", "a client asked for it")
 	}
+	hide()
+	showing.Wait()
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
 	err = server.Unlink()
 	_ = d.end(ctx) // giveBack says the same once more

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
@@ -72,19 +73,21 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *terminal.Terminals
 
-	config    *pluginconfig.Config
-	tools     *tools.Registry
+	memory    *memory.Memory
+	tasks     *tasks.Tasks
+	topics    *topics.Topics
+	lines     *loglines.Lines
 	artifacts *artifacts.Artifacts
-	plugins   *install.Installer
-	life      *life.Life
-	watch     *pluginwatch.Watch
+	config    *pluginconfig.Config
 
-	memory *memory.Memory
-	tasks  *tasks.Tasks
-	topics *topics.Topics
-	lines  *loglines.Lines
-
+	bench   toolbench.Options
+	tools   *tools.Registry
 	library *library.Library
+	plugins *install.Installer
+	life    *life.Life
+	watch   *pluginwatch.Watch
+
+	registrar *register.Registrar
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -179,11 +182,16 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
+	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
 	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
 	d.after(d.artifacts.Close)
-	d.topics, d.lines = topics.New(d.db), loglines.New(d.agents.Has)
+	d.bench = toolbench.Options{
+		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
+		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
+	}
+	d.tools = toolbench.New(d.bench)
 	return nil
 }
 
@@ -201,7 +209,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
-		Scripts: toolbench.Scripts(d.tools),
+		Scripts: toolbench.Scripts(d.tools), Plugins: d.programPlugins(),
 	})
 	return nil
 }
@@ -211,11 +219,6 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
-	installer := toolbench.NewInstaller(d.agents)
-	bench := toolbench.Options{
-		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts, Installer: installer, Log: d.log,
-	}
-	d.config, d.tools = pluginconfig.New(d.db), toolbench.New(bench)
 	d.life = pluginlife.New(pluginlife.Options{
 		Agents: d.agents, Terminals: d.terminals, Topics: d.topics, Vault: d.vault, Lines: d.lines, Record: d.diary, Log: d.log,
 	})
@@ -225,7 +228,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 		all = append(all, a.ID)
 	}
 	d.plugins = install.Open(install.Options{
-		Home: d.Home, Rooms: toolbench.PluginRooms(bench), Packages: installer, Secrets: toolbench.PluginSecrets(bench, d.config), Registry: d.tools, Life: d.life,
+		Home: d.Home, Rooms: toolbench.PluginRooms(d.bench), Packages: d.bench.Installer, Secrets: toolbench.PluginSecrets(d.bench, d.config), Registry: d.tools, Life: d.life,
 		Note: func(h install.Happening) {
 			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
 				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
@@ -262,7 +265,7 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
+		Tools: d.tools, Plugins: d.plugins, Registrar: d.registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
 		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}

@@ -22,7 +22,7 @@ func (s *session) list(ctx context.Context, method string, r mcp.Request, next m
 		return nil, refusal(err)
 	}
 	answer := result.(*mcp.ListToolsResult)
-	answer.Tools, answer.NextCursor = list, ""
+	answer.Tools, answer.NextCursor, answer.CacheScope = list, "", "private" // they are this agent's
 	return answer, nil
 }
 
@@ -68,14 +68,16 @@ func describe(t Tool) *mcp.Tool {
 	return d
 }
 
-// follow tells a client of changes until its session ends.
+// follow tells a client of changes until its session ends, and ends that with all
+// sessions.
 func (s *session) follow(client *mcp.ServerSession) {
 	ctx, cancel := context.WithCancel(s.life)
-	s.work.Go(func() {
+	s.life.do(func() {
 		defer cancel()
+		defer context.AfterFunc(s.life, func() { _ = client.Close() })()
 		_ = client.Wait() // however it ended
 	})
-	s.work.Go(func() { s.watch(ctx) })
+	s.life.do(func() { s.watch(ctx) })
 }
 
 // watch tells the client when the tools are not those that it was told of. One

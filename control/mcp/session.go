@@ -45,8 +45,7 @@ type Options struct {
 // session is one client, or with the protocol of 2026-07-28 over HTTP one request.
 type session struct {
 	Options
-	life   context.Context // when it ends, so do calls
-	work   *sync.WaitGroup // what goes on by itself
+	life   *life // when it ends, so do calls
 	shelf  *shelf
 	server *mcp.Server
 
@@ -56,12 +55,10 @@ type session struct {
 }
 
 // newSession makes a session, and the SDK's server for it.
-func newSession(life context.Context, work *sync.WaitGroup, kept *shelf, o Options) *session {
-	s := &session{Options: o, life: life, work: work, shelf: kept}
+func newSession(l *life, kept *shelf, o Options) *session {
+	s := &session{Options: o, life: l, shelf: kept}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "osaurus-sandbox", Title: "Osaurus Sandbox", Version: o.Version}, &mcp.ServerOptions{
-		Logger:             o.Log,
-		Capabilities:       &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}},
-		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.follow(r.Session) },
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}},
 	})
 	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: keptScheme + "{id}", Name: "result", Title: "A whole result", MIMEType: jsonType,
@@ -102,7 +99,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if _, err := s.look(ctx); err != nil {
 				return nil, refusal(err)
 			}
-			s.work.Go(func() { s.watch(ctx) })
+			s.life.do(func() { s.watch(ctx) })
 		}
 		return next(ctx, method, r)
 	}
@@ -145,6 +142,7 @@ func (s *session) greet(ctx context.Context, method string, r mcp.Request, next 
 	switch hello := result.(type) {
 	case *mcp.InitializeResult:
 		hello.Instructions = s.instructions()
+		s.follow(r.GetSession().(*mcp.ServerSession))
 	case *mcp.DiscoverResult:
 		hello.Instructions = s.instructions()
 	}

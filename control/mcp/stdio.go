@@ -4,51 +4,43 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lastCalls is how long calls have that are under way when the client has closed
-// its end: it may have said all at once, and wait for what comes of it, or be gone.
-const lastCalls = 5 * time.Second
-
 // Serve speaks to one client over a pair of streams until it closes its end or the
-// context ends. Nothing but the protocol is written to out.
+// context ends; calls that are under way end then. Nothing but the protocol is
+// written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
-	life, end := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer end()
-	s := newSession(life, &work, newShelf(), o)
-	closed := &closing{Reader: in, then: func() { time.AfterFunc(lastCalls, end) }}
-	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: io.NopCloser(closed), Writer: unclosed{out}}, nil)
+	l := newLife(ctx)
+	defer l.end()
+	s, read := newSession(l, newShelf(), o), &toEnd{Reader: in}
+	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: io.NopCloser(read), Writer: unclosed{out}}, nil)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(life, func() { _ = client.Close() })()
+	defer context.AfterFunc(l, func() { _ = client.Close() })()
 	err = client.Wait()
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if errors.Is(err, io.EOF) {
+	case read.ended.Load():
 		return nil
 	}
 	return err
 }
 
-// closing is a reader that says when it is at its end.
-type closing struct {
+// toEnd is a reader that remembers having been read to its end.
+type toEnd struct {
 	io.Reader
-	then func()
-	once sync.Once
+	ended atomic.Bool
 }
 
-func (c *closing) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if err != nil {
-		c.once.Do(c.then)
+func (r *toEnd) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		r.ended.Store(true)
 	}
 	return n, err
 }

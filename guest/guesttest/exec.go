@@ -193,7 +193,7 @@ func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 // slowReader: much output comes whole through a reader that dawdles, and the
 // guest program does not grow by it.
 func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
-	const mib = 64
+	const mib = 32 // under emulation each costs a quarter of a second
 	const growth = 16 << 20
 	before := mustInfo(ctx, t, c).OwnMemory
 	var n atomic.Int64

@@ -171,6 +171,7 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Attack", attackCases())
 	cases("Network", networkCases())
 	cases("Bridge", bridgeCases())
+	cases("Plugin", pluginCases())
 	if !h.Spared {
 		cases("Stop", stopCases())
 		cases("Hog", hogCases())

@@ -152,9 +152,9 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	}
 }
 
-// deathNotice is how much later than its processes a room's first process is seen
-// to have ended: it is the last.
-const deathNotice = 100 * time.Millisecond
+// deathNotice is how much later than its processes a room's first process may be seen
+// to have ended, on a busy host: it is the last.
+const deathNotice = time.Second
 
 // terminate asks the command to end and kills it if it does not.
 func (c *command) terminate(grace time.Duration) {

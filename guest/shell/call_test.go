@@ -319,6 +319,43 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+// Nobody takes the place of a session whose shell only starts.
+func TestSessionThatStartsIsNotSpare(t *testing.T) {
+	r := newRig(t, true)
+	gate := filepath.Join(t.TempDir(), "open")
+	profile := "while [ -n \"$SLOW\" ] && [ ! -e '" + gate + "' ]; do sleep 0.05; done\n"
+	if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name, command string, env ...[]byte) (*guestpb.ShellRunResponse, error) {
+		q := within(command, 0)
+		q.Shell = &guestpb.Shell{Session: name, Env: env}
+		return r.try(q)
+	}
+	up := make(chan error, 1)
+	go func() {
+		a, err := in("slow", "echo up", []byte("SLOW=1"))
+		if err == nil && string(a.Stdout.Head) != "up\n" {
+			err = fmt.Errorf("%q, %s", a.Stdout.Head, flags(a))
+		}
+		up <- err
+	}()
+	for len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 16 {
+		if _, err := in(fmt.Sprint("s", i), "true"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-up; err != nil {
+		t.Error(err)
+	}
+}
+
 // A profile that ends the shell, or never ends, locks nobody out.
 func TestProfiles(t *testing.T) {
 	for name, profile := range map[string]string{"exits": "exit 3", "is another shell": "exec sleep 0", "breaks": "if then fi ((", "is fine": "export FROM=profile"} {

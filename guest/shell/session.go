@@ -88,8 +88,11 @@ func (s *session) idleAt(now time.Time) bool {
 	return s.idle()
 }
 
-// idle reports whether nobody uses the session. The lock is held.
-func (s *session) idle() bool { return s.call == nil && s.waiting == 0 && len(s.viewers) == 0 }
+// idle reports whether nobody uses the session, or is about to: a call is here while
+// its shell starts, too. The lock is held.
+func (s *session) idle() bool {
+	return s.call == nil && s.waiting == 0 && len(s.calls) == 0 && len(s.viewers) == 0
+}
 
 // attended reports whether somebody is before the shell.
 func (s *session) attended() bool {

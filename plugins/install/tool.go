@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -75,7 +76,7 @@ func schemaOf(params map[plugins.ParamName]plugins.Param) *jsonschema.Schema {
 			property.Default = typed(p.Type, *p.Default)
 		}
 		for _, choice := range p.Enum {
-			property.Enum = append(property.Enum, typed(p.Type, choice))
+			property.Enum = append(property.Enum, valued(p.Type, choice))
 		}
 		if p.MustBeGiven() {
 			s.Required = append(s.Required, string(name))
@@ -93,6 +94,14 @@ func outputOf(t plugins.Tool) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "object", Required: []string{"stdout", "stderr", "exit_code"}, Properties: map[string]*jsonschema.Schema{
 		"stdout": {Type: "string"}, "stderr": {Type: "string"}, "exit_code": {Type: "integer"}, "truncated": {Type: "boolean", Description: "the middle of the output was left out"},
 	}}
+}
+
+// valued is a recipe's text as a value of its type.
+func valued(t plugins.ParamType, text string) (v any) {
+	dec := json.NewDecoder(bytes.NewReader(typed(t, text)))
+	dec.UseNumber()
+	_ = dec.Decode(&v) // it is JSON
+	return v
 }
 
 // typed is a recipe's text as JSON of its type.

@@ -185,19 +185,31 @@ func (t *transaction) enter(ctx context.Context) error {
 	return nil
 }
 
+// depend has the recipe's packages be there. Those that are there already, and of which no version is
+// said, are left as they are: so what the sandbox comes with needs no network.
 func (t *transaction) depend(ctx context.Context) error {
 	wanted := packagesFor(t.manager, t.record.Plugin.Dependencies)
 	if len(wanted) == 0 {
 		return nil
 	}
+	seen, err := t.look(ctx, t.agent, nil, names(wanted), nil)
+	if err != nil {
+		return err
+	}
+	lacking := slices.DeleteFunc(slices.Clone(wanted), func(spec string) bool {
+		name := aName.FindString(spec)
+		return spec == name && seen.packages[name]
+	})
 	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
-	for some := range slices.Chunk(wanted, packages.MaxSpecs) {
+	for some := range slices.Chunk(lacking, packages.MaxSpecs) {
 		if _, err := t.Packages.System(ctx, call, some); err != nil {
 			return err
 		}
 	}
+	if len(lacking) > 0 {
+		seen, err = t.look(ctx, t.agent, nil, names(wanted), nil)
+	}
 	// A virtual package is installed and not there: only what is seen can be missed.
-	seen, err := t.look(ctx, t.agent, nil, names(wanted), nil)
 	t.record.Packages = seen.has(wanted)
 	return err
 }

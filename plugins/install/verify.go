@@ -207,13 +207,27 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 		_, err := i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true})
 		return err == nil, err
 	}
-	for _, name := range files {
-		if err := i.writeFile(ctx, a, r, name); err != nil {
-			i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
-			return false, err
-		}
+	if err := i.putBack(ctx, a, r, files); err != nil {
+		i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
+		return false, err
 	}
 	return how == All || len(l.changed) == 0, nil
+}
+
+// putBack writes some of a plugin's files again.
+func (i *Installer) putBack(ctx context.Context, a tools.Agent, r Record, files []plugins.FilePath) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if _, err := i.script(ctx, "make way for files", a, false, scriptMakeWay, list(files), a.Home, string(r.ID)); err != nil {
+		return err
+	}
+	for _, name := range files {
+		if err := i.writeFile(ctx, a, r, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep removes what the last change of a plugin has kept, unless there is one that may

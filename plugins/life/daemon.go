@@ -34,8 +34,13 @@ const (
 var errDaemon = errors.New("it ended too often")
 
 // supervise runs the plugin's daemon for as long as the context lives: through restarts,
-// and anew whenever a guest has started.
+// and anew whenever a guest has started. What it tells, the plugin's own handlers hear from
+// its first word on.
 func (p *plugin) supervise(ctx context.Context) {
+	select {
+	case <-p.hears:
+	case <-ctx.Done():
+	}
 	for ctx.Err() == nil {
 		begun := p.begun.next()
 		err := p.keepRunning(ctx)

@@ -53,6 +53,7 @@ func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 			return unknown, err
 		}
 		after = last
+		close(p.hears)
 	}
 	for e, err := range p.Events.Follow(ctx, p.who().ID, after, p.topics()) {
 		if err != nil {

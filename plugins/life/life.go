@@ -102,7 +102,8 @@ type plugin struct {
 	agent  atomic.Pointer[tools.Agent] // as it was called when the guest started
 	id     config.PluginID
 	recipe plugins.Recipe
-	begun  bell // rung when a guest has started, and when it is begun again
+	hears  chan struct{} // closed when it hears what is told from then on
+	begun  bell          // rung when a guest has started, and when it is begun again
 
 	end  context.CancelFunc
 	work sync.WaitGroup
@@ -132,9 +133,12 @@ func (l *Life) Close() {
 // Begin has run what a plugin runs by itself. One that lives already is told that it may
 // try again what it could not do before.
 func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
-	p := &plugin{Life: l, id: id, recipe: recipe}
+	p := &plugin{Life: l, id: id, recipe: recipe, hears: make(chan struct{})}
 	p.agent.Store(&a)
 	daemon, hears := recipe.Daemon != nil, len(p.topics()) > 0
+	if !hears {
+		close(p.hears)
+	}
 	if !daemon && !hears {
 		return
 	}

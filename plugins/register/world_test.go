@@ -100,7 +100,7 @@ func (w *world) create(a tools.Agent, recipe string) (bridge.Created, error) {
 
 // kept is what the library has of a plugin, or nothing.
 func (w *world) kept(id config.PluginID) string {
-	text, err := w.library.Text(id)
+	text, err := w.library.Text(id, 0)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		w.t.Fatal(err)
 	}

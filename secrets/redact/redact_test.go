@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/secrets"
@@ -174,24 +175,27 @@ func naiveForms(value string) []string {
 	return list
 }
 
-// pieces writes a text in pieces and returns what came out.
-func pieces(t testing.TB, list []redact.Secret, text string, size func() int) string {
+// pieces writes a text in pieces, without a pause between them on however busy a
+// host, and returns what came out.
+func pieces(t *testing.T, list []redact.Secret, text string, size func() int) string {
 	t.Helper()
 	var out bytes.Buffer
-	live := new(redact.Live)
-	live.Set(redact.New(list))
-	o := redact.NewOutput(live)
-	w := o.Writer(&out)
-	for rest := text; rest != ""; {
-		n := min(max(1, size()), len(rest))
-		if wrote, err := w.Write([]byte(rest[:n])); wrote != n || err != nil {
-			t.Fatal(wrote, err)
+	synctest.Test(t, func(t *testing.T) {
+		live := new(redact.Live)
+		live.Set(redact.New(list))
+		o := redact.NewOutput(live)
+		w := o.Writer(&out)
+		for rest := text; rest != ""; {
+			n := min(max(1, size()), len(rest))
+			if wrote, err := w.Write([]byte(rest[:n])); wrote != n || err != nil {
+				t.Fatal(wrote, err)
+			}
+			rest = rest[n:]
 		}
-		rest = rest[n:]
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return out.String()
 }
 

@@ -34,7 +34,7 @@ import (
 const libgreet = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
 
 // dead is a mirror that nobody answers at.
-const dead = "http://" + packagestest.HostAddress + ":9"
+const dead = "http://" + packagestest.ToGuests + ":9"
 
 func packages() []packagestest.Package {
 	return []packagestest.Package{
@@ -136,7 +136,7 @@ func TestBake(t *testing.T) {
 		t.Fatalf("before the bake Find = %v missing, %v", missing, err)
 	}
 
-	b.Mirrors = append(b.Mirrors, r.Serve(t))
+	b.Mirrors = append(b.Mirrors, r.Serve(t, packagestest.ToGuests))
 	var notes []string
 	baked, err := b.Bake(t.Context(), p, func(e progress.Event) {
 		if e.Note != "" {
@@ -218,7 +218,7 @@ func TestTamperedPackage(t *testing.T) {
 	r := packagestest.NewAPK(t, packages()...)
 	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
-	b := newBaker(dir, r.Serve(t))
+	b := newBaker(dir, r.Serve(t, packagestest.ToGuests))
 	good := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
 	_, err := b.Bake(t.Context(), p, nil)
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "libgreet") {
@@ -256,7 +256,7 @@ func TestKilledBaker(t *testing.T) {
 			<-release
 		}
 	})
-	mirror := r.Serve(t)
+	mirror := r.Serve(t, packagestest.ToGuests)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
 	var out bytes.Buffer

@@ -38,10 +38,13 @@ func installs(t *testing.T, h *home, distribution string) {
 		if h.image.Arch != "amd64" {
 			t.Skip("the test's packages are for amd64")
 		}
-		s.sellSystem(t, alpine(t))
+		t.Run("System", func(t *testing.T) { s.sellSystem(t, alpine(t)) })
+		t.Run("Bare", s.sellNothing)
 		return
 	}
-	s.sellSystem(t, debian(t))
+	t.Run("System", func(t *testing.T) { s.sellSystem(t, debian(t)) })
+	t.Run("Python", s.sellPython)
+	t.Run("Node", s.sellNode)
 }
 
 func newShop(h *home) *shop {
@@ -179,7 +182,7 @@ func (s *shop) cancelled(t *testing.T, a tools.Agent, tool string, server interf
 type system struct {
 	repository interface {
 		Publish(testing.TB, ...packagestest.Package)
-		Serve(testing.TB) string
+		Serve(t testing.TB, to string) (url string)
 		Inspect(func(string))
 		Put(string, []byte)
 		Drop(string)
@@ -244,7 +247,7 @@ func goods(server string) []packagestest.Package {
 // sellSystem installs packages of the system.
 func (s *shop) sellSystem(t *testing.T, m *system) {
 	const tool = "sandbox_install"
-	url := m.repository.Serve(t)
+	url := m.repository.Serve(t, packagestest.ToGuests)
 	stock := goods(url)
 	m.repository.Publish(t, stock...)
 	for _, path := range []string{"/held", "/meet/ines", "/meet/ivo"} {

@@ -86,7 +86,7 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	folder := config.Home(t.TempDir())
 	h := &home{folder: folder, image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
-		o.Services.Config = whoami{o.Services.Config}
+		o.Services.Config, o.Services.Plugins = whoami{o.Services.Config}, installed{o.Services.Plugins}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	})
 	if err := disk.Create(h.data, 2<<30); err != nil {
@@ -119,12 +119,22 @@ func (h *home) mint(user string, uid uint32) string {
 // tester is every agent of the tests to the bridge; its users are different.
 const tester config.AgentID = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
 
-// whoami tells callers whom they are taken for, under the key "who".
+// installed has every agent have the plugins of the suite.
+type installed struct{ bridge.Plugins }
+
+func (installed) Installed(_ config.AgentID, plugin config.PluginID) bool {
+	return plugin == "rss" || plugin == "mail"
+}
+
+// whoami tells callers whom they are taken for, under the keys "who" and "plugin".
 type whoami struct{ bridge.Config }
 
 func (w whoami) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (string, error) {
-	if key == "who" {
+	switch key {
+	case "who":
 		return string(who.User), nil
+	case "plugin":
+		return string(who.Plugin), nil
 	}
 	return w.Config.Get(ctx, who, key)
 }

@@ -51,6 +51,9 @@ func New(o Options) *tools.Registry {
 	return r
 }
 
+// Files are the files of a home's agents.
+func Files(o Options) tools.Files { return files{o} }
+
 // AgentOf is an agent as tools know it.
 func AgentOf(a agents.Agent) tools.Agent {
 	return tools.Agent{ID: a.ID, Name: a.Name, User: a.User, Home: a.Home(), Settings: a.Settings}

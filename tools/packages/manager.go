@@ -30,8 +30,8 @@ const lockTime = "20"
 const (
 	// apkTime is how long one attempt may take; apk unpacks and little else.
 	apkTime = 120 * time.Second
-	// usualTime is that of the others, which also compile and ask many servers.
-	usualTime = 240 * time.Second
+	// MaxTime is that of the others, which also compile and ask many servers.
+	MaxTime = 240 * time.Second
 )
 
 // Time is how long one attempt to install may take.
@@ -39,7 +39,7 @@ func (m Manager) Time() time.Duration {
 	if m == APK {
 		return apkTime
 	}
-	return usualTime
+	return MaxTime
 }
 
 // Venv is where an agent's Python packages are, and Workspace its Node packages.
@@ -52,7 +52,7 @@ func (m Manager) Install(home string, specs []Spec) []string {
 		APK: {"apk", "add", "--no-cache", "--no-progress", "--wait", lockTime, "--"},
 		APT: aptGet("install", "--no-install-recommends", "--"),
 		Pip: {Venv(home) + "/bin/python3", "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--"},
-		NPM: {"npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--prefix", Workspace(home), "--"},
+		NPM: npm(home, "install", "--no-audit", "--no-fund", "--no-progress", "--prefix", Workspace(home), "--"),
 	}[m]
 	for _, s := range specs {
 		args = append(args, string(s))
@@ -63,6 +63,11 @@ func (m Manager) Install(home string, specs []Spec) []string {
 // aptGet asks no questions, and does not believe that a person sees its output.
 func aptGet(args ...string) []string {
 	return append([]string{"apt-get", "--yes", "--quiet", "-o", "DPkg::Lock::Timeout=" + lockTime, "-o", "Dpkg::Use-Pty=0"}, args...)
+}
+
+// npm keeps its downloads where a home is fast: on the guest's own disk.
+func npm(home string, args ...string) []string {
+	return append([]string{"npm", "--no-update-notifier", "--cache", home + "/.cache/npm"}, args...)
 }
 
 // Refresh is what has a manager learn what there is to install; nil, where that
@@ -84,15 +89,14 @@ func (m Manager) Make(home string) []string {
 	return nil
 }
 
-// Mend is what clears away that for which an attempt failed.
+// Mend is what clears away that for which an attempt failed; nothing, where another
+// attempt is all that can be done.
 func (m Manager) Mend(c Class, home string) [][]string {
 	switch {
 	case m == APK && c == Broken:
 		return [][]string{{"apk", "fix", "--no-cache", "--no-progress", "--wait", lockTime}}
 	case m == APT && c == Broken:
 		return [][]string{{"dpkg", "--configure", "--pending"}, aptGet("--fix-broken", "install")}
-	case m == APT && c != Locked:
-		return [][]string{m.Refresh()}
 	case m == Pip && c == Broken:
 		return [][]string{m.Make(home)}
 	case m == Pip:
@@ -103,7 +107,7 @@ func (m Manager) Mend(c Class, home string) [][]string {
 			// Folders half renamed, which an install that was ended leaves.
 			{"find", w, "-mindepth", "2", "-maxdepth", "3", "-type", "d", "-path", "*/node_modules/*", "-name", ".*-????????", "-prune", "-exec", "rm", "-rf", "{}", "+"},
 			{"rm", "-rf", w + "/node_modules/.package-lock.json", w + "/.package-lock.json"},
-			{"npm", "cache", "clean", "--force", "--no-update-notifier"},
+			npm(home, "cache", "clean", "--force"),
 		}
 	}
 	return nil

@@ -23,7 +23,6 @@ const (
 	Script     Class = "script_failed" // a script of the package failed
 	OutOfTime  Class = "timeout"
 	OutOfRoom  Class = "out_of_memory" // it met the room's limit of memory or processes
-	Untended   Class = "cleanup"       // what was in the way could not be cleared away
 	Unequipped Class = "no_manager"    // the manager is not installed
 )
 
@@ -128,7 +127,6 @@ func (c Class) Advice() string {
 		Script:     "See the output for what its script says.",
 		OutOfTime:  "Ask for fewer packages in a call.",
 		OutOfRoom:  "Ask for fewer packages in a call, or a person for a higher limit.",
-		Untended:   "Tell a person: resetting the agent's room gives it a fresh one.",
 		Unequipped: "Install it first.",
 		Unknown:    "See the output.",
 	}[c]

@@ -415,16 +415,19 @@ func hogDisk(args []string) {
 	os.Exit(1)
 }
 
-// hogDescriptors opens sockets, in as many processes as it may have.
+// hogDescriptors opens sockets, in as many processes as it may have, and holds them
+// for a while.
 func hogDescriptors(args []string) {
-	end := time.Now().Add(seconds(args))
-	for time.Now().Before(end) {
+	for {
 		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err == nil {
 			continue
 		}
-		_, _ = syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-descriptors", args[0]}, &syscall.ProcAttr{})
+		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-descriptors", args[0]}, &syscall.ProcAttr{}); err != nil {
+			break
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	time.Sleep(seconds(args))
 }
 
 func hogCPU(args []string) {

@@ -80,12 +80,12 @@ func plainTar(t testing.TB, files map[string]string) []byte {
 		for i, c := range name {
 			if c == '/' && !made[name[:i]] {
 				made[name[:i]] = true
-				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "./" + name[:i] + "/", Mode: 0o755}); err != nil {
+				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name[:i] + "/", Mode: 0o755}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./" + name, Mode: 0o755, Size: int64(len(files[name]))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(files[name]))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write([]byte(files[name])); err != nil {

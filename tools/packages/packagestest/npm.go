@@ -24,10 +24,10 @@ func (p Package) TarballPath() string { return "/" + p.Name + "/-/" + nodeVersio
 
 // NewNPM makes a registry, which serves at once. What a package depends on is the
 // name of another.
-func NewNPM(t testing.TB, packages ...Package) *NPM {
+func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 	t.Helper()
 	r := &NPM{}
-	r.url = r.Serve(t)
+	r.url = r.Serve(t, to)
 	for _, p := range packages {
 		about := map[string]any{"name": p.Name, "version": nodeVersion, "main": "index.js"}
 		if p.Depends != "" {

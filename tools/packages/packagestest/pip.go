@@ -34,8 +34,8 @@ func NewPip(t testing.TB, packages ...Package) *Pip {
 }
 
 // Config is what makes pip ask the index and no other.
-func (r *Pip) Config(t testing.TB) string {
-	return "[global]\nindex-url = " + r.Serve(t) + "/simple/\ntrusted-host = " + HostAddress + "\n"
+func (r *Pip) Config(t testing.TB, to string) string {
+	return "[global]\nindex-url = " + r.Serve(t, to) + "/simple/\ntrusted-host = " + to + "\n"
 }
 
 func wheel(t testing.TB, p Package) []byte {

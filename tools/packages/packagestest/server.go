@@ -10,8 +10,12 @@ import (
 	"testing"
 )
 
-// HostAddress is this host as a guest sees it through QEMU's user network.
-const HostAddress = "10.0.2.2"
+// Who is served: programs of this host, or guests, which see it at an address of
+// QEMU's user network.
+const (
+	ToHost   = "127.0.0.1"
+	ToGuests = "10.0.2.2"
+)
 
 // Server is what a host serves to guests: files by their path. The zero value
 // serves none yet.
@@ -61,12 +65,12 @@ func (s *Server) Count(path string) int {
 	return s.asked[path]
 }
 
-// Serve begins to serve, and returns the address for guests.
-func (s *Server) Serve(t testing.TB) (url string) {
+// Serve begins to serve, and returns the address for whom it is.
+func (s *Server) Serve(t testing.TB, to string) (url string) {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
-	return "http://" + HostAddress + ":" + port
+	return "http://" + to + ":" + port
 }
 
 // ServeHTTP implements http.Handler.

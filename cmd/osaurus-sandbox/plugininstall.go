@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// newPluginInstalls are the commands about which agents have which plugins.
+func newPluginInstalls(c console) []*cobra.Command {
+	return []*cobra.Command{
+		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(c), newPluginEnable(c), newPluginDisable(c), newPluginVerify(c), newPluginStatus(c),
+	}
+}
+
+func newPluginInstall(c console) *cobra.Command {
+	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{}, &cobra.Command{
+		Use:   "install ID AGENT",
+		Short: "Install a plugin of the library for an agent",
+		Long: `Installs a plugin for an agent, whose it is alone: its packages, its files in ~/plugins/ID, its setup, its tools. All of it or nothing: what fails is
+taken back, also if this is interrupted. A secret that the plugin declares and that is not there is asked for (osaurus-sandbox prompt watch).`,
+		Example: `  osaurus-sandbox plugin install python-data-tools alice
+  osaurus-sandbox plugin install web-clipper alice --without-secrets`,
+	})
+}
+
+func newPluginUpdate(c console) *cobra.Command {
+	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{Update: true}, &cobra.Command{
+		Use:     "update ID AGENT",
+		Short:   "Have an agent's plugin be what it is in the library by now",
+		Example: `  osaurus-sandbox plugin update python-data-tools alice`,
+	})
+}
+
+// pluginInstallCommand makes a command that installs, as the request says.
+func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cobra.Command) *cobra.Command {
+	var asJSON bool
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), completePluginAndAgent
+	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+		r.Plugin, r.Agent = args[0], args[1]
+		p, err := installPlugin(cmd.Context(), client, r, showProgress(c.err))
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return printProto(c.out, p)
+		}
+		fmt.Fprintf(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+		if len(p.WithoutSecrets) > 0 {
+			fmt.Fprintf(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
+		}
+		return nil
+	})
+	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "go on where a secret is missing, and ask nobody")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// withTools names a plugin's tools.
+func withTools(p *controlpb.InstalledPlugin) string {
+	switch {
+	case p.Disabled:
+		return ", which is disabled"
+	case len(p.Tools) == 0:
+		return ""
+	}
+	return ", with the tools " + strings.Join(p.Tools, ", ")
+}
+
+// installPlugin installs a plugin, and shows how far that is.
+func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
+	stream, err := client.Installs.Install(ctx, connect.NewRequest(r))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var p *controlpb.InstalledPlugin
+	last := ""
+	for stream.Receive() {
+		p = stream.Msg().Plugin
+		step := stream.Msg().Progress.GetStep()
+		if last != "" && step != last {
+			show(progress.Event{Step: last, Finished: true})
+		}
+		if step != "" && step != last {
+			show(progress.Event{Step: step})
+		}
+		if text := stream.Msg().Progress.GetText(); text != "" {
+			show(progress.Event{Step: step, Note: "  " + faultrpc.Clip(text)})
+		}
+		last = step
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, fault.New(fault.Execution, "install plugin", r.Plugin, errors.New("the daemon did not say what came of it"))
+	}
+	return p, nil
+}
+
+func newPluginUninstall(c console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "uninstall ID AGENT",
+		Short: "Remove a plugin from an agent",
+		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need them. The library
+keeps the plugin.`,
+		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
+		Args:    cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Installs.Uninstall(cmd.Context(), connect.NewRequest(&controlpb.UninstallPluginRequest{Plugin: args[0], Agent: args[1]}))
+			return err
+		}),
+	}
+}
+
+func newPluginEnable(console) *cobra.Command {
+	return &cobra.Command{
+		Use: "enable ID AGENT", Short: "Have an agent's plugin offer its tools again",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Installs.Enable(cmd.Context(), connect.NewRequest(&controlpb.EnablePluginRequest{Plugin: args[0], Agent: args[1]}))
+			return err
+		}),
+	}
+}
+
+func newPluginDisable(console) *cobra.Command {
+	return &cobra.Command{
+		Use: "disable ID AGENT", Short: "Take a plugin's tools away from an agent, and leave the plugin where it is",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Installs.Disable(cmd.Context(), connect.NewRequest(&controlpb.DisablePluginRequest{Plugin: args[0], Agent: args[1]}))
+			return err
+		}),
+	}
+}
+
+func newPluginVerify(c console) *cobra.Command {
+	var asJSON bool
+	var mend string
+	cmd := &cobra.Command{
+		Use:   "verify AGENT [ID...]",
+		Short: "See whether an agent's plugins are as they were installed, and mend them",
+		Long: `Compares files, packages and the agent's layer with what was installed. What is gone is put back, as after each start of the sandbox. What was changed
+is only said, since the agent may have meant it: --mend all puts that back too, and --mend nothing only looks.`,
+		Example:           `  osaurus-sandbox plugin verify alice --mend all`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Installs.Verify(cmd.Context(), connect.NewRequest(&controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend}))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return errors.Join(printProto(c.out, r.Msg), unsound(args[0], r.Msg))
+			}
+			return errors.Join(printReports(c.out, r.Msg), unsound(args[0], r.Msg))
+		}),
+	}
+	cmd.Flags().StringVar(&mend, "mend", "missing", "what is put back: nothing, missing, all")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// unsound is the failure of a look at plugins that are not as they should be.
+func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
+	var ids []string
+	for _, report := range r.Reports {
+		if len(report.Problems) > 0 && !report.Mended {
+			ids = append(ids, report.Plugin)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return fault.New(fault.Execution, "verify plugins", agent, fmt.Errorf("not as they were installed: %s", strings.Join(ids, ", "))).
+		Advise("Put back what was changed with --mend all, or install the plugin again.")
+}
+
+func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "PLUGIN\tIS\tPROBLEMS")
+	for _, report := range r.Reports {
+		is := "in order"
+		switch {
+		case report.Mended:
+			is = "mended"
+		case len(report.Problems) > 0:
+			is = "damaged"
+		}
+		problems := strings.Join(report.Problems, "; ")
+		if report.Error != "" {
+			problems += ": " + faultrpc.Clip(report.Error)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
+	}
+	return table.Flush()
+}
+
+func newPluginStatus(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "status [AGENT]",
+		Short:             "List the plugins of an agent, or of all, and how they are",
+		Example:           `  osaurus-sandbox plugin status alice`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Installs.List(cmd.Context(), connect.NewRequest(&controlpb.ListInstalledRequest{Agent: first(args)}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			for _, b := range r.Msg.Broken {
+				fmt.Fprintf(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
+			}
+			return printInstalled(c.out, r.Msg.Plugins)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printInstalled(w io.Writer, list []*controlpb.InstalledPlugin) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS")
+	for _, p := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
+	}
+	return table.Flush()
+}
+
+// howPlugin is how a plugin is, in a few words.
+func howPlugin(p *controlpb.InstalledPlugin) string {
+	words := []string{p.Status}
+	if p.Disabled {
+		words = append(words, "disabled")
+	}
+	if p.Outdated {
+		words = append(words, "update there")
+	}
+	if len(p.WithoutSecrets) > 0 {
+		words = append(words, "lacks "+strings.Join(p.WithoutSecrets, " "))
+	}
+	if f := p.Failure; f != nil {
+		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, faultrpc.Clip(f.Message)))
+	}
+	return strings.Join(words, ", ")
+}
+
+// completePluginAndAgent completes a plugin of the library, or one that an agent has, and
+// an agent.
+func completePluginAndAgent(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return completePlugin(cmd, args, begun)
+	case 1:
+		return completeAgent(cmd, nil, begun)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}

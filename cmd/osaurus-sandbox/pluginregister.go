@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+func newPluginRegister(c console) *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "register AGENT [ID]",
+		Short: "Make a plugin of what an agent has written",
+		Long: `Makes a plugin of the folder ~/plugins/ID of an agent, with its plugin.json and all texts beside it, as the agent itself does with the tool
+sandbox_plugin_register: it is checked, gets no network but a list of exact hosts and may not ask models, is kept in the library and installed for the
+agent. With --file it is made of a whole recipe instead. Either all of it is done or nothing.`,
+		Example: `  osaurus-sandbox plugin register alice rss-watch
+  osaurus-sandbox plugin register alice --file rss-watch.json`,
+		Args: cobra.RangeArgs(1, 2), ValidArgsFunction: completeAgent,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r := &controlpb.RegisterPluginRequest{Agent: args[0]}
+			switch {
+			case (file != "") == (len(args) > 1):
+				return fault.New(fault.InvalidArgs, "register plugin", args[0], errors.New("it takes either an ID or --file")).Advise("Name the folder in the agent's ~/plugins.")
+			case file != "":
+				text, err := readRecipe(c, file)
+				if err != nil {
+					return err
+				}
+				r.From = &controlpb.RegisterPluginRequest_Recipe{Recipe: text}
+			default:
+				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: args[1]}
+			}
+			p, err := registerPlugin(cmd.Context(), client, r, showProgress(c.err))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, p)
+			}
+			printRegistered(c, args[0], p)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&file, "file", "", "a recipe; - is standard input")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// registerPlugin has a plugin be registered, and shows how far that is.
+func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
+	const step = "register"
+	stream, err := client.Registrations.Register(ctx, connect.NewRequest(r))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var p *controlpb.RegisteredPlugin
+	for stream.Receive() {
+		if text := stream.Msg().GetProgress(); text != "" {
+			show(progress.Event{Step: step, Note: "  " + faultrpc.Clip(text)})
+		}
+		p = stream.Msg().GetPlugin()
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, fault.New(fault.Execution, "register plugin", r.Agent, errors.New("the daemon did not say what came of it"))
+	}
+	return p, nil
+}
+
+func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
+	fmt.Fprintf(c.out, "%s has the plugin %s.\n", agent, p.Id)
+	for _, t := range p.Tools {
+		fmt.Fprintf(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintln(c.err, faultrpc.Clip(w))
+	}
+	fmt.Fprintf(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
+}

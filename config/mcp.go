@@ -1,0 +1,57 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// MCP is where apps find agents' tools over HTTP.
+type MCP struct {
+	// Listen is the address of this computer's own network; empty is none.
+	Listen LoopbackAddress
+	// Origins are the web pages that may call.
+	Origins []WebOrigin
+}
+
+func mcpFields() table[Settings] {
+	return table[Settings]{
+		live(textField("mcp.listen", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
+		live(listField("mcp.origins", originAllowed, ParseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
+	}
+}
+
+// LoopbackAddress is where a program listens that only this computer reaches:
+// "127.0.0.1:8138".
+type LoopbackAddress string
+
+const loopbackAllowed = `an address of this computer's own network and a port ("127.0.0.1:8138"), or "" for none`
+
+// ParseLoopbackAddress reads where to listen.
+func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
+	if text == "" {
+		return "", nil
+	}
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || !at.Addr().IsLoopback() || at.Addr().Zone() != "" || at.Port() == 0 {
+		return "", notAllowed("read address", text, loopbackAllowed)
+	}
+	return LoopbackAddress(at.String()), nil
+}
+
+// WebOrigin is where a web page comes from: "https://app.example".
+type WebOrigin string
+
+const (
+	originAllowed = `where a web page comes from, as browsers say it ("https://app.example")`
+	maxOrigin     = 300 // a name of DNS has 253 bytes
+)
+
+// ParseWebOrigin reads an origin: scheme, host and perhaps a port, nothing else.
+func ParseWebOrigin(text string) (WebOrigin, error) {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > maxOrigin || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || text != u.Scheme+"://"+strings.ToLower(u.Host) {
+		return "", notAllowed("read origin", text, originAllowed)
+	}
+	return WebOrigin(text), nil
+}

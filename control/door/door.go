@@ -1,0 +1,96 @@
+// Package door keeps those out of listeners on TCP who do not have their token, and web pages that should not call.
+package door
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+)
+
+const (
+	// minToken is the least that is taken for a secret: rand.Text's length.
+	minToken = 26
+	maxToken = 1 << 10
+)
+
+// Token is the token in a file of the home, made when it is first needed.
+func Token(home config.Home, path string) (string, error) {
+	const op = "read token"
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := home.Make(filepath.Dir(path)); err != nil {
+			return "", err
+		}
+		fresh := rand.Text()
+		return fresh, config.WriteFile(path, []byte(fresh+"\n"))
+	}
+	if err != nil {
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you.")
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > maxToken {
+		return "", fault.New(fault.Rejected, op, path, errors.New("others can read it, or it is no token")).Advise("Remove it; a new one is made.")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you, or remove it; a new one is made.")
+	}
+	t := strings.TrimSpace(string(text))
+	if len(t) < minToken {
+		return "", fault.New(fault.Rejected, op, path, fmt.Errorf("%d characters are too few", len(t))).Advise("Remove it; a new one is made.")
+	}
+	return t, nil
+}
+
+// Guard knows who may come in. The names in Host keep a page's own domain from
+// being pointed here.
+type Guard struct {
+	Token string
+	// TokenFile is where in the home who may read it finds the token.
+	TokenFile string
+	// Hosts are the names that a request may have in its Host header.
+	Hosts []string
+	// Origins are the web pages that may call.
+	Origins []string
+	// OtherHost and OtherOrigin say what to do where a host or a page is refused.
+	OtherHost, OtherOrigin string
+}
+
+// Loopback are the names of this computer, for itself.
+func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
+
+// Admit says whether a request may come in, and if not, with which status of HTTP
+// it is refused.
+func (g Guard) Admit(r *http.Request) (status int, err error) {
+	const op = "check request"
+	refused := func(subject, why, advice string) (int, error) {
+		return http.StatusForbidden, fault.New(fault.Rejected, op, faultrpc.Clip(subject), errors.New(why)).Advise(advice)
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if !slices.Contains(g.Hosts, strings.Trim(host, "[]")) {
+		return refused("Host "+r.Host, "it is not a name of this listener", g.OtherHost)
+	}
+	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(g.Origins, origins[0]) {
+		return refused("Origin "+origins[0], "this page may not call", g.OtherOrigin)
+	}
+	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok || subtle.ConstantTimeCompare([]byte(bearer), []byte(g.Token)) != 1 {
+		return http.StatusUnauthorized, fault.New(fault.Rejected, op, "Authorization", errors.New("no token, or not the right one")).
+			Advise("Send the header Authorization: Bearer TOKEN, with the token that is in " + g.TokenFile + " of the home.")
+	}
+	return http.StatusOK, nil
+}

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+// installService is the part of the API that is about which agents have which
+// plugins.
+type installService struct{ service }
+
+// installedProto is an agent's plugin. A library that lacks it has no other recipe.
+func (s installService) installedProto(agent config.AgentName, r install.Record) *controlpb.InstalledPlugin {
+	p := &controlpb.InstalledPlugin{
+		Agent: string(agent), Plugin: string(r.ID), Name: r.Plugin.Name, Version: r.Plugin.Version, Status: string(r.Status), Disabled: r.Disabled,
+		Hash: string(r.Hash), Installed: moment(r.InstalledAt),
+	}
+	if e, err := s.Library.Get(r.ID); err == nil {
+		p.Outdated = e.Hash != r.Hash
+	}
+	for _, t := range r.Plugin.Tools {
+		p.Tools = append(p.Tools, plugins.ToolName(r.ID, t.ID))
+	}
+	for _, name := range r.Without {
+		p.WithoutSecrets = append(p.WithoutSecrets, string(name))
+	}
+	if f := r.Failure; f != nil {
+		p.Failure = &controlpb.InstallFailure{Step: string(f.Step), Kind: string(f.Kind), Message: f.Message, Advice: f.Advice, Time: moment(f.Time), Version: f.Version}
+	}
+	if r.Doing != nil {
+		p.Step = string(r.Doing.Step)
+	}
+	return p
+}
+
+// List answers the plugins of an agent, or of all.
+func (s installService) List(_ context.Context, r *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error) {
+	all := s.Agents.List()
+	if r.Msg.Agent != "" {
+		agent, err := s.Agents.Get(r.Msg.Agent)
+		if err != nil {
+			return nil, err
+		}
+		all = []agents.Agent{agent}
+	}
+	answer := &controlpb.ListInstalledResponse{}
+	for _, agent := range all {
+		list, err := s.Plugins.List(agent.ID)
+		for _, record := range list {
+			answer.Plugins = append(answer.Plugins, s.installedProto(agent.Name, record))
+		}
+		if err != nil {
+			answer.Broken = append(answer.Broken, &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: err.Error(), Advice: fault.AdviceOf(err)})
+		}
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// onPlugin has something be done with a plugin of an agent, on record.
+func (s installService) onPlugin(ctx context.Context, agent, plugin, action string, do func(agents.Agent, config.PluginID) error) error {
+	id, err := config.ParsePluginID(plugin)
+	if err != nil {
+		return err
+	}
+	return s.onRecord(ctx, agent, action, string(id), func(a agents.Agent) error { return do(a, id) })
+}
+
+// Install installs a plugin of the library.
+func (s installService) Install(ctx context.Context, r *connect.Request[controlpb.InstallPluginRequest], stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+	action := "plugin.install"
+	if r.Msg.Update {
+		action = "plugin.update"
+	}
+	var answer *controlpb.InstalledPlugin
+	err := s.onPlugin(ctx, r.Msg.Agent, r.Msg.Plugin, action, func(a agents.Agent, id config.PluginID) error {
+		entry, err := s.Library.Get(id)
+		if err != nil {
+			return err
+		}
+		before, there := s.Plugins.Find(a.ID, id)
+		switch {
+		case r.Msg.Update && !there:
+			return fault.New(fault.NotFound, "update plugin", string(id), fmt.Errorf("%s does not have it", a.Name)).
+				Advise(fmt.Sprintf("Install it: osaurus-sandbox plugin install %s %s", id, a.Name))
+		case r.Msg.Update && before.Status == install.Ready && before.Hash == entry.Hash:
+			answer = s.installedProto(a.Name, before)
+			return nil
+		}
+		record, err := s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
+			By: string(callerOf(ctx).cause()), WithoutSecrets: r.Msg.WithoutSecrets,
+			// Who does not hear it gets the plugin, or has left.
+			Tell: func(p install.Progress) {
+				_ = stream.Send(&controlpb.InstallPluginResponse{Progress: &controlpb.InstallProgress{Step: string(p.Step), Done: uint32(p.Done), All: uint32(p.All), Text: p.Text}})
+			},
+		})
+		if err == nil {
+			answer = s.installedProto(a.Name, record)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&controlpb.InstallPluginResponse{Plugin: answer})
+}
+
+// Uninstall removes a plugin from an agent.
+func (s installService) Uninstall(ctx context.Context, r *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error) {
+	err := s.onPlugin(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) error {
+		return s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.UninstallPluginResponse{}), nil
+}
+
+// Enable has a plugin's tools be there.
+func (s installService) Enable(ctx context.Context, r *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error) {
+	p, err := s.able(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.enable", s.Plugins.Enable)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.EnablePluginResponse{Plugin: p}), nil
+}
+
+// Disable takes them away.
+func (s installService) Disable(ctx context.Context, r *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error) {
+	p, err := s.able(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.disable", s.Plugins.Disable)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.DisablePluginResponse{Plugin: p}), nil
+}
+
+func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (p *controlpb.InstalledPlugin, err error) {
+	err = s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) error {
+		record, err := do(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+		p = s.installedProto(a.Name, record)
+		return err
+	})
+	return p, err
+}
+
+// Verify looks whether plugins are as they were installed.
+func (s installService) Verify(ctx context.Context, r *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error) {
+	mend := cmp.Or(install.Mend(r.Msg.Mend), install.Missing)
+	switch mend {
+	case install.Nothing, install.Missing, install.All:
+	default:
+		return nil, fault.New(fault.InvalidArgs, "verify plugins", r.Msg.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
+	}
+	var which []config.PluginID
+	for _, text := range r.Msg.Plugins {
+		id, err := config.ParsePluginID(text)
+		if err != nil {
+			return nil, err
+		}
+		which = append(which, id)
+	}
+	answer := &controlpb.VerifyPluginsResponse{}
+	err := s.onRecord(ctx, r.Msg.Agent, "plugin.verify", string(mend), func(a agents.Agent) error {
+		reports, err := s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
+		for _, report := range reports {
+			p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(report.Plugin), Problems: report.Problems, Mended: report.Mended}
+			if report.Err != nil {
+				p.Error, p.Advice = report.Err.Error(), fault.AdviceOf(report.Err)
+			}
+			answer.Reports = append(answer.Reports, p)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(answer), nil
+}

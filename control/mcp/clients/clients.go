@@ -1,0 +1,272 @@
+// Package clients knows where clients of the Model Context Protocol keep what they start, and adds to it and takes away without touching anything else.
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// Server is what an entry is called, in every client.
+const Server = "osaurus-sandbox"
+
+// callTime is how long a client is told to wait for an answer, in seconds: the sandbox may
+// have to be made first, and a person to be asked.
+const callTime = 900
+
+// Command is how a client starts the server.
+type Command struct {
+	Path string
+	Args []string
+	Env  map[string]string
+}
+
+// Client is an app that starts servers.
+type Client struct {
+	ID    string // as people write it: "claude-code"
+	Title string
+	// Then is what makes the app read its file anew.
+	Then string
+
+	at     func(Places) string
+	format format
+	key    string // of the servers
+	list   bool   // they are a list, of which each says its name
+	entry  func(Command) object
+}
+
+// format is a language of configuration files. Its edits need not be right in every
+// file that there may be: Add and Remove check what came of them.
+type format interface {
+	read(text []byte) (any, error)
+	set(text []byte, at place, entry object) ([]byte, error)
+	unset(text []byte, at place) ([]byte, error)
+	snippet(at place, entry object) string
+}
+
+// place is where in a file an entry is.
+type place struct {
+	key  string // of all servers, at the top
+	name string // of the entry
+	list bool
+}
+
+// member is a key with its value: a text, a number, truth, a list of texts, or
+// another object. The order is that in which people read them.
+type member struct {
+	key   string
+	value any
+}
+
+type object []member
+
+func (c Client) place() place { return place{c.key, Server, c.list} }
+
+// File is where the client keeps its servers.
+func (c Client) File(p Places) string { return c.at(p) }
+
+// Snippet is what a person would write into the file.
+func (c Client) Snippet(cmd Command) string { return c.format.snippet(c.place(), c.entry(cmd)) }
+
+// Add is a file with the server in it, in place of the one that may be there. All
+// else stays as it is, byte for byte; a file for which that cannot be done is
+// refused.
+func (c Client) Add(text []byte, cmd Command) ([]byte, error) {
+	entry := c.entry(cmd)
+	return c.edit(text, entry.plain(), func() ([]byte, error) { return c.format.set(text, c.place(), entry) })
+}
+
+// Remove is a file without the server, or the same file if it is not in it.
+func (c Client) Remove(text []byte) ([]byte, error) {
+	whole, err := c.format.read(text)
+	if err != nil {
+		return nil, c.broken(err)
+	}
+	if !c.place().has(whole) {
+		return text, nil
+	}
+	return c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place()) })
+}
+
+// Has reports whether the server is in a file.
+func (c Client) Has(text []byte) bool {
+	whole, err := c.format.read(text)
+	return err == nil && c.place().has(whole)
+}
+
+// Same reports whether two files say the same.
+func (c Client) Same(a, b []byte) bool {
+	x, errX := c.format.read(a)
+	y, errY := c.format.read(b)
+	return errors.Join(errX, errY) == nil && reflect.DeepEqual(c.place().trimmed(x), c.place().trimmed(y))
+}
+
+// edit does an edit, and checks that the file says the same as before but for the
+// entry.
+func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte, error) {
+	before, err := c.format.read(text)
+	if err != nil {
+		return nil, c.broken(err)
+	}
+	want, err := c.place().with(before, entry)
+	if err != nil {
+		return nil, c.byHand(err)
+	}
+	after, err := do()
+	if err != nil {
+		return nil, c.byHand(err)
+	}
+	got, err := c.format.read(after)
+	if at := c.place(); err != nil || !reflect.DeepEqual(at.trimmed(got), at.trimmed(want)) {
+		return nil, c.byHand(errors.New("it is written in a way that this program does not know how to change"))
+	}
+	return after, nil
+}
+
+func (c Client) broken(err error) error {
+	return fault.New(fault.InvalidArgs, "read the configuration of", c.Title, err).Advise("Mend the file first; it was left as it is.")
+}
+
+func (c Client) byHand(err error) error {
+	return fault.New(fault.Rejected, "edit the configuration of", c.Title, err).
+		Advise("The file was left as it is. Edit it by hand: osaurus-sandbox mcp config " + c.ID + " prints what belongs in it.")
+}
+
+// Find finds a client by its id.
+func Find(id string) (Client, error) {
+	list := All()
+	i := slices.IndexFunc(list, func(c Client) bool { return c.ID == id })
+	if i < 0 {
+		return Client{}, fault.New(fault.NotFound, "find client", id, errors.New("it is not known here")).
+			Advise("Known are " + strings.Join(IDs(), ", ") + ". Others start this command: osaurus-sandbox mcp")
+	}
+	return list[i], nil
+}
+
+// IDs are the ids of all clients.
+func IDs() []string {
+	var ids []string
+	for _, c := range All() {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// has reports whether there is an entry.
+func (p place) has(whole any) bool {
+	top, _ := whole.(map[string]any)
+	switch servers := top[p.key].(type) {
+	case map[string]any:
+		_, there := servers[p.name]
+		return there && !p.list
+	case []any:
+		return p.list && p.in(servers) >= 0
+	}
+	return false
+}
+
+// in is where in a list the entry is, or -1.
+func (p place) in(items []any) int {
+	return slices.IndexFunc(items, func(item any) bool {
+		m, _ := item.(map[string]any)
+		return m["name"] == p.name
+	})
+}
+
+// with is what a file says, with another entry, or without it if that is nil. What is
+// given is changed.
+func (p place) with(whole, entry any) (any, error) {
+	if whole == nil {
+		whole = map[string]any{}
+	}
+	top, ok := whole.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("there is no place for %q in it", p.key)
+	}
+	servers := top[p.key]
+	switch list := servers.(type) {
+	case nil:
+		top[p.key] = map[string]any{p.name: entry}
+		if p.list {
+			top[p.key] = []any{entry}
+		}
+		return top, nil
+	case []any:
+		switch i := p.in(list); {
+		case !p.list:
+			return nil, fmt.Errorf("its %q is a list", p.key)
+		case entry == nil:
+			top[p.key] = slices.Delete(list, i, i+1)
+		case i < 0:
+			top[p.key] = append(list, entry)
+		default:
+			list[i] = entry
+		}
+		return top, nil
+	case map[string]any:
+		switch {
+		case p.list:
+			return nil, fmt.Errorf("its %q is no list", p.key)
+		case entry == nil:
+			delete(list, p.name)
+		default:
+			list[p.name] = entry
+		}
+		return top, nil
+	}
+	return nil, fmt.Errorf("its %q says something else", p.key)
+}
+
+// trimmed is what a file says, where to have no servers is the same as to have an
+// empty list of them.
+func (p place) trimmed(whole any) any {
+	top, _ := whole.(map[string]any)
+	switch servers := top[p.key].(type) {
+	case map[string]any:
+		if len(servers) == 0 {
+			delete(top, p.key)
+		}
+	case []any:
+		if len(servers) == 0 {
+			delete(top, p.key)
+		}
+	}
+	if len(top) == 0 {
+		return nil
+	}
+	return top
+}
+
+// plain is an object as a file that is read says it.
+func (o object) plain() any {
+	whole, err := plain(o.value())
+	if err != nil {
+		panic("clients: " + err.Error()) // a mistake in All
+	}
+	return whole
+}
+
+func (o object) value() map[string]any {
+	m := map[string]any{}
+	for _, each := range o {
+		m[each.key] = each.value
+		if inner, ok := each.value.(object); ok {
+			m[each.key] = inner.value()
+		}
+	}
+	return m
+}
+
+// plain is a value as JSON has it, whichever language it was read from.
+func plain(v any) (whole any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return whole, json.Unmarshal(text, &whole)
+}

@@ -1,0 +1,89 @@
+package clients
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// tomlText are files of TOML. An entry is a table of its own, with a header.
+type tomlText struct{}
+
+func (tomlText) read(text []byte) (any, error) {
+	var m map[string]any
+	if err := toml.Unmarshal(text, &m); err != nil {
+		return nil, err
+	}
+	return plain(m)
+}
+
+func (tomlText) snippet(at place, entry object) string {
+	var b strings.Builder
+	b.WriteString("[" + at.key + "." + at.name + "]\n")
+	for _, m := range entry {
+		value := literal(m.value)
+		if inner, ok := m.value.(object); ok {
+			var parts []string
+			for _, each := range inner {
+				parts = append(parts, literal(each.key)+" = "+literal(each.value))
+			}
+			value = "{ " + strings.Join(parts, ", ") + " }"
+		}
+		b.WriteString(m.key + " = " + value + "\n")
+	}
+	return b.String()
+}
+
+func (f tomlText) set(text []byte, at place, entry object) ([]byte, error) {
+	table := f.snippet(at, entry)
+	if bytes.Contains(text, []byte("\r\n")) {
+		table = strings.ReplaceAll(table, "\n", "\r\n")
+	}
+	if from, to := f.table(text, at); from >= 0 {
+		return splice(text, from, to, table), nil
+	}
+	lead := ""
+	if len(text) > 0 {
+		lead = "\n"
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			lead = "\n\n"
+		}
+	}
+	return []byte(string(text) + lead + table), nil
+}
+
+func (f tomlText) unset(text []byte, at place) ([]byte, error) {
+	from, to := f.table(text, at)
+	if from < 0 {
+		return text, nil
+	}
+	if blank := bytes.TrimSuffix(bytes.TrimSuffix(text[:from], []byte("\n")), []byte("\r")); to == len(text) && bytes.HasSuffix(blank, []byte("\n")) {
+		from = len(blank) // the line before it was there for it
+	}
+	return splice(text, from, to, ""), nil
+}
+
+var anyTable = regexp.MustCompile(`^\s*\[`)
+
+// table is where the entry's table stands, with those below it, or -1: from its
+// header to the end of the last line that says something.
+func (tomlText) table(text []byte, at place) (from, to int) {
+	name := `\[\s*` + at.key + `\s*\.\s*["']?` + regexp.QuoteMeta(at.name) + `["']?\s*`
+	own, below := regexp.MustCompile(`^\s*`+name+`\]`), regexp.MustCompile(`^\s*`+name+`[.\]]`)
+	from = -1
+	pos := 0
+	for line := range bytes.Lines(text) {
+		switch {
+		case from < 0 && own.Match(line):
+			from, to = pos, pos+len(line)
+		case from >= 0 && anyTable.Match(line) && !below.Match(line):
+			return from, to
+		case from >= 0 && len(bytes.TrimSpace(line)) > 0 && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")):
+			to = pos + len(line)
+		}
+		pos += len(line)
+	}
+	return from, to
+}

@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/door"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/tools"
+)
+
+const (
+	// Path is where the tools are.
+	Path = "/mcp"
+
+	// stateless is the first version of the protocol in which every request stands for
+	// itself.
+	stateless     = "2026-07-28"
+	versionHeader = "MCP-Protocol-Version"
+
+	// maxRequest bounds a request: as much as the control API takes, in JSON.
+	maxRequest = 2 << 20
+	maxHeaders = 16 << 10
+	// headerTimeout is what a client has to say what it wants.
+	headerTimeout = 10 * time.Second
+	// sessionTimeout is when a session of an older protocol is forgotten that asks for
+	// nothing: a client that comes back makes another.
+	sessionTimeout = time.Hour
+)
+
+// Listener shows tools over HTTP, to clients that have the token.
+type Listener struct {
+	options Options
+	guard   door.Guard
+
+	life *life
+	kept *shelf
+
+	sessions, requests http.Handler
+	server             *http.Server
+}
+
+// Listen shows tools on an address of this computer's own network, until Close.
+// The options name neither agent nor profile: the address that a client calls does
+// (/mcp?agent=alice&profile=lean).
+func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
+	const op = "listen for MCP"
+	token, err := door.Token(home, home.MCPToken())
+	if err != nil {
+		return nil, err
+	}
+	socket, err := net.Listen("tcp", string(at.Listen))
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
+	}
+	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), guard: door.Guard{
+		Token: token, TokenFile: "config/mcp-token", Hosts: door.Loopback(),
+		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
+	}}
+	for _, origin := range at.Origins {
+		l.guard.Origins = append(l.guard.Origins, string(origin))
+	}
+	l.sessions = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
+	l.requests = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
+	l.server = &http.Server{Handler: l, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
+	l.life.do(func() {
+		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+			o.Log.Error("MCP can no longer be reached", "address", at.Listen, "error", err)
+		}
+	})
+	return l, nil
+}
+
+// Close ends every session, and all calls.
+func (l *Listener) Close() error {
+	err := l.server.Close()
+	l.life.end()
+	return err
+}
+
+// ServeHTTP lets those pass who may.
+func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status, err := l.guard.Admit(r)
+	if err == nil {
+		if r.URL.Path != Path {
+			status, err = http.StatusNotFound, fault.New(fault.NotFound, "find", r.URL.Path, errors.New("nothing is there")).Advise("MCP is at "+Path+".")
+		} else if _, wrong := l.wanted(r); wrong != nil {
+			status, err = http.StatusBadRequest, wrong
+		}
+	}
+	switch {
+	case err != nil:
+		if status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		http.Error(w, err.Error()+". "+fault.AdviceOf(err), status)
+	case r.Header.Get(versionHeader) >= stateless:
+		l.requests.ServeHTTP(w, r)
+	default:
+		l.sessions.ServeHTTP(w, r)
+	}
+}
+
+// wanted is what the address that a client calls says of agent and profile.
+func (l *Listener) wanted(r *http.Request) (Options, error) {
+	o, query := l.options, r.URL.Query()
+	o.Profile = tools.Full
+	var err error
+	if name := query.Get("agent"); name != "" {
+		if o.Agent, err = config.ParseAgentName(name); err != nil {
+			return o, err
+		}
+	}
+	if profile := query.Get("profile"); profile != "" {
+		o.Profile, err = ParseProfile(profile)
+	}
+	return o, err
+}
+
+// open makes a session for a client.
+func (l *Listener) open(r *http.Request) *mcp.Server {
+	o, err := l.wanted(r)
+	if err != nil {
+		return nil // ServeHTTP has said why
+	}
+	return newSession(l.life, l.kept, o).server
+}

@@ -1,0 +1,51 @@
+package mcp
+
+import (
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+)
+
+func TestAgentOf(t *testing.T) {
+	for client, want := range map[Client]config.AgentName{
+		"claude-code": "claude-code", "Visual Studio Code": "visual-studio-code", "  Zed ": "zed", "": "mcp-client", "   ": "mcp-client", "7": "7",
+	} {
+		if got := agentOf(client); got != want {
+			t.Errorf("%q: %s, want %s", client, got, want)
+		}
+	}
+	seen := map[config.AgentName]Client{}
+	for _, client := range []Client{
+		"acme", "acme!", "acme?", "-acme", "acme-", "ac/me", "ac.me", "acme\x00", "мой", "你好", "你 好", "...", "mcp-client", "",
+		Client(strings.Repeat("a", 64)), Client(strings.Repeat("a", 65)), Client(strings.Repeat("a", 66)), Client(strings.Repeat("a-", 60)),
+	} {
+		name := agentOf(client)
+		if _, err := config.ParseAgentName(string(name)); err != nil {
+			t.Errorf("%q: %v", client, err)
+		}
+		if other, taken := seen[name]; taken {
+			t.Errorf("%q and %q are both %s", client, other, name)
+		}
+		seen[name] = client
+	}
+}
+
+// Every name of a client is one of an agent, and two are not the same unless they
+// differ in capitals and spaces alone.
+func FuzzAgentOf(f *testing.F) {
+	f.Add("claude-code", "Claude Code")
+	f.Add("a!", "a?")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		x, y := agentOf(Client(a)), agentOf(Client(b))
+		for _, name := range []config.AgentName{x, y} {
+			if _, err := config.ParseAgentName(string(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), " ", "-")) }
+		if (x == y) != (plain(a) == plain(b)) {
+			t.Errorf("%q is %s, %q is %s", a, x, b, y)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/tools"
+)
+
+// limit is how long anything here may take before it counts as hanging.
+const limit = time.Minute
+
+// stand is a sandbox whose tools are functions of a test.
+type stand struct {
+	mu      sync.Mutex
+	tools   map[string]func(context.Context, Call) (Envelope, error)
+	names   []string // of those that are listed
+	agents  map[config.AgentName]Agent
+	changed []func()
+}
+
+func (s *stand) Agent(_ context.Context, who Client, name config.AgentName) (Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, there := s.agents[name]
+	if !there {
+		return a, fault.New(fault.NotFound, "find agent", string(name), errors.New("there is none")).Advise("Make it.")
+	}
+	a.Client = who
+	return a, nil
+}
+
+func (s *stand) AgentFor(ctx context.Context, who Client) (Agent, error) {
+	s.mu.Lock()
+	name := agentOf(who)
+	if s.agents == nil {
+		s.agents = map[config.AgentName]Agent{}
+	}
+	s.agents[name] = Agent{ID: config.AgentID("id of " + name), Name: name, Home: "/home/" + string(name)}
+	s.mu.Unlock()
+	return s.Agent(ctx, who, name)
+}
+
+func (s *stand) Tools(_ context.Context, _ Agent, p tools.Profile) (list []Tool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, name := range s.names {
+		if p != tools.Lean || i == 0 {
+			list = append(list, Tool{Name: name, Title: "T", Input: json.RawMessage(`{"type":"object"}`), Output: json.RawMessage(`{"type":"object"}`)})
+		}
+	}
+	return list, nil
+}
+
+func (s *stand) Call(ctx context.Context, c Call) (Envelope, error) {
+	s.mu.Lock()
+	do := s.tools[c.Tool]
+	s.mu.Unlock()
+	if do == nil {
+		return Envelope(`{"ok":false,"kind":"tool_not_found","message":"there is no such tool","retryable":false}`), nil
+	}
+	return do(ctx, c)
+}
+
+func (s *stand) Watch(ctx context.Context, _ Agent, changed func()) {
+	s.mu.Lock()
+	s.changed = append(s.changed, changed)
+	s.mu.Unlock()
+	changed()
+	<-ctx.Done()
+}
+
+// change has the list be another, and tells all who watch.
+func (s *stand) change(names ...string) {
+	s.mu.Lock()
+	s.names = names
+	watching := s.changed
+	s.mu.Unlock()
+	for _, changed := range watching {
+		changed()
+	}
+}
+
+// wire is a client that writes and reads lines itself.
+type wire struct {
+	t    *testing.T
+	in   *io.PipeWriter
+	out  *bufio.Scanner
+	next int
+	end  func() error
+}
+
+// serve serves a client over a pair of pipes.
+func serve(t *testing.T, o Options) *wire {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(context.Background(), inR, outW, o)
+		_ = outW.Close()
+	}()
+	w := &wire{t: t, in: inW, out: bufio.NewScanner(outR)}
+	w.out.Buffer(nil, 8<<20)
+	w.end = sync.OnceValue(func() error {
+		_ = inW.Close()
+		go func() { _, _ = io.Copy(io.Discard, outR) }()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(limit):
+			return errors.New("the server does not end")
+		}
+	})
+	t.Cleanup(func() {
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *wire) send(text string) {
+	w.t.Helper()
+	if _, err := fmt.Fprintln(w.in, text); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+type message struct {
+	ID     *int
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+	}
+}
+
+// read is the next message.
+func (w *wire) read() (m message) {
+	w.t.Helper()
+	if !w.out.Scan() {
+		w.t.Fatal("the server has ended: ", w.out.Err())
+	}
+	if err := json.Unmarshal(w.out.Bytes(), &m); err != nil {
+		w.t.Fatalf("%v in %q", err, w.out.Bytes())
+	}
+	return m
+}
+
+// ask sends a request and returns its answer, and what was told before it.
+func (w *wire) ask(method, params string) (answer message, told []message) {
+	w.t.Helper()
+	w.next++
+	w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, w.next, method, params))
+	for {
+		m := w.read()
+		if m.ID != nil && *m.ID == w.next {
+			return m, told
+		}
+		told = append(told, m)
+	}
+}
+
+// greet does what clients of older protocols begin with.
+func (w *wire) greet(client, version string) (hello message) {
+	w.t.Helper()
+	hello, _ = w.ask(initialize, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":%q,"version":"1"}}`, version, client))
+	w.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return hello
+}
+
+func fine(result string) func(context.Context, Call) (Envelope, error) {
+	return func(context.Context, Call) (Envelope, error) {
+		return Envelope(`{"ok":true,"result":` + result + `,"tool":"t"}`), nil
+	}
+}

@@ -1,0 +1,69 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/register"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+// registrationService is the part of the API that is about plugins which agents write.
+type registrationService struct{ service }
+
+// Register makes a plugin of what an agent has written.
+func (s registrationService) Register(ctx context.Context, r *connect.Request[controlpb.RegisterPluginRequest], stream *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
+	subject := r.Msg.GetPlugin()
+	if subject == "" {
+		subject = "a recipe that was handed over"
+	}
+	var made register.Made
+	err := s.onRecord(ctx, r.Msg.Agent, "plugin.register", subject, func(agent agents.Agent) error {
+		a := toolbench.AgentOf(agent)
+		recipe, err := s.written(ctx, a, r.Msg)
+		if err != nil {
+			return err
+		}
+		var sending sync.Mutex
+		made, err = s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
+			sending.Lock()
+			defer sending.Unlock()
+			// Who has left ends the call by its context.
+			_ = stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	plugin := &controlpb.RegisteredPlugin{Id: string(made.ID), Name: made.Name, Warnings: made.Caveats}
+	for _, t := range made.Tools {
+		plugin.Tools = append(plugin.Tools, &controlpb.RegisteredTool{Name: string(t.Name), Description: t.Description})
+	}
+	return stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Plugin{Plugin: plugin}})
+}
+
+// written is the recipe that is meant.
+func (s registrationService) written(ctx context.Context, a tools.Agent, m *controlpb.RegisterPluginRequest) (plugins.Recipe, error) {
+	switch from := m.From.(type) {
+	case *controlpb.RegisterPluginRequest_Recipe:
+		return register.Read(from.Recipe)
+	case *controlpb.RegisterPluginRequest_Plugin:
+		id, err := config.ParsePluginID(from.Plugin)
+		if err != nil {
+			return plugins.Recipe{}, err
+		}
+		return s.Registrar.Pack(ctx, a, id)
+	}
+	return plugins.Recipe{}, fault.New(fault.InvalidArgs, "register plugin", "", errors.New("there is neither a plugin nor a recipe")).
+		Advise("Name the folder in the agent's ~/plugins, or hand over a recipe.")
+}

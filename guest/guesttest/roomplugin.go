@@ -1,0 +1,116 @@
+package guesttest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+)
+
+// pluginCases are what sets the programs of a plugin apart from their agent's others. The
+// server of the suite has the plugins "rss" and "mail" installed, and answers with the plugin
+// that it takes the caller for.
+func pluginCases() []roomCase {
+	return []roomCase{{"WhoAsks", pluginAsks}, {"Job", pluginJob}, {"Offline", pluginOffline}, {"Apart", pluginApart}}
+}
+
+// as runs a script as a program of a plugin.
+func (a *agent) as(ctx context.Context, t *testing.T, plugin config.PluginID, script string) (string, guest.Exit) {
+	t.Helper()
+	return a.command(ctx, t, guest.Command{Args: sh(script), Plugin: plugin, Env: []string{"OSAURUS_PLUGIN=" + string(plugin)}})
+}
+
+const whichPlugin = "osaurus-host config get plugin"
+
+// pluginAsks: which plugin asks is the guest's word, whatever a program says or starts.
+func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
+	for _, script := range []string{
+		whichPlugin, "cd / && " + whichPlugin, "setsid sh -c '" + whichPlugin + "' | cat",
+		"mkfifo /tmp/said; (setsid " + whichPlugin + " >/tmp/said 2>&1 &); cat /tmp/said; rm /tmp/said", // whose parent is gone
+	} {
+		if out, exit := alice.as(ctx, t, "rss", script); out != "rss" || exit.Status() != 0 {
+			t.Errorf("%q is of %q, %+v", script, out, exit)
+		}
+	}
+	refused := func(who, out string, exit guest.Exit) {
+		t.Helper()
+		if exit.Status() == 0 || strings.Contains(out, "rss\n") || out == "rss" {
+			t.Errorf("%s: %q, %+v", who, out, exit)
+		}
+	}
+	out, exit := alice.as(ctx, t, "mail", "OSAURUS_PLUGIN=rss "+whichPlugin)
+	refused("another plugin", out, exit)
+	out, exit = alice.run(ctx, t, "OSAURUS_PLUGIN=rss "+whichPlugin)
+	refused("the agent", out, exit)
+	out, exit = alice.asRoot(ctx, t, "OSAURUS_PLUGIN=rss "+whichPlugin)
+	refused("the root of the room", out, exit)
+	out, exit = alice.as(ctx, t, "gone", whichPlugin)
+	refused("a plugin that is not installed", out, exit)
+	if out, exit := alice.run(ctx, t, "OSAURUS_PLUGIN=notes "+whichPlugin); out != "notes" || exit.Status() != 0 {
+		t.Errorf("the agent in a name space is %q, %+v", out, exit)
+	}
+	if out, exit := bob.as(ctx, t, "mail", whichPlugin); out != "mail" || exit.Status() != 0 {
+		t.Errorf("bob's plugin is %q, %+v", out, exit)
+	}
+}
+
+// pluginJob: a daemon of a plugin is a job, and asks as the plugin.
+func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
+	c := alice.house.Client
+	job, err := c.StartJob(ctx, guest.JobCommand{User: config.LinuxUser(alice.User), Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for job.Running {
+		if job, err = c.WaitJob(ctx, config.LinuxUser(alice.User), job.ID, guest.MaxJobWait); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tail, err := c.TailJob(ctx, config.LinuxUser(alice.User), job.ID, 0, 0)
+	if text := string(tail.Data); err != nil || job.Status() != 0 || !strings.HasPrefix(text, "rss") || !strings.Contains(text, "lo:") || strings.Contains(text, "eth0") {
+		t.Errorf("%+v, %v: %s", job, err, tail.Data)
+	}
+}
+
+// pluginOffline: without a network there is a loopback that works, and nothing else; and each
+// command has its own.
+func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
+	const devices = "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | sort | tr '\\n' ' '; readlink /proc/self/ns/net"
+	command := func(offline bool) (string, string) {
+		t.Helper()
+		out, exit := alice.command(ctx, t, guest.Command{Args: sh(devices), Plugin: "rss", Offline: offline})
+		names, space, ok := strings.Cut(out, "net:")
+		if !ok || exit.Status() != 0 {
+			t.Fatalf("%+v: %s", exit, out)
+		}
+		return strings.TrimSpace(names), space
+	}
+	room, _ := alice.run(ctx, t, devices)
+	online, with := command(false)
+	if online+" net:"+with != room || !strings.Contains(online, "eth0") {
+		t.Errorf("online are %s %s, in the room %s", online, with, room)
+	}
+	first, one := command(true)
+	second, two := command(true)
+	if first != "lo" || second != "lo" || one == two || one == with {
+		t.Errorf("offline are %q %s and %q %s", first, one, second, two)
+	}
+}
+
+// pluginApart: a plugin's program does not reach into its agent's others, through which it could
+// ask as the agent.
+func pluginApart(ctx context.Context, t *testing.T, alice, _ *agent) {
+	alice.begin(ctx, t, "echo $$ >victim.pid; exec sleep 1000")
+	const look = `cat /proc/$(cat victim.pid)/environ; ls /proc/$(cat victim.pid)/root/`
+	if out, exit := alice.run(ctx, t, look); exit.Status() != 0 || !strings.Contains(out, secret) || !strings.Contains(out, "workspace") {
+		t.Fatalf("the agent itself sees %+v %s", exit, out)
+	}
+	for _, offline := range []bool{false, true} {
+		out, exit := alice.command(ctx, t, guest.Command{Args: sh(look), Plugin: "rss", Offline: offline})
+		if exit.Status() == 0 || strings.Contains(out, secret) || strings.Contains(out, "workspace") {
+			t.Errorf("a plugin looks into its agent: %+v %s", exit, out)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package install_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/tools"
+)
+
+// What is not as it was installed is found, and mended as far as is asked for.
+func TestVerify(t *testing.T) {
+	in := func(a tools.Agent, parts ...string) string {
+		return filepath.Join(append([]string{a.Home, "plugins", "data-tools"}, parts...)...)
+	}
+	for _, tc := range []struct {
+		name    string
+		harm    func(a tools.Agent) error
+		problem string // that is told; none if there is none
+		mended  bool   // with what is missing put back
+		setUps  int    // how often the setup has run then
+	}{
+		{"nothing", func(tools.Agent) error { return nil }, "", false, 1},
+		{"a file is gone", func(a tools.Agent) error { return os.Remove(in(a, "helper.sh")) }, "gone: helper.sh", true, 1},
+		{"a folder of it is gone", func(a tools.Agent) error { return os.RemoveAll(in(a, "only-1")) }, "gone: only-1/data.txt", true, 1},
+		{"all is gone", func(a tools.Agent) error { return os.RemoveAll(in(a)) }, "its folder is gone", true, 1},
+		{"a file was changed", func(a tools.Agent) error { return os.WriteFile(in(a, "helper.sh"), []byte("mine"), 0o755) }, "changed: helper.sh", false, 1},
+		{"a package is gone", func(a tools.Agent) error { return os.Remove(filepath.Join(a.Home, "../apk")) }, "the package jq is not installed", true, 2},
+		{"the agent was reset", func(a tools.Agent) error { return os.Remove(layer(a)) }, "the agent was reset", true, 2},
+		{"a folder is in its place", func(a tools.Agent) error {
+			return errors.Join(os.Remove(in(a, "helper.sh")), os.MkdirAll(in(a, "helper.sh", "deep"), 0o755))
+		}, "gone: helper.sh", true, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.agent("alice")
+			i, registry := w.open(a)
+			if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.harm(a); err != nil {
+				t.Fatal(err)
+			}
+			harmed := w.tree(a)
+			look := func(mend install.Mend) install.Report {
+				t.Helper()
+				reports, err := i.Verify(t.Context(), a, mend, "a test")
+				if err != nil || len(reports) != 1 {
+					t.Fatalf("%v %v", reports, err)
+				}
+				return reports[0]
+			}
+			if r := look(install.Nothing); !strings.Contains(strings.Join(r.Problems, "; "), tc.problem) || len(r.Problems) > 0 != (tc.problem != "") || r.Mended || w.tree(a) != harmed {
+				t.Errorf("only looked at: %+v", r)
+			}
+			if r := look(install.Missing); r.Mended != tc.mended || r.Err != nil {
+				t.Errorf("what is missing: %+v", r)
+			}
+			if r := look(install.All); !r.Sound() {
+				t.Errorf("all: %+v", r)
+			}
+			if r := look(install.Nothing); len(r.Problems) > 0 {
+				t.Errorf("at last: %+v", r)
+			}
+			if made, err := os.ReadFile(in(a, "made")); err != nil || strings.Count(string(made), "set up") != tc.setUps {
+				t.Errorf("%q %v", made, err)
+			}
+			if e := call(t, registry, a, "data-tools_look", map[string]any{"file": "x"}); e["ok"] != true {
+				t.Errorf("%v", e)
+			}
+		})
+	}
+}
+
+// What cannot be mended is told, stays listed, and is right again as soon as it can be.
+func TestCannotBeMended(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, registry := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(layer(a)); err != nil {
+		t.Fatal(err)
+	}
+	w.write(filepath.Join(a.Home, "../apk"), "", 0o644)
+	w.fail = func(what string) error {
+		if what == "packages" {
+			return fmt.Errorf("no network")
+		}
+		return nil
+	}
+	reports, err := i.Verify(t.Context(), a, install.Missing, "a test")
+	if err != nil || len(reports) != 1 || reports[0].Sound() || !strings.Contains(reports[0].Err.Error(), "no network") {
+		t.Fatalf("%+v %v", reports, err)
+	}
+	r, _ := i.Find(a.ID, dataTools)
+	if r.Status != install.Ready || r.Failure == nil || r.Failure.Step != install.Dependencies || listed(registry, a) != "data-tools_look" || !slices.Contains(w.happened, install.Damaged) {
+		t.Errorf("%+v %+v %v", r, r.Failure, w.happened)
+	}
+	w.fail = nil
+	if reports, err := i.Verify(t.Context(), a, install.Missing, "a test"); err != nil || !reports[0].Mended {
+		t.Errorf("%+v %v", reports, err)
+	}
+	if r, _ := i.Find(a.ID, dataTools); r.Failure != nil {
+		t.Errorf("%+v", r.Failure)
+	}
+}
+
+// The first call after a guest has started, and after the agent was reset, waits until the
+// agent's plugins were looked at; the next ones do not look again. A folder that is gone
+// meanwhile is put back by the call that misses it.
+func TestCallsAfterBoot(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, _ := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+		t.Fatal(err)
+	}
+	i, registry := w.open(a) // before its guest runs
+	w.mu.Lock()
+	w.boot = ""
+	w.mu.Unlock()
+	folder := filepath.Join(a.Home, "plugins", "data-tools")
+	works := func(when string) {
+		t.Helper()
+		if e := call(t, registry, a, "data-tools_look", map[string]any{"file": "x"}); e["ok"] != true {
+			t.Errorf("%s: %v", when, e)
+		}
+	}
+	harm := func(path string) {
+		t.Helper()
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harm(filepath.Join(folder, "helper.sh"))
+	works("the guest has started")
+	w.mu.Lock()
+	before := w.commands
+	w.mu.Unlock()
+	works("again")
+	w.mu.Lock()
+	if n := w.commands - before; n != 1 {
+		t.Errorf("a call is %d commands", n)
+	}
+	w.mu.Unlock()
+	harm(layer(a))
+	harm(filepath.Join(folder, "helper.sh"))
+	i.Reset(a.ID)
+	works("the agent was reset")
+	harm(folder)
+	works("the folder is gone")
+}
+
+// Two hundred plugins are looked at with one command.
+func TestManyPlugins(t *testing.T) {
+	const many = 200
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, registry := w.open(a)
+	var work sync.WaitGroup
+	places := make(chan struct{}, 4)
+	for n := range many {
+		places <- struct{}{}
+		work.Go(func() {
+			defer func() { <-places }()
+			r := plugins.Recipe{
+				Name: fmt.Sprint("plugin ", n), Description: "One of many", Files: map[plugins.FilePath]string{"a.txt": "a", "b/c.txt": "c", "d.txt": fmt.Sprint(n)},
+				Tools: []plugins.Tool{{ID: "run", Description: "Runs", Run: "true"}},
+			}
+			if _, err := i.Install(t.Context(), a, r, install.How{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if n := len(strings.Fields(listed(registry, a))); n != many {
+		t.Fatalf("%d tools", n)
+	}
+	w.mu.Lock()
+	before := w.commands
+	w.mu.Unlock()
+	began := time.Now()
+	reports, err := i.Verify(t.Context(), a, install.Missing, "a test")
+	t.Logf("%d plugins were looked at in %v", many, time.Since(began))
+	if err != nil || len(reports) != many || w.commands != before+1 {
+		t.Errorf("%d reports, %v, %d commands", len(reports), err, w.commands-before)
+	}
+	for _, r := range reports {
+		if len(r.Problems) > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	_, registry = w.open(a)
+	if n := len(strings.Fields(listed(registry, a))); n != many {
+		t.Errorf("%d tools after a restart", n)
+	}
+}
+
+// Of two installations of one plugin at once, one comes after the other; agents do not
+// share anything of it.
+func TestTogether(t *testing.T) {
+	w := newWorld(t)
+	var agents []tools.Agent
+	for n := range 9 {
+		agents = append(agents, w.agent(config.AgentName(fmt.Sprint("agent-", n))))
+	}
+	i, registry := w.open(agents...)
+	var work sync.WaitGroup
+	for _, a := range agents {
+		for _, version := range []string{"1", "2"} {
+			work.Go(func() {
+				if _, err := i.Install(t.Context(), a, recipe(version), install.How{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	work.Wait()
+	for _, a := range agents {
+		r, _ := i.Find(a.ID, dataTools)
+		tree := w.tree(a)
+		if v := r.Plugin.Version; r.Status != install.Ready || !strings.Contains(tree, "only-"+v+"/data.txt") || strings.Count(tree, "data.txt") != 1 || strings.Contains(tree, ".data-tools") {
+			t.Errorf("%+v and\n%s", r, tree)
+		}
+		if listed(registry, a) != "data-tools_look" {
+			t.Errorf("%s has %q", a.Name, listed(registry, a))
+		}
+	}
+	if err := i.Uninstall(t.Context(), agents[0], dataTools, "a test"); err != nil || listed(registry, agents[1]) == "" {
+		t.Errorf("%v, and another has %q", err, listed(registry, agents[1]))
+	}
+}
+
+// A record that this program cannot read is kept as it is and keeps no other from being
+// there; a file that is none is neither taken for no plugins nor written.
+func TestBrokenRecords(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, _ := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+		t.Fatal(err)
+	}
+	path := w.home.InstalledPlugins(a.ID)
+	read := func() (list []json.RawMessage) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil || json.Unmarshal(text, &list) != nil {
+			t.Fatalf("%v %s", err, text)
+		}
+		return list
+	}
+	const strange = `{"plugin":{"name":"../../etc","later":1}}`
+	text, err := json.Marshal(append(read(), json.RawMessage(strange)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(path, string(text), 0o600)
+	i, registry := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("2"), install.How{}); err != nil || listed(registry, a) != "data-tools_look" {
+		t.Errorf("%v %q", err, listed(registry, a))
+	}
+	if list := read(); len(list) != 2 || strings.Join(strings.Fields(string(list[1])), "") != strange {
+		t.Errorf("%s", list)
+	}
+
+	w.write(path, `[{"plugin":`, 0o600)
+	i, _ = w.open(a)
+	if _, err := i.List(a.ID); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err == nil {
+		t.Error("it is installed")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != `[{"plugin":` {
+		t.Errorf("%s %v", text, err)
+	}
+}

@@ -1,0 +1,115 @@
+package toolbench
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/artifacts"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store/storetest"
+	"osaurus-sandbox/tools"
+)
+
+// lying is a guest that says of its files what it likes.
+type lying struct {
+	tools.Files
+	list func(folder string) []guest.FolderEntry
+}
+
+func (lying) StatFile(context.Context, tools.Agent, guest.File) (guest.FileInfo, error) {
+	return guest.FileInfo{Kind: guest.Folder}, nil
+}
+
+func (l lying) ListFolder(_ context.Context, _ tools.Agent, f guest.File, _ int) ([]guest.FolderEntry, bool, error) {
+	return l.list(f.Path), false, nil
+}
+
+func (lying) ReadFile(_ context.Context, _ tools.Agent, f guest.File, _ guest.FilePart, to io.Writer) (guest.FileRead, error) {
+	if strings.HasSuffix(f.Path, "broken") {
+		return guest.FileRead{}, fault.New(fault.Unavailable, "read", f.Path, io.ErrUnexpectedEOF)
+	}
+	_, err := io.WriteString(to, "text")
+	return guest.FileRead{}, err
+}
+
+func entry(kind guest.FileKind, name string) guest.FolderEntry {
+	return guest.FolderEntry{FileInfo: guest.FileInfo{Kind: kind}, Name: name}
+}
+
+// named is a folder with files of some names.
+func named(names ...string) func(string) []guest.FolderEntry {
+	return func(string) (list []guest.FolderEntry) {
+		for _, name := range names {
+			list = append(list, entry(guest.RegularFile, name))
+		}
+		return list
+	}
+}
+
+type unheard struct{}
+
+func (unheard) Note(events.Event) {}
+
+// Whatever a guest says is in a folder, nothing gets out of where artifacts are, none
+// is half there, and it has an end.
+func TestShareOfALyingGuest(t *testing.T) {
+	db, who := storetest.New(t, "alice")
+	home := config.Home(t.TempDir())
+	kept, err := artifacts.Open(artifacts.Options{Home: home, DB: db, Record: unheard{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	call := tools.Call{Agent: tools.Agent{ID: who[0].Agent, Name: "alice", Home: "/workspace/agents/alice"}}
+	call.Settings.AutonomousExec = true
+	for _, tc := range []struct {
+		name string
+		list func(string) []guest.FolderEntry
+		want string // a part of the envelope
+	}{
+		{"up", named("a", "../../b"), `"kind":"rejected"`},
+		{"itself", named("."), `"kind":"rejected"`},
+		{"above", named(".."), `"kind":"rejected"`},
+		{"no name", named(""), `"kind":"rejected"`},
+		{"a path", named("a/b"), `"kind":"rejected"`},
+		{"a NUL", named("a\x00b"), `"kind":"rejected"`},
+		{"twice", named("a", "a"), `"kind":"invalid_args"`},
+		{"unseen", named("a\u200b"), `"field":"path","kind":"invalid_args"`},
+		{"what cannot be read", named("a", "broken"), `"kind":"unavailable"`},
+		{"too many", named(make([]string, 1001)...), `more than 1000 files`},
+		{"without a bottom", func(string) []guest.FolderEntry { return []guest.FolderEntry{entry(guest.Folder, "d")} }, `more than 1000 files`},
+		{"only links", func(string) []guest.FolderEntry { return []guest.FolderEntry{entry(guest.Link, "a")} }, `there is no file in`},
+		{"with links", func(string) []guest.FolderEntry {
+			return []guest.FolderEntry{entry(guest.Link, "a\x1b"), entry(guest.OtherFile, "p"), entry(guest.RegularFile, "f")}
+		}, `"files":1,`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Files: lying{list: tc.list}, Artifacts: handover{Options{Artifacts: kept}}})...)
+			text := r.Call(t.Context(), call, "share_artifact", json.RawMessage(`{"path":"x"}`)).Text()
+			if !strings.Contains(text, tc.want) {
+				t.Errorf("%s, want %s", text, tc.want)
+			}
+			if tc.name == "with links" {
+				if !strings.Contains(text, `2 links and others that are no files were left out: [\"a\\x1b\" \"p\"]`) {
+					t.Error(text)
+				}
+				return
+			}
+			list, err := os.ReadDir(home.Artifacts())
+			if err != nil || len(list) > 0 {
+				t.Errorf("there is %v, %v", list, err)
+			}
+		})
+	}
+	if list, err := os.ReadDir(string(home)); err != nil || len(list) != 1 {
+		t.Errorf("in the home there is %v, %v", list, err)
+	}
+}

@@ -1,0 +1,267 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/tools/packages"
+)
+
+// answers are rooms in which nothing runs: each command gets the next answer of
+// those for its first words, and then the last one again.
+type answers struct {
+	Rooms
+	says map[string][]said
+
+	mu  sync.Mutex
+	ran []string
+}
+
+// said is how a command ends. No output and no exit is what goes well.
+type said struct {
+	output string
+	exit   guest.Exit
+	none   bool          // there is no such program
+	takes  time.Duration // or until its context ends
+}
+
+func (a *answers) Exec(ctx context.Context, _ Agent, cmd guest.Command) (guest.Running, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	line := strings.Join(cmd.Args, " ")
+	if cmd.RoomRoot != (cmd.Dir == "/") {
+		line = "in the wrong folder: " + line
+	}
+	a.ran = append(a.ran, line)
+	for words, list := range a.says {
+		if !strings.HasPrefix(line, words) {
+			continue
+		}
+		next := list[0]
+		if len(list) > 1 {
+			a.says[words] = list[1:]
+		}
+		if next.none {
+			return nil, fault.New(fault.NotFound, "run command", cmd.Args[0], errors.New("not there"))
+		}
+		return answering{ctx, cmd.Stdout, next}, nil
+	}
+	return answering{ctx, cmd.Stdout, said{}}, nil
+}
+
+type answering struct {
+	ctx    context.Context
+	stdout io.Writer
+	said
+}
+
+func (answering) Signal(context.Context, guest.Signal) error { return nil }
+func (answering) Done() <-chan struct{}                      { return nil }
+func (a answering) Wait() (guest.Exit, error) {
+	if a.takes > 0 {
+		select {
+		case <-time.After(a.takes):
+		case <-a.ctx.Done():
+			return guest.Exit{}, context.Cause(a.ctx)
+		}
+	}
+	_, err := io.WriteString(a.stdout, a.output)
+	return a.exit, err
+}
+
+// asked calls a tool for alice, and returns the envelope and what was run for it.
+func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any, ran []string) {
+	t.Helper()
+	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Bench{Rooms: a, Installer: NewInstaller(a)})...)
+	call := alice()
+	call.Home = "/home/alice"
+	text := r.Call(t.Context(), call, tool, json.RawMessage(arguments)).Text()
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		t.Fatal(err)
+	}
+	if result, ok := e["result"].(map[string]any); ok {
+		e = result
+	}
+	return e, a.ran
+}
+
+func failing(output string) said { return said{output: output, exit: guest.Exit{Code: 1}} }
+
+func TestInstalls(t *testing.T) {
+	const (
+		locked = "ERROR: Unable to lock database: Resource temporarily unavailable\n"
+		apkAdd = "apk add --no-cache --no-progress --wait 20 -- jq"
+		apt    = "apt-get --yes --quiet -o DPkg::Lock::Timeout=20 -o Dpkg::Use-Pty=0 "
+		aptGet = apt + "install --no-install-recommends -- jq"
+		npmGet = "npm --no-update-notifier --cache /home/alice/.cache/npm install --no-audit --no-fund --no-progress --prefix /home/alice/.osaurus/node_workspace -- jq"
+		python = "/home/alice/.venv/bin/python3 -m pip "
+		pipGet = python + "install --disable-pip-version-check --no-input --progress-bar off -- jq"
+		venv   = "python3 -m venv --clear /home/alice/.venv"
+	)
+	debian := []said{{none: true}}
+	for _, tc := range []struct {
+		name, tool string
+		says       map[string][]said
+		want       map[string]any // of the result or the failure
+		ran        []string       // nil is not looked at
+	}{
+		{"apk", "sandbox_install", nil, map[string]any{"manager": "apk", "exit_code": 0.0, "retried": nil},
+			[]string{"apk --version", "cat /etc/apk/world", apkAdd}},
+		{"apt", "sandbox_install", map[string][]said{"apk": debian}, map[string]any{"manager": "apt"},
+			[]string{"apk --version", "dpkg-query --show --showformat=${binary:Package} ${db:Status-Status}\n", apt + "update", aptGet}},
+		{"pip", "sandbox_pip_install", nil, map[string]any{"manager": "pip", "output": ""}, []string{pipGet}},
+		{"npm", "sandbox_npm_install", nil, map[string]any{"manager": "npm"}, []string{npmGet}},
+
+		{"behind a lock", "sandbox_install", map[string][]said{"apk add": {failing(locked), {output: "OK"}}}, map[string]any{"retried": true, "output": "OK"},
+			[]string{"apk --version", "cat /etc/apk/world", apkAdd, apkAdd}},
+		{"behind a lock that stays", "sandbox_install", map[string][]said{"apk add": {failing(locked)}},
+			map[string]any{"kind": "execution_error", "retryable": true, "retried": true, "failure_class": "locked", "exit_code": 1.0, "cleanup_failed": nil}, nil},
+		{"after one that broke", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n"), {}}}, map[string]any{"retried": true},
+			[]string{"apk --version", "cat /etc/apk/world", apkAdd, "apk fix --no-cache --no-progress --wait 20", apkAdd}},
+		{"after one that broke for good", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n")}, "apk fix": {failing("ERROR: no\n")}},
+			map[string]any{"kind": "execution_error", "retryable": false, "failure_class": "broken", "retried": false, "cleanup_failed": true, "output": "1 error; 8 MiB in 17 packages\nERROR: no\n"}, nil},
+		{"with a script that fails", "sandbox_install", map[string][]said{"apk add": {failing("ERROR: jq-1.post-install: script exited with error 3\n1 error; \n")}, "cat": {{output: "base\n"}, {output: "base\njq\n"}}},
+			map[string]any{"failure_class": "script_failed", "retried": nil, "cleanup_failed": nil}, []string{"apk --version", "cat /etc/apk/world", apkAdd, "cat /etc/apk/world", "apk del --no-progress --wait 20 -- jq"}},
+		{"and what it left stays", "sandbox_install", map[string][]said{"apk add": {failing("ERROR: jq-1.post-install: script exited with error 3\n")}, "cat": {{}, {output: "jq\n"}}, "apk del": {failing("")}},
+			map[string]any{"failure_class": "script_failed", "cleanup_failed": true}, nil},
+		{"in a state that apt does not like", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: dpkg was interrupted, you must manually run 'dpkg --configure -a'\n"), {}}}, map[string]any{"retried": true},
+			[]string{"apk --version", "dpkg-query --show --showformat=${binary:Package} ${db:Status-Status}\n", apt + "update", aptGet, "dpkg --configure --pending", apt + "--fix-broken install", aptGet}},
+		{"what apt has just looked for", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: Unable to locate package jq\n")}}, map[string]any{"failure_class": "not_found", "retried": nil}, nil},
+		{"with an index that says why", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
+			map[string]any{"failure_class": "no_network", "retried": true, "cleanup_failed": nil}, nil},
+		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: guest.Exit{Signal: guest.SIGTERM, TimedOut: true}}}},
+			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it was not done after 2m0s. Ask for fewer packages in a call."}, nil},
+		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: guest.Exit{Signal: guest.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
+		{"on a full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: guest.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
+
+		{"into an environment that is not there", "sandbox_pip_install", map[string][]said{python: {{none: true}, {}}}, map[string]any{"manager": "pip", "retried": nil}, []string{pipGet, venv, pipGet}},
+		{"into one that is half there", "sandbox_pip_install", map[string][]said{python: {failing("python3: No module named pip\n"), {}}}, map[string]any{"retried": true}, []string{pipGet, venv, pipGet}},
+		{"without Python", "sandbox_pip_install", map[string][]said{python: {{none: true}}, "python3": {{none: true}}}, map[string]any{"kind": "unavailable", "retryable": false, "failure_class": "no_manager"}, nil},
+		{"without npm", "sandbox_npm_install", map[string][]said{"npm": {{none: true}}}, map[string]any{"kind": "unavailable", "message": `the sandbox has no npm. Call sandbox_install with ["nodejs", "npm"].`}, nil},
+		{"without any", "sandbox_install", map[string][]said{"apk": debian, "dpkg": debian}, map[string]any{"kind": "unavailable", "failure_class": "no_manager"}, nil},
+		{"over what an npm left", "sandbox_npm_install", map[string][]said{npmGet: {failing("npm error code ENOTEMPTY\n"), {}}}, map[string]any{"retried": true}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // for the pause before the second attempt
+				a := &answers{says: tc.says}
+				got, ran := a.asked(t, tc.tool, `{"packages":["jq"]}`)
+				for key, want := range tc.want {
+					if got[key] != want {
+						t.Errorf("%s: %v, want %v in %v", key, got[key], want, got)
+					}
+				}
+				if tc.ran != nil && !slices.Equal(ran, tc.ran) {
+					t.Errorf("ran %q\nwant %q", ran, tc.ran)
+				}
+			})
+		})
+	}
+}
+
+func TestInstallRefusesNames(t *testing.T) {
+	for tool, packages := range map[string]string{
+		"sandbox_install": `["jq", "--allow-untrusted"]`, "sandbox_pip_install": `"git+https://example.com/x"`, "sandbox_npm_install": `["../x"]`,
+	} {
+		a := &answers{}
+		e, ran := a.asked(t, tool, `{"packages":`+packages+`}`)
+		if e["kind"] != "invalid_args" || e["field"] != "packages" || !strings.Contains(e["expected"].(string), "no option") {
+			t.Errorf("%s: %v", tool, e)
+		}
+		if len(ran) > 1 || len(ran) == 1 && ran[0] != "apk --version" {
+			t.Errorf("%s has run %q", tool, ran)
+		}
+	}
+	if e, _ := new(answers).asked(t, "sandbox_pip_install", `{"packages":[]}`); e["kind"] != "invalid_args" || e["field"] != "packages" {
+		t.Errorf("none: %v", e)
+	}
+}
+
+func TestInstallOutput(t *testing.T) {
+	a := &answers{says: map[string][]said{"npm": {failing("begins\n" + strings.Repeat("x", 3*maxInstallOutput) + "\nnpm error code E404\nnpm error 404 nothing\n")}}}
+	var told []string
+	call := alice()
+	call.Settings.Network = config.NetworkNone
+	call.Tell = func(p Progress) { told = append(told, p.Text) }
+	_, err := NewInstaller(a).Install(t.Context(), &call, packages.NPM, []string{"nothing"})
+	f, ok := errors.AsType[*Failure](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	output, _ := f.More["output"].(string)
+	if n := len(output); n > maxInstallOutput+100 || !strings.HasPrefix(output, "begins\n") || !strings.HasSuffix(output, "404 nothing\n") {
+		t.Errorf("%d bytes of output", n)
+	}
+	if want := "npm did not install nothing (not_found): npm error code E404. "; !strings.HasPrefix(f.Message, want) {
+		t.Errorf("%s", f.Message)
+	}
+	if len(told) != 2 || told[0] != "npm installs nothing" || told[1] != "npm error 404 nothing" {
+		t.Errorf("told %.300q", told)
+	}
+
+	a = &answers{says: map[string][]said{"npm": {failing("npm error code ENOTFOUND\n")}}}
+	if _, err = NewInstaller(a).Install(t.Context(), &call, packages.NPM, []string{"x"}); !strings.Contains(err.Error(), "agent set alice network=outbound") {
+		t.Errorf("without a network: %v", err)
+	}
+}
+
+// TestInstallQueue: what an agent installs goes one after the other, in the order
+// in which it was asked for; agents do not wait for each other; and who leaves the
+// line is in nobody's way.
+func TestInstallQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{says: map[string][]said{"": {{takes: time.Minute}}}}
+		i := NewInstaller(a)
+		begun := time.Now()
+		ends := make(chan string, 5)
+		var mu sync.Mutex
+		var told []string
+		begin := func(ctx context.Context, agent config.AgentID, m packages.Manager, name string) {
+			call := alice()
+			call.ID = agent
+			call.Tell = func(p Progress) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, name+": "+p.Text)
+			}
+			go func() {
+				_, err := i.Install(ctx, &call, m, []string{name})
+				ends <- name + " " + time.Since(begun).String()
+				if (err != nil) != (ctx.Err() != nil) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		begin(t.Context(), "A", packages.NPM, "first")
+		begin(leaving, "A", packages.Pip, "leaver")
+		begin(t.Context(), "A", packages.Pip, "second")
+		begin(t.Context(), "B", packages.NPM, "other")
+		time.Sleep(time.Second)
+		leave()
+		for _, want := range [][]string{{"leaver 1s"}, {"first 1m0s", "other 1m0s"}, {"first 1m0s", "other 1m0s"}, {"second 2m0s"}} {
+			if got := <-ends; !slices.Contains(want, got) {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		if !slices.Contains(told, "second: waiting for 2 other install(s) of this agent") {
+			t.Errorf("told %q", told)
+		}
+		synctest.Wait()
+		if len(i.queue.lines) != 0 {
+			t.Errorf("%d lines are left", len(i.queue.lines))
+		}
+	})
+}
