@@ -37,10 +37,9 @@ that they were before; what is installed for an agent is a copy, which changes o
 	cmd.AddCommand(
 		newPluginInit(c), newPluginLint(c), newPluginSchema(c),
 		newPluginList(c), newPluginShow(c), newPluginImport(c), newPluginExport(c), newPluginDuplicate(c), newPluginRename(c), newPluginRemove(c),
-		newPluginEdit(c), newPluginHistory(c), newPluginDiff(c), newPluginRollback(c),
+		newPluginEdit(c), newPluginHistory(c), newPluginDiff(c), newPluginRollback(c), newPluginRegister(c),
 	)
 	cmd.AddCommand(newPluginInstalls(c)...)
-	cmd.AddCommand(newPluginRegister(c))
 	return cmd
 }
 
