@@ -28,6 +28,7 @@ const watcher = `{
 // tryPlugins has an agent write a plugin and register it, through its tools alone, and then call
 // it; and makes others by each other way.
 func tryPlugins(t *testing.T) {
+	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	call := func(t *testing.T, tool string, arguments map[string]any) (result map[string]any, e map[string]any) {
 		t.Helper()
@@ -65,8 +66,8 @@ func tryPlugins(t *testing.T) {
 			stdout    string
 		}{
 			"say":      {map[string]any{"text": `"$(id)" 'x'`}, fmt.Sprintf("\"$(id)\" 'x' with %d and %[1]d\n", len("hunter-3333-TOOL_KEY"))},
-			"remember": {nil, "42\n"},
-			"devices":  {nil, "lo"},
+			"remember": {map[string]any{}, "42\n"},
+			"devices":  {map[string]any{}, "lo"},
 		} {
 			if r := done(t, "watcher_"+tool, want.arguments); r["stdout"] != want.stdout {
 				t.Errorf("%s: %v", tool, r)
@@ -78,7 +79,7 @@ func tryPlugins(t *testing.T) {
 			"undeclared": "does not declare it", "infer": "the plugin watcher may not", "shed": "the plugin watcher may not", "shout": "the plugin watcher may not",
 			"another": "asked by a program of the plugin watcher",
 		} {
-			if _, e := call(t, "watcher_"+tool, nil); e["ok"] != false || e["kind"] != "execution_error" || !strings.Contains(fmt.Sprint(e["stderr"]), want) {
+			if _, e := call(t, "watcher_"+tool, map[string]any{}); e["ok"] != false || e["kind"] != "execution_error" || !strings.Contains(fmt.Sprint(e["stderr"]), want) {
 				t.Errorf("%s: %v", tool, e)
 			}
 		}
@@ -105,7 +106,7 @@ func tryPlugins(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 		for _, plugin := range []string{"by-bridge", "by-hand"} {
-			if r := done(t, plugin+"_hi", nil); r["stdout"] != "hi\n" {
+			if r := done(t, plugin+"_hi", map[string]any{}); r["stdout"] != "hi\n" {
 				t.Errorf("%s: %v", plugin, r)
 			}
 		}
