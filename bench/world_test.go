@@ -34,6 +34,7 @@ type world struct {
 	home    config.Home
 	client  *control.Client
 	machine *atomic.Pointer[vm.Machine]
+	server  *control.Server
 }
 
 // tap is a driver that remembers its last machine.
@@ -65,8 +66,12 @@ func newWorld(b *testing.B) *world {
 	driver := &tap{Driver: &qemu.Driver{}}
 	ctx, end := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
+	var server *control.Server
 	go func() {
-		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: driver, Ready: func(*control.Server) { close(ready) }})
+		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: driver, Ready: func(s *control.Server) {
+			server = s
+			close(ready)
+		}})
 	}()
 	b.Cleanup(func() {
 		end()
@@ -88,7 +93,7 @@ func newWorld(b *testing.B) *world {
 	if _, err := client.Up(b.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
 		b.Fatal(err)
 	}
-	w := &world{b: b, home: home, client: client, machine: &driver.last}
+	w := &world{b: b, home: home, client: client, machine: &driver.last, server: server}
 	w.create("alice")
 	return w
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -162,6 +163,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	defer stream.Close()
 	var r FileRead
 	var n uint64
+	sum := sha256.New() // here, where processors have instructions for it
 	for stream.Receive() {
 		m := stream.Msg()
 		if m.Info != nil {
@@ -173,10 +175,14 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 		if _, err := to.Write(m.Data); err != nil {
 			return FileRead{}, fault.New(fault.KindOf(err), op, f.String(), err)
 		}
-		r.Truncated, r.SHA256 = m.Truncated, digestOf(m.Sha256)
+		sum.Write(m.Data)
+		r.Truncated = m.Truncated
 	}
 	if err := stream.Err(); err != nil {
 		return FileRead{}, f.fault(op, err)
+	}
+	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && !r.Truncated; all {
+		r.SHA256 = sum.Sum(nil)
 	}
 	return r, nil
 }
@@ -195,8 +201,10 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	stream := c.files.Write(ctx)
 	stream.RequestHeader().Set(wire.UserHeader, string(f.User))
 	err := stream.Send(&guestpb.WriteFileRequest{Header: h})
+	sum := sha256.New()
 	for buffer := make([]byte, wire.Chunk); err == nil; {
 		n, failed := io.ReadFull(w.Content, buffer)
+		sum.Write(buffer[:n])
 		if n > 0 {
 			err = stream.Send(&guestpb.WriteFileRequest{Data: buffer[:n]})
 		}
@@ -214,7 +222,7 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	if err != nil {
 		return FileWritten{}, f.fault(op, err)
 	}
-	return FileWritten{Created: a.Msg.Created, SHA256: digestOf(a.Msg.Sha256), Size: a.Msg.Size}, nil
+	return FileWritten{Created: a.Msg.Created, SHA256: sum.Sum(nil), Size: a.Msg.Size}, nil
 }
 
 // SearchFiles tells what it finds as it is found, and ends with tell's error.
@@ -302,13 +310,4 @@ func fileInfo(i *guestpb.FileInfo) FileInfo {
 		kind = OtherFile
 	}
 	return FileInfo{Kind: kind, Size: i.GetSize(), Mode: i.GetMode() & 0o7777, Modified: time.Unix(0, i.GetModifiedUnixNano())}
-}
-
-// digestOf is a digest, if it is as long as one.
-func digestOf(b []byte) []byte {
-	const size = 32
-	if len(b) != size {
-		return nil
-	}
-	return bytes.Clone(b)
 }

@@ -39,7 +39,8 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		}
 	}
 	out := map[string]any{}
-	for name, property := range s.Properties {
+	for _, name := range names(s) { // the same mistakes are always answered the same
+		property := s.Properties[name]
 		value, there := given[name]
 		required := slices.Contains(s.Required, name)
 		if there && !required && (value == nil || value == "") {

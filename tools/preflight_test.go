@@ -43,6 +43,7 @@ func TestPreflight(t *testing.T) {
 		{"a number for a text", `{"path":7,"content":"c"}`, `{"content":"c","lines":100,"path":"7","target":"content"}`, "", 0},
 		{"a number out of range", `{"path":"p","content":"c","lines":9000}`, `{"content":"c","lines":500,"path":"p","target":"content"}`, "", 1},
 
+		{"the first of what is missing", `{"lines":"many"}`, `!"path" is missing`, "path", 0},
 		{"missing", `{"content":"c"}`, `!"path" is missing`, "path", 0},
 		{"nothing at all", ``, `!is missing`, "", 0},
 		{"empty", `{"path":"","content":"c"}`, `!"path" is empty`, "path", 0},

@@ -187,6 +187,15 @@ func TestRedaction(t *testing.T) {
 	if got := answer(t, r, alice(), "tells", `{"text":""}`); got != `{"ok":true,"result":{"list":[{"text":"my [REDACTED:KEY]"}],"map":{"a":"[REDACTED:KEY]!"},"n":9007199254740992},"tool":"tells"}` {
 		t.Error(got)
 	}
+	quotes := func(context.Context, *Call, echoed) (map[string]string, error) {
+		return map[string]string{"hunter22": `"hunter22": <\` + "\n", "z": ":hunter22"}, nil // a key is what a tool calls it
+	}
+	if err := r.Add(Define(Spec{Name: "quotes"}, quotes)); err != nil {
+		t.Fatal(err)
+	}
+	if got := answer(t, r, alice(), "quotes", `{"text":""}`); got != `{"ok":true,"result":{"hunter22":"\"[REDACTED:KEY]\": <\\\n","z":":[REDACTED:KEY]"},"tool":"quotes"}` {
+		t.Error(got)
+	}
 	if got := answer(t, r, alice(), "fails", `{"text":""}`); strings.Contains(got, "hunter") || strings.Count(got, "[REDACTED:KEY]") != 2 {
 		t.Error(got)
 	}

@@ -105,7 +105,7 @@ func (s *sharing) from(p Path) func(context.Context, Draft) error {
 	return func(ctx context.Context, to Draft) error {
 		info, err := s.files.StatFile(ctx, s.Agent, p.file())
 		if err != nil {
-			return aboutPath("path", err)
+			return missing(ctx, s.files, s.Agent, p, err)
 		}
 		s.Say("copying %s", p)
 		if info.Kind != guest.Folder {

@@ -5,8 +5,6 @@ package files
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"hash"
 	"io"
 	"os"
 
@@ -60,8 +58,6 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 		p.lines = r.Msg.Lines
 	case r.Msg.Offset > 0:
 		_, err = f.Seek(int64(r.Msg.Offset), io.SeekStart)
-	default:
-		p.sum = sha256.New()
 	}
 	if err == nil {
 		err = p.copy(f)
@@ -69,7 +65,7 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 	if err != nil {
 		return explain(op, shown(r.Msg.File), err)
 	}
-	return stream.Send(p.last())
+	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
 }
 
 // part is what of a file is being answered.
@@ -79,7 +75,6 @@ type part struct {
 	left      uint64 // bytes, if it is bounded
 	bounded   bool
 	lines     uint64 // that are left; 0 is all
-	sum       hash.Hash
 	truncated bool
 }
 
@@ -113,9 +108,6 @@ func (p *part) copy(f io.Reader) error {
 // take is what of some bytes belongs to the part, and whether it is over with
 // them.
 func (p *part) take(data []byte) (_ []byte, over bool) {
-	if p.sum != nil {
-		p.sum.Write(data)
-	}
 	if p.lines > 0 {
 		for at := 0; ; {
 			i := bytes.IndexByte(data[at:], '\n')
@@ -133,19 +125,11 @@ func (p *part) take(data []byte) (_ []byte, over bool) {
 		return data, over
 	}
 	if uint64(len(data)) > p.left {
-		p.truncated, p.sum = true, nil
+		p.truncated = true
 		return data[:p.left], true
 	}
 	p.left -= uint64(len(data))
 	return data, over
-}
-
-func (p *part) last() *guestpb.ReadFileResponse {
-	r := &guestpb.ReadFileResponse{Truncated: p.truncated}
-	if p.sum != nil {
-		r.Sha256 = p.sum.Sum(nil)
-	}
-	return r
 }
 
 // skipLines reads so many lines away.

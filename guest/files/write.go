@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 
@@ -35,7 +34,7 @@ func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.Wri
 	if err := wire.CheckWriteFile(h); err != nil {
 		return nil, err
 	}
-	w := &writing{header: h, stream: stream, sum: sha256.New()}
+	w := &writing{header: h, stream: stream}
 	answer, err := w.do(op)
 	if err != nil {
 		return nil, explain(op, shown(h.File), err)
@@ -47,7 +46,6 @@ func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.Wri
 type writing struct {
 	header *guestpb.WriteFileHeader
 	stream *connect.ClientStream[guestpb.WriteFileRequest]
-	sum    hash.Hash
 }
 
 func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
@@ -69,7 +67,7 @@ func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &guestpb.WriteFileResponse{Created: created, Sha256: w.sum.Sum(nil), Size: size}, nil
+	return &guestpb.WriteFileResponse{Created: created, Size: size}, nil
 }
 
 // before says what mode the file shall have, and refuses what is not to be
@@ -162,13 +160,12 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 
 // fill writes what comes, which must be as much as was said.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
-	to := io.MultiWriter(f, w.sum)
 	for w.stream.Receive() {
 		data := w.stream.Msg().Data
 		if n += uint64(len(data)); n > w.header.Size {
 			break
 		}
-		if _, err := to.Write(data); err != nil {
+		if _, err := f.Write(data); err != nil {
 			return n, err
 		}
 	}

@@ -589,7 +589,6 @@ type ReadFileResponse struct {
 	Info          *FileInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"` // in the first message
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	Truncated     bool                   `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last one: the limit left something out
-	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`        // in the last one, if all of the file was read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,13 +642,6 @@ func (x *ReadFileResponse) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
-}
-
-func (x *ReadFileResponse) GetSha256() []byte {
-	if x != nil {
-		return x.Sha256
-	}
-	return nil
 }
 
 type WriteFileRequest struct {
@@ -799,8 +791,7 @@ func (x *WriteFileHeader) GetSize() uint64 {
 type WriteFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Created       bool                   `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"`
-	Sha256        []byte                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"` // of what was written
-	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`    // of the file now
+	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // of the file now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,13 +831,6 @@ func (x *WriteFileResponse) GetCreated() bool {
 		return x.Created
 	}
 	return false
-}
-
-func (x *WriteFileResponse) GetSha256() []byte {
-	if x != nil {
-		return x.Sha256
-	}
-	return nil
 }
 
 func (x *WriteFileResponse) GetSize() uint64 {
@@ -1185,12 +1169,11 @@ const file_files_proto_rawDesc = "" +
 	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x14\n" +
 	"\x05lines\x18\x05 \x01(\x04R\x05lines\x12\x1d\n" +
 	"\n" +
-	"last_lines\x18\x06 \x01(\x04R\tlastLines\"\x8c\x01\n" +
+	"last_lines\x18\x06 \x01(\x04R\tlastLines\"z\n" +
 	"\x10ReadFileResponse\x12.\n" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"a\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"a\n" +
 	"\x10WriteFileRequest\x129\n" +
 	"\x06header\x18\x01 \x01(\v2!.osaurus.guest.v1.WriteFileHeaderR\x06header\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\xd5\x01\n" +
@@ -1201,11 +1184,10 @@ const file_files_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x1b\n" +
 	"\tif_sha256\x18\x05 \x01(\fR\bifSha256\x12\x1b\n" +
 	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\x12\x12\n" +
-	"\x04size\x18\a \x01(\x04R\x04size\"Y\n" +
+	"\x04size\x18\a \x01(\x04R\x04size\"G\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
-	"\acreated\x18\x01 \x01(\bR\acreated\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size\"\xd3\x02\n" +
+	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xd3\x02\n" +
 	"\rSearchRequest\x12.\n" +
 	"\x04root\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04root\x12>\n" +
 	"\x06target\x18\x02 \x01(\x0e2&.osaurus.guest.v1.SearchRequest.TargetR\x06target\x12\x18\n" +

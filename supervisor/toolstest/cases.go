@@ -11,7 +11,7 @@ import (
 // cases are all calls, in the order in which they are made: some build on those
 // before them.
 func cases() []Case {
-	return slices.Concat(readCases(), searchCases(), writeCases(), editCases(), execCases(), sessionCases(), processCases(), secretCases(), callCases())
+	return slices.Concat(readCases(), searchCases(), writeCases(), editCases(), execCases(), sessionCases(), processCases(), installCases(), codeCases(), shareCases(), secretCases(), callCases())
 }
 
 func readCases() []Case {
@@ -85,7 +85,7 @@ func writeCases() []Case {
 		of("Write a new file in a new folder", `{"path":"made/new.txt","content":"one\ntwo\n"}`),
 		of("Write over it", `{"path":"made/new.txt","content":"one\nthree\n"}`),
 		of("Write to its end", `{"path":"made/new.txt","content":"four\n","mode":"append"}`),
-		{Name: "Write over a file that is too large to compare", Tool: "sandbox_write_file", Args: `{"path":"huge.txt","content":"small\n"}`, Large: true},
+		{Name: "Write over a file that is too large to compare", Tool: "sandbox_write_file", Args: `{"path":"huge.txt","content":"small\n"}`, At: Host},
 		of("Write nothing", `{"path":"made/empty","content":""}`),
 
 		wrong("Write without content", `{"path":"made/new.txt"}`),
@@ -94,11 +94,11 @@ func writeCases() []Case {
 		wrong("Write outside", `{"path":"/usr/local/bin/tool","content":"x"}`),
 		wrong("Write through a link that leads out", `{"path":"out","content":"x"}`),
 		wrong("Write an object", `{"path":"made/o.json","content":{"a":1}}`),
-		{Name: "Write to what is write-protected", Tool: "sandbox_write_file", Args: `{"path":"protected","content":"b\n"}`, Wrong: true, Room: true},
-		{Name: "Run one that fills the disk", Tool: "sandbox_exec", Room: true, Args: `{"command":"head -c 20000000 /dev/zero >/tmp/full 2>/dev/null"}`},
-		{Name: "Write where the disk is full", Tool: "sandbox_write_file", Wrong: true, Room: true,
+		{Name: "Write to what is write-protected", Tool: "sandbox_write_file", Args: `{"path":"protected","content":"b\n"}`, Wrong: true, At: Room},
+		{Name: "Run one that fills the disk", Tool: "sandbox_exec", At: Room, Args: `{"command":"head -c 20000000 /dev/zero >/tmp/full 2>/dev/null"}`},
+		{Name: "Write where the disk is full", Tool: "sandbox_write_file", Wrong: true, At: Room,
 			Args: fmt.Sprintf(`{"path":"/tmp/more","content":"%s"}`, strings.Repeat("0", 200_000))},
-		{Name: "Delete what filled it", Tool: "sandbox_exec", Room: true, Args: `{"command":"rm /tmp/full"}`},
+		{Name: "Delete what filled it", Tool: "sandbox_exec", At: Room, Args: `{"command":"rm /tmp/full"}`},
 	}
 }
 
@@ -119,7 +119,7 @@ func editCases() []Case {
 		wrong("Edit a file that is not there", `{"path":"todo.md","old_string":"a","new_string":"b"}`),
 		wrong("Edit a folder", `{"path":"src","old_string":"a","new_string":"b"}`),
 		wrong("Edit a binary file", `{"path":"picture.png","old_string":"PNG","new_string":"GIF"}`),
-		{Name: "Edit a file that is too large", Tool: "sandbox_edit_file", Args: `{"path":"data.txt","old_string":"a","new_string":"b"}`, Wrong: true, Large: true},
+		{Name: "Edit a file that is too large", Tool: "sandbox_edit_file", Args: `{"path":"data.txt","old_string":"a","new_string":"b"}`, Wrong: true, At: Host},
 	}
 }
 
@@ -130,8 +130,8 @@ func callCases() []Case {
 		{Name: "A tool of another program", Tool: "bash", Args: `{"command":"ls"}`, Wrong: true},
 		{Name: "A tool that a setting forbids", Tool: "sandbox_exec", Args: `{"command":"ls"}`, Wrong: true,
 			With: func(c *tools.Call) { c.Settings.AutonomousExec = false }},
-		{Name: "The last command of a turn", Tool: "sandbox_exec", Args: `{"command":"true"}`, Room: true, With: lastOfTurn},
-		{Name: "One more command than a turn has", Tool: "sandbox_exec", Args: `{"command":"true"}`, Wrong: true, Room: true, With: lastOfTurn},
+		{Name: "The last command of a turn", Tool: "sandbox_exec", Args: `{"command":"true"}`, At: Room, With: lastOfTurn},
+		{Name: "One more command than a turn has", Tool: "sandbox_exec", Args: `{"command":"true"}`, Wrong: true, At: Room, With: lastOfTurn},
 	}
 }
 

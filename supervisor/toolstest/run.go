@@ -24,17 +24,30 @@ type Case struct {
 	Args string // JSON, in which JOB is the job that was started last
 	// Wrong are calls that a model should not have made: those are in the docs.
 	Wrong bool
-	// Room says that it needs more of a guest than its files; Large that it is made
-	// without a room alone, as it would keep an emulated guest busy for seconds.
-	Room, Large bool
+	// At is where it is made.
+	At Place
 	// With changes the call, and Asked answers what a person is asked meanwhile.
 	With  func(*tools.Call)
 	Asked func(*testing.T, *World)
 }
 
-// Run makes all calls, in their order, and holds each answer to what is written
-// down of it. Without a room it makes those that need none.
-func Run(t *testing.T, w *World, room bool) {
+// Place is where calls are made.
+type Place string
+
+// The places. Distributions are called as in a pack's manifest.
+const (
+	Anywhere Place = ""       // where files are
+	Room     Place = "room"   // where agents have rooms
+	Debian   Place = "debian" // which has Python and apt
+	Alpine   Place = "alpine" // the bare one, which has apk and no Python
+	// Host is where large things are done that would keep an emulated guest busy
+	// for seconds, and are the same there.
+	Host Place = "host"
+)
+
+// Run makes all calls that are made in some places, in their order, and holds each
+// answer to what is written down of it.
+func Run(t *testing.T, w *World, places ...Place) {
 	a := w.Agent(t, "ada", map[string]string{"autonomousExec.enabled": "true", "limits.diskMB": "16", "network": "none"})
 	furnish(t, w.Home.AgentHome(a.Name))
 	// As the folders beside this one have them.
@@ -45,7 +58,7 @@ func Run(t *testing.T, w *World, room bool) {
 		if c.Wrong {
 			to = docs
 		}
-		if c.Room && !room || c.Large && room {
+		if c.At != Anywhere && !slices.Contains(places, c.At) {
 			to.write(c, to.want[c.Name])
 			continue
 		}

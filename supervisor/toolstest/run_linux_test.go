@@ -26,7 +26,7 @@ import (
 // made in real guests, by TestRooms of package launch.
 func TestWithoutARoom(t *testing.T) {
 	b := new(hosttest.Backend)
-	toolstest.Run(t, world(t, b, b), false)
+	toolstest.Run(t, world(t, b, b), toolstest.Host)
 }
 
 // TestCallWaitsForTheGuest: a call to a sandbox that is stopped starts it, is told

@@ -1,0 +1,246 @@
+//go:build linux
+
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+const (
+	largeBytes  = 64 << 20
+	largeTurns  = 3
+	largePort   = 2224
+	treeFiles   = 50_000
+	treeFolders = 500
+	searchTurns = 7
+	// rangeChars is the most that one call reads; rangeCalls read the beginning of a
+	// file, where no lines before are to be skipped.
+	rangeChars = 100_000
+	rangeCalls = 16
+)
+
+// BenchmarkReadFile compares sandbox_read_file of 1 KiB, through the control API,
+// with cat of such a file over a kept-open ssh to the same guest. Both are on its disk.
+func BenchmarkReadFile(b *testing.B) {
+	w := newExecWorld(b)
+	const name, write = "/tmp/small.txt", "yes 0123456789abcde | head -n 64 >/tmp/small.txt"
+	w.as("alice", write)
+	w.root(write)
+	var tool, ssh []time.Duration
+	for turn := range execTurns + 1 {
+		var t, s []time.Duration
+		for range execPerTurn {
+			began := time.Now()
+			w.read(name)
+			t = append(t, time.Since(began))
+		}
+		for range execPerTurn {
+			began := time.Now()
+			if text, err := exec.Command("ssh", "-S", w.control, "agent@guest", "cat "+name).CombinedOutput(); err != nil || len(text) != 1024 {
+				b.Fatalf("ssh: %v, %s", err, text)
+			}
+			s = append(s, time.Since(began))
+		}
+		if turn > 0 {
+			tool, ssh = append(tool, t...), append(ssh, s...)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(median(tool).Microseconds())/1000, "read-ms")
+	b.ReportMetric(median(tool).Seconds()/median(ssh).Seconds(), "read/ssh")
+}
+
+// read reads a file through the control API.
+func (w *world) read(name string) {
+	w.b.Helper()
+	stream, err := w.client.Tools.Call(w.b.Context(), connect.NewRequest(&controlpb.CallToolRequest{Agent: "alice", Tool: "sandbox_read_file", Arguments: fmt.Sprintf(`{"path":%q}`, name)}))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if e := stream.Msg().Envelope; e != "" && !strings.HasPrefix(e, `{"ok":true`) {
+			w.b.Fatal(e)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		w.b.Fatal(err)
+	}
+}
+
+// call calls a tool in this process: the API takes no 64 MiB.
+func (w *world) call(tool tools.Name, arguments map[string]any) tools.Envelope {
+	w.b.Helper()
+	agent, err := w.server.Agents.Get("alice")
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	a := toolbench.AgentOf(agent)
+	a.Settings.AutonomousExec = true
+	e := w.server.Tools.Call(w.b.Context(), tools.Call{Agent: a}, string(tool), raw)
+	if !e.OK() {
+		w.b.Fatal(e.Text())
+	}
+	return e
+}
+
+// BenchmarkLargeFile writes 64 MiB with one call of sandbox_write_file and reads them
+// with one of share_artifact, beside the same amount over a bare vsock connection. A
+// model reads with sandbox_read_file, in ranges: of those, the first are measured.
+func BenchmarkLargeFile(b *testing.B) {
+	w := newWorld(b)
+	w.build("source")
+	w.root("mkdir -p /usr/local/bin && cp /workspace/shared/source /usr/local/bin")
+	source, err := w.client.Run(b.Context(), guest.Command{Args: []string{"/usr/local/bin/source", strconv.Itoa(largePort), strconv.Itoa(largeBytes)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = source.Signal(context.Background(), guest.SIGTERM) })
+	line := strings.Repeat("0123456789abcdef", 62) + "0123456\n"
+	content := strings.Repeat(line, largeBytes/len(line)+1)[:largeBytes]
+	for name, path := range map[string]string{"disk": "/tmp/large.txt", "share": "large.txt"} {
+		var wrote, shared, ranges, bare []time.Duration
+		for range largeTurns {
+			wrote = append(wrote, w.timed("sandbox_write_file", map[string]any{"path": path, "content": content}))
+			shared = append(shared, w.timed("share_artifact", map[string]any{"path": path}))
+			var all time.Duration
+			for i := range rangeCalls {
+				all += w.timed("sandbox_read_file", map[string]any{"path": path, "start_line": 1 + i*rangeChars/len(line), "line_count": rangeChars / len(line), "max_chars": rangeChars})
+			}
+			ranges = append(ranges, all)
+			bare = append(bare, w.from(largePort, largeBytes))
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(largeBytes/median(bare).Seconds()/(1<<20), "vsock-MiB/s")
+			b.ReportMetric(median(bare).Seconds()/median(wrote).Seconds(), "write/vsock")
+			b.ReportMetric(median(bare).Seconds()/median(shared).Seconds(), "read/vsock")
+			b.ReportMetric(rangeCalls*rangeChars/median(ranges).Seconds()/(1<<20), "ranges-MiB/s")
+		})
+	}
+}
+
+// timed is how long a call takes, from its arguments as JSON to its envelope as a
+// text.
+func (w *world) timed(tool tools.Name, arguments map[string]any) time.Duration {
+	began := time.Now()
+	_ = w.call(tool, arguments).Text()
+	return time.Since(began)
+}
+
+// from is how long so many bytes take from a program of the guest.
+func (w *world) from(port uint32, want int64) time.Duration {
+	w.b.Helper()
+	began := time.Now()
+	c, err := dialGuest(*w.machine.Load(), port)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := io.Copy(io.Discard, c); err != nil || n != want {
+		w.b.Fatalf("%d bytes, %v", n, err)
+	}
+	return time.Since(began)
+}
+
+// BenchmarkSearch compares sandbox_search_files of a tree of 50,000 files with
+// ripgrep, which runs in the same room and is timed there. They find the same.
+func BenchmarkSearch(b *testing.B) {
+	w := newWorld(b)
+	const tree = "/tmp/tree"
+	w.as("alice", fmt.Sprintf(`python3 - <<'END'
+import os, random
+random.seed(1)
+words = [''.join(random.choices('abcdefghijklmnopqrstuvwxyz', k=random.randint(2, 9))) for _ in range(3000)]
+for d in range(%d):
+    os.makedirs(f'%s/{d:03}')
+    for f in range(%d):
+        lines = [' '.join(random.choices(words, k=8)) for _ in range(20)]
+        if random.random() < 0.005:
+            lines[7] = f'func Needle{d}x{f}() {{}}'
+        with open(f'%[2]s/{d:03}/{f}.go', 'w') as out:
+            out.write('\n'.join(lines) + '\n')
+END`, treeFolders, tree, treeFiles/treeFolders))
+	for _, pattern := range []string{"Needle", `func Needle\d+x\d+\(`} {
+		var tool, rg []time.Duration
+		for turn := range searchTurns + 1 {
+			began := time.Now()
+			e := w.call("sandbox_search_files", map[string]any{"pattern": pattern, "path": tree, "max_results": 500})
+			t := time.Since(began)
+			lines := strings.Split(strings.TrimSpace(w.as("alice", fmt.Sprintf(`s=$(date +%%s%%N); rg -n --no-heading -e '%s' %s >/tmp/found; e=$(date +%%s%%N); echo $((e-s)); cat /tmp/found`, pattern, tree))), "\n")
+			nanos, err := strconv.ParseInt(lines[0], 10, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			same(b, e, lines[1:])
+			if turn > 0 { // the first finds nothing in memory
+				tool, rg = append(tool, t), append(rg, time.Duration(nanos))
+			}
+		}
+		b.Run(map[bool]string{true: "text", false: "expression"}[pattern == "Needle"], func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(median(tool).Milliseconds()), "search-ms")
+			b.ReportMetric(median(tool).Seconds()/median(rg).Seconds(), "search/rg")
+		})
+	}
+}
+
+// as runs a script as an agent and returns what it writes.
+func (w *world) as(agent, script string) string {
+	w.b.Helper()
+	var out, errs bytes.Buffer
+	p, err := w.client.RunAs(w.b.Context(), agent, guest.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	if exit, err := p.Wait(); err != nil || exit.Status() != 0 {
+		w.b.Fatalf("%+v %v: %s", exit, err, errs.String())
+	}
+	return out.String()
+}
+
+// same fails unless a search has found what ripgrep has.
+func same(b *testing.B, e tools.Envelope, want []string) {
+	b.Helper()
+	var got struct {
+		Result struct {
+			Matches []struct {
+				Path, Text string
+				Line       int
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(e.Text()), &got); err != nil {
+		b.Fatal(err)
+	}
+	var lines []string
+	for _, m := range got.Result.Matches {
+		lines = append(lines, fmt.Sprintf("%s:%d:%s", m.Path, m.Line, m.Text))
+	}
+	slices.Sort(lines)
+	slices.Sort(want)
+	if len(lines) == 0 || !slices.Equal(lines, want) {
+		b.Fatalf("%d found, by ripgrep %d", len(lines), len(want))
+	}
+}
