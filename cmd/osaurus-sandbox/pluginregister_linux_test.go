@@ -56,7 +56,7 @@ func tryPlugins(t *testing.T) {
 		done(t, "sandbox_secret_set", map[string]any{"key": key, "description": "d", "instructions": "i", "value": "hunter-3333-" + key})
 	}
 	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/plugin.json", "content": watcher})
-	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/say.sh", "content": `echo "$PARAM_TEXT with $(osaurus-host secrets get TOOL_KEY | wc -c) and ${#TOOL_KEY}"` + "\n"})
+	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/say.sh", "content": `echo "$PARAM_TEXT with $(osaurus-host secrets get TOOL_KEY | tr -d '\n' | wc -c) and ${#TOOL_KEY}"` + "\n"})
 	made := done(t, "sandbox_plugin_register", map[string]any{"plugin_id": "watcher"})
 	if list, _ := made["tools"].([]any); made["status"] != "installed" || made["plugin_id"] != "watcher" || len(list) != 8 {
 		t.Fatalf("%v", made)
