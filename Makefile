@@ -50,7 +50,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
 
-.PHONY: help setup build guest-programs run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ guest-programs:
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
+
+mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from bundles
+	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
 run: setup build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \

@@ -14,14 +14,17 @@ const privateFile fs.FileMode = 0o600
 
 // WriteFile replaces a file so that at any moment, also after a crash, it is
 // either wholly old or wholly new. Its folder is made if need be.
-func WriteFile(path string, data []byte) error {
-	if err := writeFile(path, data); err != nil {
+func WriteFile(path string, data []byte) error { return ReplaceFile(path, data, privateFile) }
+
+// ReplaceFile is WriteFile for a file that is not the user's alone.
+func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
+	if err := writeFile(path, data, mode); err != nil {
 		return fault.New(fault.Unavailable, "write", path, err).Advise("See that the folder is writable and that its disk has room.")
 	}
 	return nil
 }
 
-func writeFile(path string, data []byte) error {
+func writeFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return err
@@ -31,7 +34,7 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(privateFile), tmp.Sync(), tmp.Close())
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}

@@ -2,7 +2,6 @@ package plugins
 
 import (
 	"errors"
-	"path"
 	"strings"
 	"unicode"
 
@@ -33,8 +32,8 @@ func (v *validator) files(files map[FilePath]string) {
 	}
 	for _, small := range sortedKeys(spelled) {
 		p := spelled[small]
-		for dir := path.Dir(small); dir != "."; dir = path.Dir(dir) {
-			if other, taken := spelled[dir]; taken {
+		for end := strings.LastIndexByte(small, '/'); end > 0; end = strings.LastIndexByte(small[:end], '/') {
+			if other, taken := spelled[small[:end]]; taken {
 				v.fault(below(root, string(p)), "file-path", "Rename one of the two.", "%s is a file, and cannot be a folder too", other)
 			}
 		}

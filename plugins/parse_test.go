@@ -2,8 +2,11 @@ package plugins_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,5 +84,120 @@ func TestEncode(t *testing.T) {
 	r.Setup += " scipy"
 	if other, err := r.Hash(); err != nil || other == hash {
 		t.Errorf("its hash does not change with setup: %s, %v", other, err)
+	}
+}
+
+func value(t *testing.T, text string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestWholeRecipe reads every member of the format there is, and writes it in one way.
+func TestWholeRecipe(t *testing.T) {
+	text := string(readFile(t, "testdata/everything.json"))
+	r := parse(t, text)
+	encoded, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(encoded) != text {
+		t.Errorf("it is written as\n%s", encoded)
+	}
+	if s := r.Events.Subscribe; len(s) != 2 || s[0].Topic != "rss.*" || s[0].Limit() != 5*time.Second || !s[0].Topic.Holds("rss.new_item") || s[0].Topic.Holds("rs") || s[1].Topic.Holds("mail.sent") {
+		t.Errorf("it hears %+v", s)
+	}
+	if p := r.Tools[0].Parameters; !p["query"].MustBeGiven() || p["limit"].MustBeGiven() || p["exact"].MustBeGiven() || *p["limit"].Default != "10" || plugins.ParamName("query").Variable() != "PARAM_QUERY" {
+		t.Errorf("its arguments are %+v", p)
+	}
+	if got := fmt.Sprint(r.Permissions.Network.Domains()); got != "[api.example.com example.org]" {
+		t.Errorf("it may reach %s", got)
+	}
+	if found := plugins.Lint([]byte(text)); len(found) != 1 || found[0].Rule != "no-handler" {
+		t.Errorf("it is said of it %+v", found)
+	}
+}
+
+// TestOneForm: what means the same is written in the same way.
+func TestOneForm(t *testing.T) {
+	var first []byte
+	for _, text := range []string{
+		`{"description":"d","name":"P","icon":"x","permissions":{"network":" API.example.com , example.org,","inference":false},"tools":[{"id":"t","description":"d","run":"true","output":"text","parameters":{"n":{"type":"integer","default":10}}}],"daemon":null}`,
+		`{"name":"P","metadata":{"icon":"x"},"description":"d","events":{},"files":{},"permissions":{"network":["api.example.com","example.org"]},"tools":[{"run":"true","id":"t","description":"d","parameters":{"n":{"default":"10","type":"integer"}}}]}`,
+	} {
+		encoded, err := parse(t, text).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = encoded
+		} else if !bytes.Equal(first, encoded) {
+			t.Errorf("%s is written as\n%s, not\n%s", text, encoded, first)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for name, want := range map[string]string{"Python Data Tools": "python-data-tools", "a": "a", "A_b.C-d 9": "a_b.c-d-9", "a  b": "a--b"} {
+		if id, err := plugins.IDOf(name); err != nil || string(id) != want {
+			t.Errorf("%q is %q, %v", name, id, err)
+		}
+	}
+	for _, name := range []string{"", " a", "a ", "ä", "a/b", "a\tb", "osaurus", "Osaurus_x", "osaurus-host", "sandbox_exec", strings.Repeat("a", 65)} {
+		if id, err := plugins.IDOf(name); err == nil {
+			t.Errorf("%q is %q", name, id)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	before := parse(t, `{"name":"P","description":"d","setup":"a","files":{"gone":"x\n","same":"s","long":"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"}}`)
+	after := parse(t, `{"name":"P","description":"d","setup":"b","files":{"new":"y","same":"s","long":"1\n2\n3!\n4\n5\n6\n7\n8\n9\n10\n11!\n11.5\n12\n"}}`)
+	diff, err := plugins.Diff(before, after)
+	want := `--- recipe
++++ recipe
+@@ -1,5 +1,5 @@
+ {
+   "description": "d",
+   "name": "P",
+-  "setup": "a"
++  "setup": "b"
+ }
+--- files/gone
++++ files/gone
+@@ -1,1 +0,0 @@
+-x
+--- files/long
++++ files/long
+@@ -1,6 +1,6 @@
+ 1
+ 2
+-3
++3!
+ 4
+ 5
+ 6
+@@ -8,5 +8,6 @@
+ 8
+ 9
+ 10
+-11
++11!
++11.5
+ 12
+--- files/new
++++ files/new
+@@ -0,0 +1,1 @@
++y
+\ No newline at end of file
+`
+	if err != nil || diff != want {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if diff, err := plugins.Diff(after, after); err != nil || diff != "" {
+		t.Errorf("from itself it differs in %s, %v", diff, err)
 	}
 }

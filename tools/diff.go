@@ -13,9 +13,9 @@ const (
 	diffContext = 3
 )
 
-// unified is what changed in a file, as one part with lines around it: from the
+// Diff is what changed in a file, as one part with lines around it: from the
 // first line that differs to the last.
-func unified(path, before, after string) (diff string, cut bool) {
+func Diff(path, before, after string) (diff string, cut bool) {
 	if before == after {
 		return "", false
 	}

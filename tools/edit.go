@@ -66,7 +66,7 @@ func newEdit(files Files) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		diff, cut := unified(p.String(), string(before), string(after))
+		diff, cut := Diff(p.String(), string(before), string(after))
 		return editOut{
 			Path: p.String(), Diff: diff, Cut: cut, Before: digestText(digest), After: digestText(w.SHA256), FirstLine: at,
 			Summary: fmt.Sprintf("replaced %d line(s) with %d line(s)", countLines(in.Old), countLines(in.New)),

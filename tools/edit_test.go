@@ -94,7 +94,7 @@ func TestDiffsApply(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc[0]), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			diff, cut := unified("f", tc[0], tc[1])
+			diff, cut := Diff("f", tc[0], tc[1])
 			cmd := exec.Command("patch", "--fuzz=0", file)
 			cmd.Stdin = strings.NewReader(diff)
 			out, err := cmd.CombinedOutput()

@@ -60,7 +60,7 @@ func newWrite(files Files) Tool {
 		}
 		out.Before, out.After = digestText(digest), digestText(w.SHA256)
 		if !binary(before) {
-			out.Diff, out.Cut = unified(out.Path, string(before), in.Content)
+			out.Diff, out.Cut = Diff(out.Path, string(before), in.Content)
 		}
 		return out, nil
 	})

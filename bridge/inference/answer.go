@@ -54,7 +54,8 @@ type answer struct {
 	tell func(string) error
 
 	text     strings.Builder
-	asked    atomic.Bool // the endpoint has the question, and did not refuse it
+	asked    atomic.Bool // the endpoint has the question
+	refused  bool        // and will have none of it
 	used     int         // tokens, as the endpoint says; 0 if it does not
 	finished bool        // the model has said that this is all
 }
@@ -65,7 +66,7 @@ const bytesPerToken = 4
 // tokens is what the question and the answer so far have cost: what the
 // endpoint says, or where it does not, or not yet, a guess.
 func (a *answer) tokens() int {
-	if a.used > 0 || !a.asked.Load() {
+	if a.used > 0 || a.refused || !a.asked.Load() {
 		return a.used
 	}
 	size := a.text.Len()
@@ -103,7 +104,7 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 	}
 	defer reply.Body.Close()
 	if reply.StatusCode != http.StatusOK {
-		a.asked.Store(false)
+		a.refused = true // the endpoint may say so before all that was asked counts as written
 		return a.refusal(reply)
 	}
 	if a.stream {

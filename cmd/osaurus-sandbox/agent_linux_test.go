@@ -146,6 +146,7 @@ func TestAgents(t *testing.T) {
 	t.Run("inference", agentsAsk)
 	t.Run("tools", func(t *testing.T) { tryTools(t, home) })
 	t.Run("code", func(t *testing.T) { tryCode(t, home) })
+	t.Run("mcp", tryMCP)
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
 	t.Run("plugins", tryPlugins)
 	t.Run("terminal", func(t *testing.T) {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,17 +45,29 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 			return mcp.Serve(cmd.Context(), c.in, c.out, o)
 		},
 	}
+	cmd.AddCommand(newMCPInstall(c), newMCPUninstall(c), newMCPConfig(c))
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent that the app works as (default one named after the app)")
 	cmd.Flags().StringVar(&profile, "profile", "full", "full, or lean for models that cannot hold many tools in mind")
 	return cmd
 }
 
-// programPath is where this program is: what people call it by who do not have it
-// in their path.
+// programPath is where this program is, for those who do not have it in their path: as it
+// is called, if that is this very program, since what a package manager's link leads
+// to is gone with the next release.
 func programPath() string {
 	path, err := os.Executable()
 	if err != nil {
 		return clientName
+	}
+	called, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return path
+	}
+	called, err = filepath.Abs(called)
+	a, errA := os.Stat(path)
+	b, errB := os.Stat(called)
+	if errors.Join(err, errA, errB) == nil && os.SameFile(a, b) {
+		return called
 	}
 	return path
 }

@@ -2,31 +2,47 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
 )
 
 func newPlugin(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "Give agents plugins",
-		Long: `A plugin is a recipe in JSON: packages, files, a setup, and tools that models call. The library keeps recipes; each agent has those that are
-installed for it. Their tools are ID_TOOL, and are there at once: osaurus-sandbox tool list.`,
-		Example: `  osaurus-sandbox plugin install python-data-tools alice
-  osaurus-sandbox plugin status`,
+		Short: "Write, keep and share plugins: tools of your own for agents",
+		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes with all
+that they were before; what is installed for an agent is a copy, which changes only when you say so. The format: docs/plugins.md.`,
+		Example: `  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
+  osaurus-sandbox plugin lint word-count.json            see what is wrong with it
+  osaurus-sandbox plugin import word-count.json          put it into the library
+  osaurus-sandbox plugin import owner/name@v1.2          or somebody else's, from GitHub
+  osaurus-sandbox plugin install word-count alice        give it to an agent
+  osaurus-sandbox plugin edit word-count                 change it
+  osaurus-sandbox plugin diff word-count                 see what changed`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
+	cmd.AddCommand(
+		newPluginInit(c), newPluginLint(c), newPluginSchema(c),
+		newPluginList(c), newPluginShow(c), newPluginImport(c), newPluginExport(c), newPluginDuplicate(c), newPluginRename(c), newPluginRemove(c),
+		newPluginEdit(c), newPluginHistory(c), newPluginDiff(c), newPluginRollback(c), newPluginRegister(c),
+	)
 	cmd.AddCommand(newPluginInstalls(c)...)
-	cmd.AddCommand(newPluginRegister(c))
 	return cmd
 }
 
-// completePlugin completes a plugin of the library.
+// completePlugin completes a first argument.
 func completePlugin(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -37,8 +53,154 @@ func completePlugin(cmd *cobra.Command, args []string, _ string) ([]string, cobr
 			return nil
 		}
 		for _, p := range r.Msg.Plugins {
-			ids = append(ids, p.Id+"\t"+p.Description)
+			ids = append(ids, p.Id+"\t"+oneLine(p.Description))
 		}
 		return ids
 	})
+}
+
+// completePluginAndRevision completes a plugin, and then its revisions.
+func completePluginAndRevision(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completePlugin(cmd, args, begun)
+	}
+	return completion(cmd, func(ctx context.Context, client *control.Client) (numbers []string) {
+		r, err := client.Plugins.History(ctx, connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
+		if err != nil {
+			return nil
+		}
+		for _, p := range r.Msg.Revisions {
+			numbers = append(numbers, fmt.Sprint(p.Revision))
+		}
+		return numbers
+	})
+}
+
+// oneLine is a text where there is no room for more.
+func oneLine(text string) string {
+	const shown = 60
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > shown {
+		return string(runes[:shown-1]) + "…"
+	}
+	return string(runes)
+}
+
+func newPluginList(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the plugins of the library",
+		Args:  cobra.NoArgs,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
+			r, err := client.Plugins.List(cmd.Context(), connect.NewRequest(&controlpb.ListPluginsRequest{}))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
+			for _, p := range r.Msg.Plugins {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
+			}
+			if err := table.Flush(); err != nil {
+				return err
+			}
+			for _, b := range r.Msg.Broken {
+				fmt.Fprintf(c.err, "broken: %s: %s\n", b.Path, b.Error)
+				if b.Advice != "" {
+					fmt.Fprintf(c.err, "advice: %s\n", b.Advice)
+				}
+			}
+			return nil
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// revisionText is a plugin's revision, as a person reads it.
+func revisionText(p *controlpb.Plugin) string {
+	if p.Revision == 0 {
+		return "by hand"
+	}
+	return fmt.Sprint(p.Revision)
+}
+
+func modifiedText(p *controlpb.Plugin) string {
+	if p.Modified == nil {
+		return ""
+	}
+	return p.Modified.AsTime().Local().Format(time.DateTime)
+}
+
+func newPluginShow(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "show PLUGIN",
+		Short:             "Show what a plugin has, and what it asks for",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completePlugin,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0]}))
+			switch {
+			case err != nil:
+				return err
+			case r.Msg.Plugin == nil:
+				return fault.New(fault.InvalidArgs, "show plugin", args[0], fmt.Errorf("its file is broken: %s", r.Msg.Error)).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
+			case asJSON:
+				return printProto(c.out, r.Msg.Plugin)
+			}
+			return printPlugin(c.out, r.Msg.Plugin)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printPlugin prints what a person wants to know before they install a plugin.
+func printPlugin(w io.Writer, p *controlpb.Plugin) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(table, "%s\t%s\n", name, text)
+		}
+	}
+	row("id", p.Id)
+	row("name", p.Name)
+	row("description", strings.Join(strings.Fields(p.Description), " "))
+	row("version", p.Version)
+	row("author", p.Author)
+	row("source", p.Source)
+	row("revision", revisionText(p))
+	row("modified", modifiedText(p))
+	row("imported from", p.ImportedFrom)
+	row("created by", p.CreatedBy)
+	row("tools", strings.Join(p.Tools, ", "))
+	row("asks for", strings.Join(asksFor(p), "; "))
+	row("hash", p.Hash)
+	return table.Flush()
+}
+
+// asksFor is what a plugin wants that not every program of an agent has.
+func asksFor(p *controlpb.Plugin) []string {
+	var list []string
+	if p.Network != "" && p.Network != "none" {
+		list = append(list, "network: "+strings.ReplaceAll(p.Network, ",", ", "))
+	}
+	if len(p.Secrets) > 0 {
+		list = append(list, "secrets: "+strings.Join(slices.Sorted(slices.Values(p.Secrets)), ", "))
+	}
+	if p.Inference {
+		list = append(list, "inference")
+	}
+	if p.Daemon {
+		list = append(list, "a daemon")
+	}
+	if len(list) == 0 {
+		list = append(list, "nothing")
+	}
+	return list
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -14,7 +12,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
-	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -36,7 +33,7 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 			case (file != "") == (len(args) > 1):
 				return fault.New(fault.InvalidArgs, "register plugin", args[0], errors.New("it takes either an ID or --file")).Advise("Name the folder in the agent's ~/plugins.")
 			case file != "":
-				text, err := readRecipe(file)
+				text, err := readRecipe(c, file)
 				if err != nil {
 					return err
 				}
@@ -58,20 +55,6 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 	cmd.Flags().StringVar(&file, "file", "", "a recipe; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-// readRecipe reads a recipe's file, and no more of it than a recipe has.
-func readRecipe(file string) ([]byte, error) {
-	from := io.Reader(os.Stdin)
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fault.New(fault.InvalidArgs, "read recipe", file, err)
-		}
-		defer f.Close()
-		from = f
-	}
-	return io.ReadAll(io.LimitReader(from, plugins.MaxRecipe+1)) // one more is too large, and refused as that
 }
 
 // registerPlugin has a plugin be registered, and shows how far that is.

@@ -29,10 +29,6 @@ func TestKilled(t *testing.T) {
 			_, err := i.Install(context.Background(), a, recipe("2"), install.How{})
 			return err
 		}},
-		{"install over an agent's own folder", "", true, func(i *install.Installer, a tools.Agent) error {
-			_, err := i.Install(context.Background(), a, recipe("2"), install.How{})
-			return err
-		}},
 		{"update", "1", true, func(i *install.Installer, a tools.Agent) error {
 			_, err := i.Install(context.Background(), a, recipe("2"), install.How{})
 			return err

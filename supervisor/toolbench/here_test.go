@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/tools"
@@ -83,4 +85,7 @@ type peer struct {
 	uid uint32
 }
 
-func (p peer) UID() uint32 { return p.uid }
+func (p peer) UID() uint32           { return p.uid }
+func (peer) Plugin() config.PluginID { return "" }
+
+var _ bridge.Peer = peer{}

@@ -185,7 +185,7 @@ if __name__ == "__main__":
 import os, threading, time
 threading.Thread(target=terminal, args=["touch begun; sleep 600"], daemon=True).start()
 while not os.path.exists("begun"): time.sleep(0.01)
-os._exit(0)`},
+os._exit(0)`, more: map[string]any{"timeout": 120}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := &rig{T: t, tools: r.tools, alice: r.alice}

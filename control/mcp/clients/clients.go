@@ -99,6 +99,13 @@ func (c Client) Has(text []byte) bool {
 	return err == nil && c.place().has(whole)
 }
 
+// Same reports whether two files say the same.
+func (c Client) Same(a, b []byte) bool {
+	x, errX := c.format.read(a)
+	y, errY := c.format.read(b)
+	return errors.Join(errX, errY) == nil && reflect.DeepEqual(c.place().trimmed(x), c.place().trimmed(y))
+}
+
 // edit does an edit, and checks that the file says the same as before but for the
 // entry.
 func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte, error) {

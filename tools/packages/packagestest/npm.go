@@ -16,20 +16,21 @@ type NPM struct {
 	url string
 }
 
-// nodeVersion is the version of each package: npm's have three numbers.
-const nodeVersion = "1.0.0"
-
 // TarballPath is where a package's file is below a registry of npm's.
-func (p Package) TarballPath() string { return "/" + p.Name + "/-/" + nodeVersion + ".tgz" }
+func (p Package) TarballPath() string { return "/" + p.Name + "/-/" + p.node() + ".tgz" }
+
+// node is the version: npm's have three numbers.
+func (p Package) node() string { return p.version() + ".0" }
 
 // NewNPM makes a registry, which serves at once. What a package depends on is the
-// name of another.
+// name of another. The last of a name is the latest.
 func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 	t.Helper()
 	r := &NPM{}
 	r.url = r.Serve(t, to)
+	all := map[string]map[string]any{}
 	for _, p := range packages {
-		about := map[string]any{"name": p.Name, "version": nodeVersion, "main": "index.js"}
+		about := map[string]any{"name": p.Name, "version": p.node(), "main": "index.js"}
 		if p.Depends != "" {
 			about["dependencies"] = map[string]string{p.Depends: "^1"}
 		}
@@ -48,8 +49,12 @@ func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 			"tarball": r.url + p.TarballPath(), "shasum": hex.EncodeToString(short[:]), "integrity": "sha512-" + base64.StdEncoding.EncodeToString(long[:]),
 		}
 		r.Put(p.TarballPath(), tarball)
+		if all[p.Name] == nil {
+			all[p.Name] = map[string]any{}
+		}
+		all[p.Name][p.node()] = version
 		r.Put("/"+p.Name, []byte(encode(t, map[string]any{
-			"name": p.Name, "dist-tags": map[string]string{"latest": nodeVersion}, "versions": map[string]any{nodeVersion: version},
+			"name": p.Name, "dist-tags": map[string]string{"latest": p.node()}, "versions": all[p.Name],
 		})))
 	}
 	return r

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/plugins"
+)
+
+// TestPluginFile is what an author does before a recipe is anywhere: no daemon runs.
+func TestPluginFile(t *testing.T) {
+	t.Setenv("OSAURUS_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	ok(t, "plugin", "init", "Word Count")
+	if out := ok(t, "plugin", "lint", "--strict", "word-count.json"); out != "" {
+		t.Errorf("a new recipe has findings: %s", out)
+	}
+	if code, _, stderr := sandbox(t, "plugin", "init", "word count"); code != exitRejected || !strings.Contains(stderr, "--force") {
+		t.Errorf("init over a file: %d, %s", code, stderr)
+	}
+	if code, _, stderr := sandbox(t, "plugin", "init", "Wörter"); code != exitInvalidArgs {
+		t.Errorf("init with a name of which no id can be made: %d, %s", code, stderr)
+	}
+	if err := os.WriteFile("bad.json", []byte("{\n  \"name\": \"Bad\",\n  \"description\": \"x\",\n  \"tools\": [{\"id\": \"a\", \"description\": \"b\",\n    \"run\": \"cat $PARAM_X\", \"timeout\": \"soon\"}]\n}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := sandbox(t, "plugin", "lint", "bad.json")
+	for _, want := range []string{"bad.json:5:39: error: $.tools[0].timeout: is a text, not a whole number of seconds", "bad.json:5:12: warning: $.tools[0].run: $PARAM_X is taken apart", "[unquoted-param]\n    Write \"$PARAM_X\", with the quotes."} {
+		if code != exitInvalidArgs || !strings.Contains(out, want) {
+			t.Errorf("lint: %d, without %q:\n%s", code, want, out)
+		}
+	}
+	code, out, _ = sandbox(t, "plugin", "lint", "--json", "bad.json")
+	var findings []fileFinding
+	if err := json.Unmarshal([]byte(out), &findings); code != exitInvalidArgs || err != nil || len(findings) < 2 || findings[0].Severity != plugins.Fault {
+		t.Errorf("lint --json: %d, %v, %s", code, err, out)
+	}
+	if out := ok(t, "plugin", "schema"); !strings.Contains(out, plugins.SchemaURL) {
+		t.Errorf("schema: %s", out)
+	}
+}
+
+// TestPluginLibrary is the life of a recipe in the library. The guest does not run.
+func TestPluginLibrary(t *testing.T) {
+	newHome(t, "home")
+	t.Chdir(t.TempDir())
+	ok(t, "plugin", "init", "Word Count")
+	if out := ok(t, "plugin", "import", "word-count.json", "--dry-run"); !strings.Contains(out, "would import word-count; it asks for nothing") {
+		t.Errorf("import --dry-run: %s", out)
+	}
+	if out := ok(t, "plugin", "import", "word-count.json"); !strings.Contains(out, "imported word-count, revision 1") {
+		t.Errorf("import: %s", out)
+	}
+	if out := ok(t, "plugin", "list"); !strings.Contains(out, "word-count  0.1.0") {
+		t.Errorf("list: %s", out)
+	}
+	if out := ok(t, "plugin", "show", "word-count"); !strings.Contains(out, "word-count_count") {
+		t.Errorf("show: %s", out)
+	}
+
+	// Another recipe of the same name is not taken by accident.
+	text := strings.Replace(ok(t, "plugin", "export", "word-count"), "0.1.0", "0.2.0", 1)
+	if code, _, stderr := fed(t, text, "plugin", "import", "-"); code != exitRejected || !strings.Contains(stderr, "--update") {
+		t.Errorf("import of another: %d, %s", code, stderr)
+	}
+	if code, out, stderr := fed(t, text, "plugin", "import", "-", "--update"); code != 0 || !strings.Contains(out, "revision 2") {
+		t.Errorf("import --update: %d, %s%s", code, out, stderr)
+	}
+	if out := ok(t, "plugin", "diff", "word-count"); !strings.Contains(out, "-  \"version\": \"0.1.0\"\n+  \"version\": \"0.2.0\"\n") {
+		t.Errorf("diff: %s", out)
+	}
+	ok(t, "plugin", "rollback", "word-count")
+	if out := ok(t, "plugin", "diff", "word-count", "1"); out != "" {
+		t.Errorf("after the rollback it differs from revision 1: %s", out)
+	}
+	if out := ok(t, "plugin", "history", "word-count"); !strings.Contains(out, "current") || strings.Count(out, "\n") != 4 {
+		t.Errorf("history: %s", out)
+	}
+	ok(t, "plugin", "duplicate", "word-count", "Line Count")
+	ok(t, "plugin", "rename", "line-count", "Lines")
+	if code, _, stderr := sandbox(t, "plugin", "remove", "lines"); code != exitInvalidArgs {
+		t.Errorf("remove without being asked: %d, %s", code, stderr)
+	}
+	ok(t, "plugin", "remove", "lines", "--yes")
+	if code, _, _ := sandbox(t, "plugin", "show", "lines"); code != exitNotFound {
+		t.Errorf("show of what was removed: %d", code)
+	}
+	if code, _, stderr := sandbox(t, "plugin", "import", "https://127.0.0.1/x.json"); code != exitRejected {
+		t.Errorf("import from this computer: %d, %s", code, stderr)
+	}
+}
+
+// TestPluginEdit: what an editor leaves is kept if it is a recipe.
+func TestPluginEdit(t *testing.T) {
+	home := newHome(t, "home")
+	t.Chdir(t.TempDir())
+	t.Setenv("VISUAL", "")
+	t.Setenv("TMPDIR", t.TempDir())
+	ok(t, "plugin", "init", "Word Count")
+	ok(t, "plugin", "import", "word-count.json")
+
+	t.Setenv("EDITOR", "true")
+	if out := ok(t, "plugin", "edit", "word-count"); out != "" {
+		t.Errorf("edited without a change: %s", out)
+	}
+	t.Setenv("EDITOR", "sed -i s/0.1.0/0.9.0/")
+	if out := ok(t, "plugin", "edit", "word-count"); out != "kept word-count, revision 2\n" {
+		t.Errorf("edited: %s", out)
+	}
+	t.Setenv("EDITOR", `sed -i 's/"id": "count"/"id": "no such id!"/'`)
+	code, _, stderr := sandbox(t, "plugin", "edit", "word-count")
+	if code != exitInvalidArgs || !strings.Contains(stderr, "error: $.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
+		t.Errorf("edited into no recipe: %d, %s", code, stderr)
+	}
+	if out := ok(t, "plugin", "history", "word-count"); strings.Count(out, "\n") != 3 {
+		t.Errorf("what is no recipe was kept: %s", out)
+	}
+	t.Setenv("EDITOR", "false")
+	if code, _, _ := sandbox(t, "plugin", "edit", "word-count"); code != exitExecution {
+		t.Errorf("an editor that fails: %d", code)
+	}
+	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)
+	if out := ok(t, "plugin", "edit", "word-count"); !strings.Contains(out, "kept words, revision") {
+		t.Errorf("edited its name: %s", out)
+	}
+
+	// A file that was broken by hand is mended in the same way.
+	if err := os.WriteFile(filepath.Join(home.Plugins(), "words.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := sandbox(t, "plugin", "list"); code != 0 || !strings.Contains(stderr, "broken: ") {
+		t.Errorf("list with a broken file: %d, %s", code, stderr)
+	}
+	t.Setenv("EDITOR", `f() { printf '{"name": "Words", "description": "mended", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
+	if out := ok(t, "plugin", "edit", "words"); !strings.Contains(out, "kept words") {
+		t.Errorf("mended: %s", out)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/plugins"
+)
+
+func newPluginImport(c console) *cobra.Command {
+	var asJSON bool
+	request := &controlpb.ImportPluginRequest{}
+	cmd := &cobra.Command{
+		Use:   "import SOURCE",
+		Short: "Put a recipe into the library",
+		Long: `SOURCE is a file, - for standard input, an address of the web (https only), or a repository on GitHub: OWNER/NAME, perhaps with @ and a
+branch, tag or commit. Of a repository osaurus.json is read, or plugin.json, at the commit that the branch or tag is now; the recipe says
+which. The daemon downloads, and only from public addresses.`,
+		Example: `  osaurus-sandbox plugin import word-count.json
+  osaurus-sandbox plugin import owner/name@v1.2 --dry-run
+  osaurus-sandbox plugin import https://example.com/recipe.json --update`,
+		Args: cobra.ExactArgs(1),
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := os.Stat(args[0])
+			if err == nil || args[0] == "-" || strings.HasPrefix(args[0], ".") || strings.HasPrefix(args[0], "/") {
+				text, err := readRecipe(c, args[0])
+				if err != nil {
+					return err
+				}
+				request.From = &controlpb.ImportPluginRequest_Recipe{Recipe: text}
+			} else {
+				request.From = &controlpb.ImportPluginRequest_Source{Source: args[0]}
+			}
+			r, err := client.Plugins.Import(cmd.Context(), connect.NewRequest(request))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
+			}
+			return printImported(c, r.Msg, request.DryRun)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name that is there; plugin rollback has it again")
+	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "show it, and keep nothing")
+	return cmd
+}
+
+// printImported says what was kept, where it came from, and what is to be known of it.
+func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) error {
+	for _, f := range r.Warnings {
+		fmt.Fprintf(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
+	}
+	if r.From != "" {
+		fmt.Fprintf(c.out, "read %s\nsha256 %s\n", r.From, r.Sha256)
+	}
+	p := r.Plugin
+	done := fmt.Sprintf("imported %s, revision %d", p.Id, p.Revision)
+	if dryRun {
+		done = "would import " + p.Id
+	}
+	_, err := fmt.Fprintf(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
+	return err
+}
+
+func newPluginExport(c console) *cobra.Command {
+	var output string
+	var force bool
+	var revision uint32
+	cmd := &cobra.Command{
+		Use:   "export PLUGIN",
+		Short: "Print a plugin's recipe, or write it to a file",
+		Example: `  osaurus-sandbox plugin export word-count > word-count.json
+  osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completePlugin,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision}))
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return writeNew(output, r.Msg.Recipe, force)
+			}
+			_, err = c.out.Write(r.Msg.Recipe)
+			return err
+		}),
+	}
+	alwaysJSON(cmd)
+	cmd.Flags().StringVar(&output, "output", "", "write it to this `FILE`")
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	cmd.Flags().Uint32Var(&revision, "revision", 0, "as it was then (default: as it is)")
+	return cmd
+}
+
+// printRevised says what was done with a plugin.
+func printRevised(w io.Writer, done string, p *controlpb.Plugin, asJSON bool) error {
+	if asJSON {
+		return printProto(w, p)
+	}
+	_, err := fmt.Fprintf(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
+	return err
+}
+
+func newPluginDuplicate(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "duplicate PLUGIN NAME",
+		Short:             "Keep a plugin's recipe under another name too",
+		Example:           `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completePlugin,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := client.Plugins.Duplicate(cmd.Context(), connect.NewRequest(&controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]}))
+			if err != nil {
+				return err
+			}
+			return printRevised(c.out, "made", r.Msg.Plugin, asJSON)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newPluginRename(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "rename PLUGIN NAME",
+		Short:             "Give a plugin another name, and with it another id",
+		Long:              `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completePlugin,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			r, err := rename(cmd.Context(), client, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return printRevised(c.out, "it is now", r, asJSON)
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func rename(ctx context.Context, client *control.Client, plugin, name string) (*controlpb.Plugin, error) {
+	r, err := client.Plugins.Rename(ctx, connect.NewRequest(&controlpb.RenamePluginRequest{Plugin: plugin, Name: name}))
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg.Plugin, nil
+}
+
+func newPluginRemove(c console) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:               "remove PLUGIN",
+		Short:             "Take a plugin out of the library, with all that it was",
+		Long:              `What is installed for agents stays: see plugin uninstall.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completePlugin,
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			if !yes {
+				if err := confirm(c, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {
+					return err
+				}
+			}
+			_, err := client.Plugins.Remove(cmd.Context(), connect.NewRequest(&controlpb.RemovePluginRequest{Plugin: args[0]}))
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// recipeAt is a plugin's recipe, as it is or as it was.
+func recipeAt(ctx context.Context, client *control.Client, plugin string, revision uint32) (plugins.Recipe, error) {
+	r, err := client.Plugins.Show(ctx, connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: plugin, Revision: revision}))
+	if err != nil {
+		return plugins.Recipe{}, err
+	}
+	return plugins.Parse(r.Msg.Recipe)
+}

@@ -1,0 +1,266 @@
+package plugins_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plugins"
+)
+
+// with is a recipe with some more of it.
+func with(members string) string {
+	return `{"name": "P", "description": "A plugin", ` + members + `}`
+}
+
+// tool is a recipe whose tool has some more of it.
+func tool(members string) string {
+	return with(`"tools": [{"id": "t", "description": "Does", "run": "true", ` + members + `}]`)
+}
+
+func repeated(format string, n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestFaults reads recipes that are refused, each with its path. Attacks by recipes that need no guest are among them.
+func TestFaults(t *testing.T) {
+	for _, tc := range []struct{ name, text, path string }{
+		{"nothing", ``, "$"},
+		{"a list", `[]`, "$"},
+		{"half", `{"name": "P", "desc`, "$"},
+		{"two", with(`"author": "a"`) + `{}`, "$"},
+		{"no UTF-8", with("\"author\": \"\xff\""), "$"},
+		{"no name", `{"description": "d"}`, "$.name"},
+		{"no description", `{"name": "P"}`, "$.description"},
+		{"wrong type", with(`"setup": ["a"]`), "$.setup"},
+		{"duplicate key", with(`"setup": "a", "setup": "b"`), "$.setup"},
+		{"duplicate key in a file's folder", with(`"files": {"a": "1", "a": "2"}`), "$.files.a"},
+		{"duplicate key in metadata", with(`"icon": "a", "metadata": {"icon": "b"}`), "$.icon"},
+		{"deep", with(`"metadata": {"a": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`), "$.metadata.a" + strings.Repeat("[0]", 30)},
+		{"10 MB", with(`"setup": "` + strings.Repeat("a", 10<<20) + `"`), "$"},
+		{"10 MB in a file", with(`"files": {"a.txt": "` + strings.Repeat("a", 7<<20) + `"}`), "$.files"},
+		{"10,000 files", with(`"files": {` + repeated(`"f%d": ""`, 10_000) + `}`), "$.files"},
+		{"too many values", with(`"metadata": {"a": [` + repeated(`%d`, 60_000) + `]}`), "$.metadata.a[49995]"},
+
+		{"name with a slash", `{"name": "../../etc", "description": "d"}`, "$.name"},
+		{"name with a dot", `{"name": "..", "description": "d"}`, "$.name"},
+		{"name with a command", `{"name": "a; rm -rf", "description": "d"}`, "$.name"},
+		{"name with an option", `{"name": "-rf", "description": "d"}`, "$.name"},
+		{"name of foreign letters", `{"name": "\u212a", "description": "d"}`, "$.name"}, // the Kelvin sign, whose small letter is k
+		{"name of the sandbox", `{"name": "sandbox", "description": "d"}`, "$.name"},
+		{"name that begins as the sandbox's", `{"name": "Sandbox_plugin", "description": "d"}`, "$.name"},
+
+		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
+		{"path that leads out later", with(`"files": {"a/../../x": ""}`), `$.files["a/../../x"]`},
+		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},
+		{"path with NUL", with(`"files": {"a\u0000b": ""}`), `$.files["a\x00b"]`},
+		{"empty path", with(`"files": {"": ""}`), `$.files[""]`},
+		{"folder for a file", with(`"files": {"a/": ""}`), `$.files["a/"]`},
+		{"this folder", with(`"files": {"./a": ""}`), `$.files["./a"]`},
+		{"deep path", with(`"files": {"` + strings.Repeat("a/", 20) + `b": ""}`), `$.files["` + strings.Repeat("a/", 20) + `b"]`},
+		{"file and folder", with(`"files": {"a": "", "a/b": ""}`), `$.files["a/b"]`},
+		{"files that differ in capitals", with(`"files": {"A": "", "a": ""}`), "$.files.a"},
+
+		{"option for a package", with(`"dependencies": ["--allow-untrusted"]`), "$.dependencies[0]"},
+		{"two packages in one", with(`"dependencies": ["jq; reboot"]`), "$.dependencies[0]"},
+		{"command for a package", with(`"dependencies": ["$(reboot)"]`), "$.dependencies[0]"},
+		{"address for a package", with(`"dependencies": ["http://example.com/x.apk"]`), "$.dependencies[0]"},
+		{"path for a package", with(`"dependencies": ["./x.deb"]`), "$.dependencies[0]"},
+
+		{"tool without a name", with(`"tools": [{"description": "d", "run": "true"}]`), "$.tools[0].id"},
+		{"tool without a command", with(`"tools": [{"id": "t", "description": "d"}]`), "$.tools[0].run"},
+		{"tool that is no object", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, 7]`), "$.tools[1]"},
+		{"tool named as another", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, {"id": "t", "description": "d", "run": "true"}]`), "$.tools[1].id"},
+		{"tool with a space", with(`"tools": [{"id": "a b", "description": "d", "run": "true"}]`), "$.tools[0].id"},
+		{"tool of the sandbox", `{"name": "share", "description": "d", "tools": [{"id": "artifact", "description": "d", "run": "true"}]}`, "$.tools[0].id"},
+		{"command with NUL", with(`"setup": "a\u0000b"`), "$.setup"},
+		{"endless timeout", tool(`"timeout": 100000`), "$.tools[0].timeout"},
+		{"timeout in pieces", tool(`"timeout": 1.5`), "$.tools[0].timeout"},
+		{"rule for output", tool(`"output": "html"`), "$.tools[0].output"},
+		{"argument with a dash", tool(`"parameters": {"output-format": {"type": "string"}}`), "$.tools[0].parameters.output-format"},
+		{"arguments that are one", tool(`"parameters": {"a": {"type": "string"}, "A": {"type": "string"}}`), "$.tools[0].parameters.a"},
+		{"argument of no type", tool(`"parameters": {"a": {"type": "file"}}`), "$.tools[0].parameters.a.type"},
+		{"default of another type", tool(`"parameters": {"a": {"type": "integer", "default": "many"}}`), "$.tools[0].parameters.a.default"},
+		{"default that is no choice", tool(`"parameters": {"a": {"type": "string", "default": "c", "enum": ["a", "b"]}}`), "$.tools[0].parameters.a.default"},
+		{"choice of another type", tool(`"parameters": {"a": {"type": "boolean", "enum": ["maybe"]}}`), "$.tools[0].parameters.a.enum[0]"},
+
+		{"secret that is none", with(`"secrets": ["A KEY"]`), "$.secrets[0]"},
+		{"secret that changes programs", with(`"secrets": ["LD_PRELOAD"]`), "$.secrets[0]"},
+		{"wildcard", with(`"permissions": {"network": "*.example.com"}`), "$.permissions.network"},
+		{"address for a host", with(`"permissions": {"network": "10.0.0.1"}`), "$.permissions.network"},
+		{"outbound among hosts", with(`"permissions": {"network": "a.example.com, outbound"}`), "$.permissions.network"},
+		{"inference in words", with(`"permissions": {"inference": "yes"}`), "$.permissions.inference"},
+		{"daemon without a command", with(`"daemon": {}`), "$.daemon.command"},
+		{"daemon that says who it is", with(`"daemon": {"command": "true", "env": {"OSAURUS_PLUGIN": "other"}}`), "$.daemon.env.OSAURUS_PLUGIN"},
+		{"topic", with(`"events": {"emit": ["a b"]}`), "$.events.emit[0]"},
+		{"topic of a handler", with(`"events": {"subscribe": [{"topic": "*x", "run": "true"}]}`), "$.events.subscribe[0]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := plugins.Parse([]byte(tc.text))
+			if err == nil || fault.KindOf(err) != fault.InvalidArgs || fault.AdviceOf(err) == "" || !strings.Contains(err.Error(), tc.path+": ") || !reflect.ValueOf(r).IsZero() {
+				t.Fatalf("%.300s: %v, with the advice %q", tc.text, err, fault.AdviceOf(err))
+			}
+			faults := plugins.Faults(plugins.Lint([]byte(tc.text)))
+			if faults[0].Path != tc.path || faults[0].Line == 0 || faults[0].Fix == "" {
+				t.Errorf("the first finding is %+v, not of %s", faults[0], tc.path)
+			}
+		})
+	}
+}
+
+// TestManyWarnings: a fault is one however much else there is to say.
+func TestManyWarnings(t *testing.T) {
+	text := with(`"secrets": [` + strings.TrimSuffix(strings.Repeat(`"A",`, 120), ",") + `], "events": {"subscribe": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 120), ",") + `]}, "daemon": {"command": ""}`)
+	if _, err := plugins.Parse([]byte(text)); err == nil {
+		t.Error("it is taken")
+	}
+	if found := plugins.Lint([]byte(text)); len(found) != 100 || found[0].Severity != plugins.Fault {
+		t.Errorf("there are %d findings, the first %+v", len(found), found[0])
+	}
+}
+
+// TestWarnings reads recipes that are taken, with a word about them.
+func TestWarnings(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want string // rule and path of each, with commas between them
+	}{
+		{tool(`"timeout": 5`), ""},
+		{with(`"author": "a"`), "nothing $.tools"},
+		{tool(`"icon": "x"`), "unknown-key $.tools[0].icon"},
+		{tool(`"parameters": {"a": {"type": "string", "default": "", "required": true}}`), "default $.tools[0].parameters.a.required"},
+		{with(`"tools": [{"id": "t", "description": "d", "run": "cat $PARAM_A", "parameters": {"a": {"type": "string"}}}]`), "unquoted-param $.tools[0].run"},
+		{with(`"tools": [{"id": "t", "description": "d", "run": "cat \"$PARAM_B\""}]`), "unknown-param $.tools[0].run"},
+		{with(`"tools": [{"id": "t", "description": "d", "run": "cat \"unfinished"}]`), "shell-syntax $.tools[0].run"},
+		{with(`"tools": [{"id": "t", "description": "d", "run": "curl https://example.com/"}]`), "network $.tools[0].run"},
+		{with(`"permissions": {"network": "example.com"}, "tools": [{"id": "t", "description": "d", "run": "curl https://example.com/"}]`), ""},
+		{with(`"permissions": {"network": "outbound"}, "tools": [{"id": "t", "description": "d", "run": "curl https://example.com/"}]`), ""},
+		{with(`"events": {"subscribe": ["mail"]}`), "no-handler $.events.subscribe[0]"},
+		{with(`"events": {"subscribe": [{"topic": "mail.*", "run": "cat"}]}`), ""},
+		{`{"name": "P.1", "description": "d", "tools": [{"id": "t", "description": "d", "run": "true"}]}`, "tool-name $.tools[0].id"},
+		{with(`"secrets": ["A", "A"], "daemon": {"command": "true"}`), "duplicate $.secrets[1]"},
+		{with(`"source": "somewhere", "daemon": {"command": "true"}`), "source $.source"},
+	} {
+		if _, err := plugins.Parse([]byte(tc.text)); err != nil {
+			t.Errorf("%s: %v", tc.text, err)
+		}
+		var got []string
+		for _, f := range plugins.Lint([]byte(tc.text)) {
+			got = append(got, string(f.Rule)+" "+f.Path)
+		}
+		if strings.Join(got, ",") != tc.want {
+			t.Errorf("%s: warns of %q, not of %q", tc.text, got, tc.want)
+		}
+	}
+}
+
+// TestPageIsWarnedOf: the format's own example splices an argument into code. It is taken, and its author told.
+func TestPageIsWarnedOf(t *testing.T) {
+	found := plugins.Lint(readFile(t, "testdata/python-data-tools.json"))
+	if len(found) != 1 || found[0].Rule != "param-in-code" || found[0].Path != "$.tools[0].run" || found[0].Line != 18 || !strings.Contains(found[0].Fix, `os.environ["PARAM_FILE"]`) {
+		t.Errorf("it is said of it %+v", found)
+	}
+}
+
+// TestSkeleton: what people begin with has nothing wrong with it.
+func TestSkeleton(t *testing.T) {
+	text, err := plugins.Skeleton("My Plugin").Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := plugins.Lint(text); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestSchema holds the published schema to the code, and the code to it: what the schema refuses Parse refuses too.
+func TestSchema(t *testing.T) {
+	text, err := plugins.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published := readFile(t, "../docs/plugin.schema.json"); string(published) != string(text) {
+		t.Error("docs/plugin.schema.json is another: osaurus-sandbox plugin schema > docs/plugin.schema.json")
+	}
+	var schema jsonschema.Schema
+	if err := schema.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recipes to try: %v", err)
+	}
+	for _, file := range files {
+		text := readFile(t, file)
+		if _, err := plugins.Parse(text); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if err := resolved.Validate(value(t, string(text))); err != nil {
+			t.Errorf("the schema refuses %s: %v", file, err)
+		}
+	}
+	for _, text := range []string{
+		`{"name": "P"}`, `{"name": "../x", "description": "d"}`, with(`"tools": [{"id": "t"}]`), tool(`"timeout": 0`), tool(`"timeout": 601`), tool(`"output": "html"`),
+		tool(`"parameters": {"a-b": {"type": "string"}}`), tool(`"parameters": {"a": {"type": "file"}}`), with(`"dependencies": ["a b"]`), with(`"secrets": ["a b"]`),
+		with(`"daemon": {}`), with(`"events": {"subscribe": [{}]}`), with(`"files": {"/a": ""}`), with(`"permissions": {"inference": 1}`),
+	} {
+		if resolved.Validate(value(t, text)) == nil {
+			t.Errorf("the schema takes %s", text)
+		}
+		if _, err := plugins.Parse([]byte(text)); err == nil {
+			t.Errorf("Parse takes %s", text)
+		}
+	}
+}
+
+// FuzzParse reads anything: what is taken is written and read again as the same.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(tool(`"parameters": {"a": {"type": "number", "default": 1e3, "enum": [1, "2", true]}}, "x": [null, {"b": 0.10}]`)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, finding := range plugins.Lint(text) {
+			if finding.Line < 1 || finding.Column < 1 || finding.Fix == "" || finding.Path == "" {
+				t.Errorf("%q: %+v", text, finding)
+			}
+		}
+		r, err := plugins.Parse(text)
+		if err != nil {
+			return
+		}
+		once, err := r.Encode()
+		if err != nil {
+			t.Fatalf("%q is taken, and cannot be written: %v", text, err)
+		}
+		again, err := plugins.Parse(once)
+		if err != nil {
+			t.Fatalf("%q is written as %s, which is refused: %v", text, once, err)
+		}
+		if !reflect.DeepEqual(r, again) {
+			t.Errorf("%q is read again as\n%+v, not\n%+v", text, again, r)
+		}
+	})
+}
