@@ -26,7 +26,7 @@ type installService struct{ service }
 func (s installService) installedProto(agent config.AgentName, r install.Record) *controlpb.InstalledPlugin {
 	p := &controlpb.InstalledPlugin{
 		Agent: string(agent), Plugin: string(r.ID), Name: r.Plugin.Name, Version: r.Plugin.Version, Status: string(r.Status), Disabled: r.Disabled,
-		Hash: string(r.Hash), Installed: moment(r.InstalledAt),
+		Hash: string(r.Hash), Installed: moment(r.InstalledAt), Warnings: r.Plugin.Caveats(),
 	}
 	if e, err := s.Library.Get(r.ID); err == nil {
 		p.Outdated = e.Hash != r.Hash

@@ -60,6 +60,9 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 			return printProto(c.out, p)
 		}
 		fmt.Fprintf(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+		for _, w := range p.Warnings {
+			fmt.Fprintln(c.err, faultrpc.Clip(w))
+		}
 		if len(p.WithoutSecrets) > 0 {
 			fmt.Fprintf(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 		}

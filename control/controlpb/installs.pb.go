@@ -40,6 +40,7 @@ type InstalledPlugin struct {
 	WithoutSecrets []string               `protobuf:"bytes,11,rep,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // that it declares and has not
 	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change, or of what could not be mended
 	Step           string                 `protobuf:"bytes,13,opt,name=step,proto3" json:"step,omitempty"`                                           // of the change that is under way, or was
+	Warnings       []string               `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`                                   // what its recipe declares and is not enforced, in sentences
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -163,6 +164,13 @@ func (x *InstalledPlugin) GetStep() string {
 		return x.Step
 	}
 	return ""
+}
+
+func (x *InstalledPlugin) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type InstallFailure struct {
@@ -1058,7 +1066,7 @@ var File_installs_proto protoreflect.FileDescriptor
 
 const file_installs_proto_rawDesc = "" +
 	"\n" +
-	"\x0einstalls.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
+	"\x0einstalls.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x03\n" +
 	"\x0fInstalledPlugin\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x12\n" +
@@ -1073,7 +1081,8 @@ const file_installs_proto_rawDesc = "" +
 	" \x03(\tR\x05tools\x12'\n" +
 	"\x0fwithout_secrets\x18\v \x03(\tR\x0ewithoutSecrets\x12<\n" +
 	"\afailure\x18\f \x01(\v2\".osaurus.control.v1.InstallFailureR\afailure\x12\x12\n" +
-	"\x04step\x18\r \x01(\tR\x04step\"\xb4\x01\n" +
+	"\x04step\x18\r \x01(\tR\x04step\x12\x1a\n" +
+	"\bwarnings\x18\x0e \x03(\tR\bwarnings\"\xb4\x01\n" +
 	"\x0eInstallFailure\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +

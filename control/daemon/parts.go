@@ -256,9 +256,13 @@ type watched struct{ *daemon }
 // Note implements agents.Recorder.
 func (w watched) Note(e events.Event) {
 	w.diary.Note(e)
-	if w.watch != nil { // it is made after agents are
-		w.watch.Note(e)
+	if w.watch == nil { // it is made after agents are
+		return
 	}
+	if e.Kind == agents.Deleted {
+		w.life.Forget(config.AgentID(e.Fields["id"]))
+	}
+	w.watch.Note(e)
 }
 
 // backing is what the API stands for.

@@ -83,6 +83,7 @@ type Life struct {
 	Options
 	life context.Context // ends with Close
 	end  context.CancelFunc
+	work sync.WaitGroup
 
 	mu      sync.Mutex // held for moments
 	plugins map[key]*plugin
@@ -119,15 +120,9 @@ func New(o Options) *Life {
 // Close ends all that plugins run by themselves. What is in the guest ends with that.
 func (l *Life) Close() {
 	l.mu.Lock()
-	l.end()
-	list := make([]*plugin, 0, len(l.plugins))
-	for _, p := range l.plugins {
-		list = append(list, p)
-	}
+	l.end() // and nothing new begins
 	l.mu.Unlock()
-	for _, p := range list {
-		p.work.Wait()
-	}
+	l.work.Wait()
 }
 
 // Begin has run what a plugin runs by itself. One that lives already is told that it may
@@ -161,6 +156,7 @@ func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	if hears {
 		p.work.Go(func() { p.listen(ctx) })
 	}
+	l.work.Go(p.work.Wait)
 }
 
 // End ends what a plugin runs by itself, and returns when it has ended.
@@ -183,6 +179,18 @@ func (l *Life) End(ctx context.Context, agent config.AgentID, id config.PluginID
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Forget ends what an agent's plugins run by themselves. The agent is gone, and what ran with it.
+func (l *Life) Forget(agent config.AgentID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, p := range l.plugins {
+		if k.agent == agent {
+			p.end()
+			delete(l.plugins, k)
+		}
 	}
 }
 

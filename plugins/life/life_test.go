@@ -231,3 +231,21 @@ func TestHandlersWaitForAGuest(t *testing.T) {
 		}
 	})
 }
+
+// Of an agent that is gone nothing goes on.
+func TestForget(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		w.Forget(alice.ID)
+		synctest.Wait()
+		w.emit("mail.old", "1")
+		w.crash(1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.starts() != 1 || w.live() != 0 || len(w.handled()) != 0 {
+			t.Errorf("%d starts, %d live, %q", w.starts(), w.live(), w.handled())
+		}
+	})
+}
