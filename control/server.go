@@ -99,7 +99,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options, withRecipes()))
-	rpc.Handle(controlpbconnect.NewRegistrationsHandler(registrationService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewRegistrationsHandler(registrationService{service{s}}, options, withRecipes()))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))

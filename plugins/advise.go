@@ -12,7 +12,7 @@ func (v *validator) advise(r Recipe) {
 	if len(r.Tools) == 0 && r.Daemon == nil && len(r.Events.Subscribe) == 0 {
 		v.warn("$.tools", "nothing", "Add a tool, a daemon or a subscription.", "a plugin without any does nothing that a model could see")
 	}
-	v.adviseCommand("$.setup", r.Setup, nil, r.Permissions.Network)
+	v.adviseCommand("$.setup", r.Setup, nil, NetworkOutbound) // which is the room's own
 	if r.Daemon != nil {
 		v.adviseCommand("$.daemon.command", r.Daemon.Command, nil, r.Permissions.Network)
 	}

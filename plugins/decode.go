@@ -129,9 +129,13 @@ func (f fields) text(key string) string {
 	if n == nil {
 		return ""
 	}
+	return f.d.text(below(f.path, key), n)
+}
+
+func (d *decoder) text(path string, n *node) string {
 	text, ok := n.value.(string)
 	if !ok {
-		f.d.wrong(below(f.path, key), "a text in quotes", n)
+		d.wrong(path, "a text in quotes", n)
 	}
 	return text
 }
@@ -201,7 +205,7 @@ func (f fields) texts(key string) map[string]string {
 	}
 	m := make(map[string]string, len(p.o.members))
 	for _, member := range p.o.members {
-		m[member.key] = p.text(member.key)
+		m[member.key] = f.d.text(below(p.path, member.key), member.node)
 	}
 	return m
 }
@@ -233,11 +237,7 @@ func (f fields) items(key string) []*node {
 func texts[T ~string](f fields, key string) []T {
 	var out []T
 	for i, n := range f.items(key) {
-		text, ok := n.value.(string)
-		if !ok {
-			f.d.wrong(item(below(f.path, key), i), "a text in quotes", n)
-		}
-		out = append(out, T(text))
+		out = append(out, T(f.d.text(item(below(f.path, key), i), n)))
 	}
 	return out
 }

@@ -201,3 +201,12 @@ func TestDiff(t *testing.T) {
 		t.Errorf("from itself it differs in %s, %v", diff, err)
 	}
 }
+
+// TestRecipeOfTheApp reads a file as the desktop app's library writes it: nothing of it is lost.
+func TestRecipeOfTheApp(t *testing.T) {
+	r := parse(t, string(readFile(t, "testdata/desktop-app.json")))
+	if got := fmt.Sprintln(r.Version, r.ModifiedAt, r.Metadata["mcp"], r.Metadata["created_by"], r.Permissions.Network, r.Events.Subscribe[0].Topic, r.Tools[0].Parameters["days"].MustBeGiven()); got !=
+		"3 2026-05-31 12:00:00 +0000 UTC map[command:node server.js] agent api.example.com app.started false\n" {
+		t.Errorf("it is %s", got)
+	}
+}

@@ -10,7 +10,7 @@ const sigpipe = 128 + 13
 
 var (
 	bareInstall  = regexp.MustCompile(`(^|[;&|\n]\s*|sudo\s+)(apk\s+add|apt(-get)?\s+install|pip3?\s+install|npm\s+(install|i)\s+[^-\s]|yarn\s+add|pnpm\s+add)\b`)
-	hereDocument = regexp.MustCompile(`<<-?\s*['"]?([A-Za-z_]\w*)['"]?`)
+	hereDocument = regexp.MustCompile(`(?:^|[^<])<<-?\s*['"]?([A-Za-z_]\w*)['"]?`)
 	longInline   = regexp.MustCompile(`\s-[ce]\s+(['"])[^'"]*\n`)
 )
 
@@ -19,9 +19,6 @@ func advise(c *Call, in execIn, out execOut) {
 	command := in.Command
 	if out.TimedOut {
 		c.Warn("it was ended after %d s: take a longer timeout (%d at most), or background:true for what goes on for long", in.Timeout, maxExecTime)
-	}
-	if m := hereDocument.FindStringSubmatch(command); m != nil && !regexp.MustCompile(`(?m)^\s*`+m[1]+`\s*$`).MatchString(command) {
-		c.Warn("the here-document has no line %s that ends it; sandbox_write_file writes files without one", m[1])
 	}
 	failed := out.ExitCode == nil || *out.ExitCode != 0
 	switch {
@@ -35,6 +32,9 @@ func advise(c *Call, in execIn, out execOut) {
 	}
 	if bareInstall.MatchString(command) {
 		c.Warn("to install packages, call sandbox_install, sandbox_pip_install or sandbox_npm_install: they may do what your user may not, and try again where it helps")
+	}
+	if m := hereDocument.FindStringSubmatch(command); m != nil && !regexp.MustCompile(`(?m)^\s*`+m[1]+`\s*$`).MatchString(command) {
+		c.Warn("the here-document has no line %s that ends it; sandbox_write_file writes files without one", m[1])
 	}
 	if longInline.MatchString(command) {
 		c.Warn("many lines of code in -c or -e are easily broken by quotes: write them to a file, or call sandbox_execute_code")

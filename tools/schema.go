@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,25 @@ func schemaOf[T any]() *jsonschema.Schema {
 		panic(fmt.Sprintf("tools: no schema for %T: %v", *new(T), err))
 	}
 	limit(s, reflect.TypeFor[T]())
+	spare(s, reflect.TypeFor[T]())
 	return s
+}
+
+// spare requires nothing of what is embedded by a pointer, which may be nil.
+func spare(s *jsonschema.Schema, t reflect.Type) {
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.Anonymous || f.Type.Kind() != reflect.Pointer {
+			continue
+		}
+		for _, inner := range reflect.VisibleFields(f.Type.Elem()) {
+			name, _, _ := strings.Cut(inner.Tag.Get("json"), ",")
+			s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
+		}
+	}
 }
 
 // open lets objects have more than what a schema says: the next release may say more,

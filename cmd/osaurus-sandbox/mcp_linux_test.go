@@ -107,6 +107,7 @@ func (a *app) call(ctx context.Context, tool string, arguments map[string]any) (
 // tryMCP works as alice over MCP, in the room that she has: a command that is cancelled
 // leaves nothing behind, and a strange client drives every tool.
 func tryMCP(t *testing.T) {
+	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	defer ok(t, "agent", "set", "alice", "autonomousExec.enabled=false")
 	a := openApp(t, "an app", "--agent", "alice")

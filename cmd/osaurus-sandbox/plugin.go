@@ -27,7 +27,8 @@ that they were before; what is installed for an agent is a copy, which changes o
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library
   osaurus-sandbox plugin import owner/name@v1.2          or somebody else's, from GitHub
-  osaurus-sandbox plugin install word-count alice        give it to an agent
+  osaurus-sandbox plugin install word-count alice        give its tools to an agent
+  osaurus-sandbox plugin status                          see who has what
   osaurus-sandbox plugin edit word-count                 change it
   osaurus-sandbox plugin diff word-count                 see what changed`,
 		Args: cobra.NoArgs,

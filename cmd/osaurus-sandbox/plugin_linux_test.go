@@ -88,6 +88,21 @@ func TestPluginLibrary(t *testing.T) {
 	if code, _, _ := sandbox(t, "plugin", "show", "lines"); code != exitNotFound {
 		t.Errorf("show of what was removed: %d", code)
 	}
+	// A recipe may be larger than what else is told to the daemon at once.
+	large := plugins.Skeleton("Large")
+	for _, name := range []plugins.FilePath{"a", "b", "c"} {
+		large.Files[name] = strings.Repeat("0123456789abcde\n", plugins.MaxFile/16)
+	}
+	encoded, err := large.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := fed(t, string(encoded), "plugin", "import", "-"); code != 0 {
+		t.Errorf("import of a large recipe: %d, %s", code, stderr)
+	}
+	if again, err := plugins.Parse([]byte(ok(t, "plugin", "export", "large"))); err != nil || again.Files["c"] != large.Files["c"] {
+		t.Errorf("a large recipe is not what it was: %v", err)
+	}
 	if code, _, stderr := sandbox(t, "plugin", "import", "https://127.0.0.1/x.json"); code != exitRejected {
 		t.Errorf("import from this computer: %d, %s", code, stderr)
 	}

@@ -28,6 +28,7 @@ const watcher = `{
 // tryPlugins has an agent write a plugin and register it, through its tools alone, and then call
 // it; and makes others by each other way.
 func tryPlugins(t *testing.T) {
+	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	call := func(t *testing.T, tool string, arguments map[string]any) (result map[string]any, e map[string]any) {
 		t.Helper()
@@ -42,6 +43,7 @@ func tryPlugins(t *testing.T) {
 		result, _ = e["result"].(map[string]any)
 		return result, e
 	}
+	const patience = 5 * time.Minute // for what takes a second on a host that has nothing else to do
 	done := func(t *testing.T, tool string, arguments map[string]any) map[string]any {
 		t.Helper()
 		result, e := call(t, tool, arguments)
@@ -54,7 +56,7 @@ func tryPlugins(t *testing.T) {
 		done(t, "sandbox_secret_set", map[string]any{"key": key, "description": "d", "instructions": "i", "value": "hunter-3333-" + key})
 	}
 	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/plugin.json", "content": watcher})
-	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/say.sh", "content": `echo "$PARAM_TEXT with $(osaurus-host secrets get TOOL_KEY | wc -c) and ${#TOOL_KEY}"` + "\n"})
+	done(t, "sandbox_write_file", map[string]any{"path": "plugins/watcher/say.sh", "content": `echo "$PARAM_TEXT with $(osaurus-host secrets get TOOL_KEY | tr -d '\n' | wc -c) and ${#TOOL_KEY}"` + "\n"})
 	made := done(t, "sandbox_plugin_register", map[string]any{"plugin_id": "watcher"})
 	if list, _ := made["tools"].([]any); made["status"] != "installed" || made["plugin_id"] != "watcher" || len(list) != 8 {
 		t.Fatalf("%v", made)
@@ -65,8 +67,8 @@ func tryPlugins(t *testing.T) {
 			stdout    string
 		}{
 			"say":      {map[string]any{"text": `"$(id)" 'x'`}, fmt.Sprintf("\"$(id)\" 'x' with %d and %[1]d\n", len("hunter-3333-TOOL_KEY"))},
-			"remember": {nil, "42\n"},
-			"devices":  {nil, "lo"},
+			"remember": {map[string]any{}, "42\n"},
+			"devices":  {map[string]any{}, "lo"},
 		} {
 			if r := done(t, "watcher_"+tool, want.arguments); r["stdout"] != want.stdout {
 				t.Errorf("%s: %v", tool, r)
@@ -78,7 +80,7 @@ func tryPlugins(t *testing.T) {
 			"undeclared": "does not declare it", "infer": "the plugin watcher may not", "shed": "the plugin watcher may not", "shout": "the plugin watcher may not",
 			"another": "asked by a program of the plugin watcher",
 		} {
-			if _, e := call(t, "watcher_"+tool, nil); e["ok"] != false || e["kind"] != "execution_error" || !strings.Contains(fmt.Sprint(e["stderr"]), want) {
+			if _, e := call(t, "watcher_"+tool, map[string]any{}); e["ok"] != false || e["kind"] != "execution_error" || !strings.Contains(fmt.Sprint(e["stderr"]), want) {
 				t.Errorf("%s: %v", tool, e)
 			}
 		}
@@ -87,7 +89,7 @@ func tryPlugins(t *testing.T) {
 		}
 	})
 	t.Run("its daemon and what it hears", func(t *testing.T) {
-		if code, out := as(t, "alice", "until [ -e plugins/watcher/heard ]; do sleep 0.2; done; cat plugins/watcher/heard; kill -0 $(cat daemon.pid) && echo ' alive'"); code != 0 || out != `{"from":"daemon"} alive` {
+		if code, out := as(t, "alice", "until [ -e plugins/watcher/heard ]; do sleep 0.2; done; cat plugins/watcher/heard; kill -0 $(cat daemon.pid) && echo ' alive'", "--timeout", patience.String()); code != 0 || out != `{"from":"daemon"} alive` {
 			t.Errorf("%d, %s", code, out)
 		}
 		if out := ok(t, "job", "list", "alice"); !strings.Contains(out, "daemon of plugin watcher") {
@@ -105,7 +107,7 @@ func tryPlugins(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 		for _, plugin := range []string{"by-bridge", "by-hand"} {
-			if r := done(t, plugin+"_hi", nil); r["stdout"] != "hi\n" {
+			if r := done(t, plugin+"_hi", map[string]any{}); r["stdout"] != "hi\n" {
 				t.Errorf("%s: %v", plugin, r)
 			}
 		}
@@ -120,8 +122,7 @@ func tryPlugins(t *testing.T) {
 		if code, _, _ := sandbox(t, "tool", "call", "alice", "watcher_say", "text=x"); code != exitToolNotFound {
 			t.Errorf("its tool: %d", code)
 		}
-		const gone = 30 * time.Second
-		if code, out := as(t, "alice", "while kill -0 $(cat daemon.pid) 2>/dev/null; do sleep 0.2; done; ls -A plugins", "--timeout", gone.String()); code != 0 || strings.Contains(out, "watcher") {
+		if code, out := as(t, "alice", "while kill -0 $(cat daemon.pid) 2>/dev/null; do sleep 0.2; done; ls -A plugins", "--timeout", patience.String()); code != 0 || strings.Contains(out, "watcher") {
 			t.Errorf("left are %d, %s", code, out)
 		}
 	})

@@ -271,10 +271,10 @@ func TestDocs(t *testing.T) {
 	for _, want := range []string{
 		"\nrunning\n", "boot completed", "\nLinux\n", `"hello\n"`, `"signal":15`, "idleStopMinutes = ",
 		"\nalice is agent-alice\n", "\nI am agent-alice in /workspace/agents/alice\n", "\nalice cpu ",
-		"\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "\nkept by hand",
+		"\nhello, revision 1, has hello_greet\n", "\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "\nkept by hand",
 		"\nthe shell ended with 5\n", "\nchat-1 is ended\n", "line 3\n", "\nended with 7\n",
 		"\nit is [REDACTED:TOKEN]\n", "\nOTHER is answered\n", "\nOTHER and TOKEN\n", `{"secretsDeleted":2}`,
-		"\n21 bytes, running: false\n", "\nsignal 15\n", "\nThe key is under the mat, says a person\n", "\nMow the lawn: done\n", "\nthe argument \"path\" is missing\n", `{"ok":true,"result":{"stdout":"42\n","stderr":"",`, "config.set ok", "ok     nat",
+		"\n21 bytes, running: false\n", "\nsignal 15\n", "\nThe key is under the mat, says a person\n", "\nMow the lawn: done\n", "\nthe argument \"path\" is missing\n", `{"ok":true,"result":{"stdout":"42\n","stderr":"",`, "\n1 report.md of tom, 8 bytes\n", "config.set ok", "ok     nat",
 		"invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n",
 	} {
 		if !strings.Contains(string(out), want) {

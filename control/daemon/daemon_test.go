@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,9 +193,10 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 }
 
-// An event takes no longer than a few calls, on however busy a host.
+// An event is there when the call that caused it returns, or a moment later: on a busy
+// host mostly so.
 func TestEventsArriveAtOnce(t *testing.T) {
-	const bound, calls = 50 * time.Millisecond, 8
+	const moment, most = 100 * time.Millisecond, 6
 	client, _ := serve(t, daemon.Options{})
 	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
 	if err != nil {
@@ -207,26 +207,22 @@ func TestEventsArriveAtOnce(t *testing.T) {
 		t.Fatalf("%v %v", stream.Msg(), stream.Err())
 	}
 	last := stream.Msg().Seq
-	var took, call []time.Duration
-	for i := range 9 {
-		began := time.Now()
-		if _, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil {
-			t.Fatal(err)
-		}
-		call = append(call, time.Since(began))
+	var took []time.Duration // of those that were late
+	for i := 0; i < 9+len(took); i++ {
 		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
 			t.Fatal(err)
 		}
+		returned := time.Now()
 		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq <= last {
 			t.Fatalf("%v %v", stream.Msg(), stream.Err())
 		}
 		last = stream.Msg().Seq
-		took = append(took, time.Since(stream.Msg().Time.AsTime()))
-	}
-	slices.Sort(took)
-	slices.Sort(call)
-	if took[len(took)/2] > max(bound, calls*call[len(call)/2]) {
-		t.Errorf("events took %v, and calls %v", took, call)
+		if late := time.Since(returned); late > moment {
+			took = append(took, late)
+		}
+		if len(took) > most {
+			t.Fatalf("events took %v", took)
+		}
 	}
 	// Whoever comes back goes on where it was.
 	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))

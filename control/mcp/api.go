@@ -121,7 +121,7 @@ func toolFrom(t *controlpb.Tool) Tool {
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
 		stream, err := client.Tools.Call(ctx, connect.NewRequest(&controlpb.CallToolRequest{
-			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn,
+			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn, Session: c.Conversation,
 		}))
 		if err != nil {
 			return err

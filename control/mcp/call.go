@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// turnKey is where a client says which of its answers a call is for, in the
-	// request's _meta. It is a text.
-	turnKey = "ai.osaurus/turn"
+	// turnKey and conversationKey are where a client says which of its answers a call
+	// is for, and in which conversation, in the request's _meta. They are texts.
+	turnKey         = "ai.osaurus/turn"
+	conversationKey = "ai.osaurus/session"
 	// progressPace is how often a client is told how far a call is, at most: people
 	// see no more, and programs print a line each time.
 	progressPace = 100 * time.Millisecond
@@ -27,7 +28,8 @@ const (
 // call calls a tool. That it failed is part of the result: the model can mend it.
 func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, error) {
 	turn, _ := r.Params.Meta[turnKey].(string)
-	c := Call{Agent: s.agent, Tool: r.Params.Name, Arguments: r.Params.Arguments, Turn: turn}
+	conversation, _ := r.Params.Meta[conversationKey].(string)
+	c := Call{Agent: s.agent, Tool: r.Params.Name, Arguments: r.Params.Arguments, Turn: turn, Conversation: conversation}
 	if token := r.Params.GetProgressToken(); token != nil {
 		c.Tell = (&progress{session: r.Session, ctx: ctx, token: token}).tell
 	}

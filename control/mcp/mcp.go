@@ -55,6 +55,8 @@ type Call struct {
 	Tool      string
 	Arguments json.RawMessage
 	Turn      string
+	// Conversation is what artifacts are kept under; empty for none.
+	Conversation string
 	// Tell, if not nil, is told how far it is.
 	Tell func(tools.Progress)
 }

@@ -181,18 +181,18 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The turn is the client's word, in a key of our own.
+// Turn and conversation are the client's words, in keys of our own.
 func TestTurn(t *testing.T) {
 	turns := make(chan string, 2)
 	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"t": func(ctx context.Context, c Call) (Envelope, error) {
-		turns <- c.Turn
+		turns <- c.Turn + " of " + c.Conversation
 		return fine(`{}`)(ctx, c)
 	}}}
 	w := serve(t, Options{Sandbox: s})
 	w.greet("an app", "2025-11-25")
-	w.ask(callTool, `{"name":"t","_meta":{"ai.osaurus/turn":"turn 7"}}`)
+	w.ask(callTool, `{"name":"t","_meta":{"ai.osaurus/turn":"turn 7","ai.osaurus/session":"news"}}`)
 	w.ask(callTool, `{"name":"t","_meta":{"ai.osaurus/turn":7}}`)
-	if first, second := <-turns, <-turns; first != "turn 7" || second != "" {
+	if first, second := <-turns, <-turns; first != "turn 7 of news" || second != " of " {
 		t.Errorf("%q %q", first, second)
 	}
 }

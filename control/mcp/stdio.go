@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -25,8 +26,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case read.ended.Load():
-		return nil
+	case read.ended.Load(), errors.Is(err, io.ErrClosedPipe), errors.Is(err, syscall.EPIPE):
+		return nil // the client has left; which of its ends was closed first is chance
 	}
 	return err
 }

@@ -13,12 +13,13 @@ import (
 // inspectorFolder where it is once it is installed.
 const (
 	inspectorPackage = "@modelcontextprotocol/inspector-cli@0.17.2"
+	inspectorKept    = "mcp-inspector-0.17.2"
 	inspectorFolder  = "node_modules/@modelcontextprotocol"
 )
 
 // Inspector returns the program of the MCP Inspector's command line, for Node to run:
-// a client of MCP that others wrote. It is fetched with this host's npm; without one it is
-// "", and a loud log line.
+// a client of MCP that others wrote. It is fetched with this host's npm; without one, or
+// where its registry cannot be reached, it is "", and a loud log line.
 func Inspector(t testing.TB) string {
 	t.Helper()
 	for _, program := range []string{"npm", "node"} {
@@ -27,7 +28,13 @@ func Inspector(t testing.TB) string {
 			return ""
 		}
 	}
-	dir := once(t, "any", "mcp-inspector-0.17.2", func(ctx context.Context, dir, out string) error {
+	if _, err := os.Stat(filepath.Join(labDir(t), "any", inspectorKept)); err != nil {
+		if text, err := exec.CommandContext(t.Context(), "npm", "view", inspectorPackage, "version").CombinedOutput(); err != nil {
+			t.Logf("\n*** NO REGISTRY of npm in reach: %v, %s\n*** %s does without the MCP Inspector.", err, text, t.Name())
+			return ""
+		}
+	}
+	dir := once(t, "any", inspectorKept, func(ctx context.Context, dir, out string) error {
 		tmp, err := os.MkdirTemp(dir, "fetch-")
 		if err != nil {
 			return err

@@ -26,10 +26,17 @@ func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 			return
 		}
 		revision = status.Revision
+		if status.Operation == "" {
+			continue
+		}
+		text := "the sandbox is starting"
 		leg, ok := underWay(status)
-		if text := text(leg); ok && (text != told || time.Since(at) >= tellEvery) {
+		if ok {
+			text += ": " + textOf(leg)
+		}
+		if text != told || time.Since(at) >= tellEvery {
 			told, at = text, time.Now()
-			tell(tools.Progress{Text: "starting the sandbox: " + text, Done: float64(leg.Done), Total: float64(leg.Total)})
+			tell(tools.Progress{Text: text, Done: float64(leg.Done), Total: float64(leg.Total)})
 		}
 	}
 }
@@ -41,7 +48,7 @@ func (s starting) Pending() string {
 		return ""
 	}
 	if leg, ok := underWay(status); ok {
-		return text(leg)
+		return textOf(leg)
 	}
 	return string(status.State)
 }
@@ -58,8 +65,8 @@ func underWay(s supervisor.Status) (journey.Leg, bool) {
 	return journey.Leg{}, false
 }
 
-// text is a step in a few words.
-func text(leg journey.Leg) string {
+// textOf is a step in a few words.
+func textOf(leg journey.Leg) string {
 	if leg.Detail != "" {
 		return string(leg.Step) + ", " + leg.Detail
 	}

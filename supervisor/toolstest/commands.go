@@ -28,7 +28,7 @@ func execCases() []Case {
 		wrong("A path of the person's computer in a command", `{"command":"cat '/Users/me/notes.md'"}`),
 		wrong("A pipe that finds nothing", `{"command":"cat notes.md | grep cheese || true"}`),
 		wrong("Install packages in a command", `{"command":"false && pip install requests"}`),
-		wrong("A here-document without an end", `{"command":"sh -c 'cat >note <<END\nhello\n' 2>/dev/null"}`),
+		wrong("A here-document without an end", `{"command":"sh -c 'cat >note <<END\nhello\n' 2>/dev/null; false"}`),
 		wrong("A quote without a partner", `{"command":"echo 'it"}`),
 	}
 }

@@ -35,7 +35,7 @@ func TestCallWaitsForTheGuest(t *testing.T) {
 	b := &slow{Backend: new(hosttest.Backend), boot: make(chan struct{})}
 	w := world(t, b.Backend, b)
 	call := tools.Call{Agent: w.Agent(t, "ada", nil), Tell: func(p tools.Progress) {
-		if p.Text == "starting the sandbox: disk, make the disk" {
+		if p.Text == "the sandbox is starting: disk, make the disk" {
 			b.release() // not before whoever called was told
 		}
 	}}

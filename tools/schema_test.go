@@ -1,0 +1,34 @@
+package tools
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// What a tool answers fits the schema that it has said: clients give up what does not.
+func TestSchemaOfProcess(t *testing.T) {
+	schema, err := schemaOf[processOut]().Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := 0
+	for name, out := range map[string]processOut{
+		"list": {Jobs: &[]jobOut{{JobID: "j", ExitCode: &code}}}, "list of none": {Jobs: &[]jobOut{}}, "poll": {jobOut: &jobOut{JobID: "j"}, LogTail: "t"},
+	} {
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var whole any
+		if err := json.Unmarshal(text, &whole); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(whole); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var empty any = map[string]any{"jobs": []any{map[string]any{"job_id": "j"}}}
+	if err := schema.Validate(empty); err == nil {
+		t.Error("a job of a list may be anything")
+	}
+}
