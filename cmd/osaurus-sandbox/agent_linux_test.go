@@ -150,6 +150,7 @@ func TestAgents(t *testing.T) {
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
 	t.Run("plugins", tryPlugins)
 	t.Run("installed plugins", func(t *testing.T) { tryInstalls(t, home) })
+	t.Run("gallery", tryGallery)
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
 			t.Errorf("%d, %q", code, out)
