@@ -26,10 +26,12 @@ func images(t testing.TB) string {
 	return dir
 }
 
-// Image returns the image of a pack, with the guest program that is built in.
+// Image returns the image of a pack, with the guest program that is built in. A
+// store keeps few images of one distribution, and tests have more packs of one
+// than that: each has a store of its own, or one test would clear away another's.
 func Image(t testing.TB, p pack.Pack) image.Image {
 	t.Helper()
-	store := image.Store{Dir: images(t), Programs: embedded.Programs[vm.Arch]}
+	store := image.Store{Dir: filepath.Join(images(t), "packs", p.Digest().String()), Programs: embedded.Programs[vm.Arch]}
 	i, err := store.Ensure(t.Context(), p, nil)
 	if err != nil {
 		t.Fatalf("lab: image of %s: %v\n%s", p.Manifest.Name, err, fault.AdviceOf(err))

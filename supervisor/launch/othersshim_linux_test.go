@@ -20,7 +20,7 @@ func othersShim(t *testing.T, h *home) {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(h.workspace, "agents", "carol")
-	if err := os.MkdirAll(filepath.Join(folder, "rss"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(folder, "reader"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "shim"), script, 0o755); err != nil {
@@ -30,16 +30,16 @@ func othersShim(t *testing.T, h *home) {
 	if _, _, err := h.guest.Client.EnsureRoom(t.Context(), room, h.mint(room.User, room.UID)); err != nil {
 		t.Fatal(err)
 	}
-	h.programs.SetSecret("tester", "rss", "KEY", "a value with \"quotes\" & more")
+	h.programs.SetSecret("tester", "reader", "KEY", "a value with \"quotes\" & more")
 	before := len(h.programs.Told())
 
 	// Each line is a command, what it prints, and its exit code.
 	cases := []struct{ command, prints string }{
-		{"cd rss && ../shim secrets get KEY", "a value with \"quotes\" & more\n0"},
-		{"OSAURUS_PLUGIN=RSS ./shim secrets get ABSENT", "404 get secret ABSENT: there is none\n1"},
+		{"cd reader && ../shim secrets get KEY", "a value with \"quotes\" & more\n0"},
+		{"OSAURUS_PLUGIN=Reader ./shim secrets get ABSENT", "404 get secret ABSENT: there is none\n1"},
 		{"OSAURUS_PLUGIN='no plugin' ./shim config get k", "400 read plugin id \"no plugin\": not allowed\n1"},
-		{"cd rss && ../shim config set last_sync 2026-11-22", "0"},
-		{"cd rss && ../shim config get last_sync", "2026-11-22\n0"},
+		{"cd reader && ../shim config set last_sync 2026-11-22", "0"},
+		{"cd reader && ../shim config get last_sync", "2026-11-22\n0"},
 		{"./shim inference chat -m 'one two'", "one two\n0"},
 		{"./shim agent dispatch " + strings.ToLower(string(tester)) + " 'read the news'", `{"task_id":"3B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"}` + "\n0"},
 		{"./shim agent dispatch 1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E x", "403 dispatch task: it is for another agent\n1"},
