@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/relay"
+	"osaurus-sandbox/guest/service"
 )
 
 // machine is the guest's machine, as the service's System.
@@ -29,6 +30,7 @@ type machine struct {
 	network  network.Network
 	random   *os.File // /dev/random, which is nowhere for a moment while the root changes
 	listener io.Closer
+	service  *service.Service
 	prepared chan error // what became of prepare, once
 	late     sync.WaitGroup
 	// lateLoaded is closed when the late modules are loaded.

@@ -75,13 +75,13 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return err
 	}
-	m.listener = l
+	m.listener, m.service = l, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
 	go m.obey()
 	go func() {
 		m.prepared <- m.prepare()
 		m.step("root")
 	}()
-	if err := service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version).Serve(hostOnly{l}); !m.ending.Load() {
+	if err := m.service.Serve(hostOnly{l}); !m.ending.Load() {
 		return err
 	}
 	select {} // PowerOff has closed the listener and goes on

@@ -67,6 +67,9 @@ func aloneWithin(patience time.Duration) bool {
 // their journals are clean: first the overlay, then what it lies on.
 func (m *machine) leaveDisks() {
 	m.late.Wait()
+	if m.service != nil {
+		m.service.Close() // the logs of jobs are open, and on the data disk
+	}
 	m.mu.Lock()
 	mounts := m.mounts
 	m.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"osaurus-sandbox/bridge"
@@ -151,7 +152,11 @@ func (h *home) boot(t testing.TB) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "console.log")
 	t.Cleanup(func() {
-		if b, err := os.ReadFile(log); err == nil && t.Failed() {
+		b, err := os.ReadFile(log)
+		if err == nil && strings.Contains(string(b), "read-only: ") {
+			t.Error("the guest did not leave its disks clean")
+		}
+		if err == nil && t.Failed() {
 			t.Logf("the console: %s", b)
 		}
 	})
