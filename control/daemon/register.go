@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins/command"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/register"
@@ -23,7 +23,7 @@ func (d *daemon) makeRegistrar(context.Context) error {
 	d.registrar = register.New(register.Options{
 		Files: toolbench.Files(d.bench), Library: d.library, Secrets: toolbench.PluginSecrets(d.bench, d.config),
 		Running: func() bool { return d.sandbox.Status().State == supervisor.Running },
-		Mirrors: func() []string { return hostsOf(d.sandbox.Settings().Mirrors) },
+		Mirrors: d.mirrors,
 		Install: func(ctx context.Context, a tools.Agent, e library.Entry, via register.Via, tell func(string)) error {
 			_, err := d.plugins.Install(ctx, a, e.Recipe, install.How{By: string(via), Tell: func(p install.Progress) {
 				tell(strings.TrimSpace(string(p.Step) + " " + p.Text))
@@ -60,12 +60,10 @@ func (d *daemon) programPlugins() register.Programs {
 	}
 }
 
-// hostsOf are the hosts of mirrors.
-func hostsOf(mirrors []config.MirrorURL) (list []string) {
-	for _, m := range mirrors {
-		if u, err := url.Parse(string(m)); err == nil {
-			list = append(list, strings.ToLower(u.Hostname()))
-		}
+// mirrors are the hosts that the settings have packages come from.
+func (d *daemon) mirrors() (hosts []string) {
+	for _, m := range d.sandbox.Settings().Mirrors {
+		hosts = append(hosts, command.HostsIn(string(m))...)
 	}
-	return list
+	return hosts
 }

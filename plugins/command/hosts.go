@@ -29,7 +29,7 @@ func (f Found) Outside(allowed []string) []string {
 }
 
 // Allowed are the hosts that an agent's own plugin may name in setup and run: those that packages and sources
-// come from, and the room itself. Where package managers look is in the guest's configuration: see HostsIn.
+// come from, and the room itself. Where package managers are set to look comes on top: see HostsIn.
 func Allowed() []string {
 	return []string{"dl-cdn.alpinelinux.org", "github.com", "objects.githubusercontent.com", "localhost", "127.0.0.1", "::1"}
 }

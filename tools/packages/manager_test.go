@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		{APT, "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.\n", Broken, true},
 		{APT, "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).\n", Broken, true},
 		{APT, "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 9 (python3)\nE: Unable to acquire the dpkg frontend lock\n", Locked, true},
-		{APT, "Err:1 http://deb.debian.org/debian bookworm InRelease\n  Temporary failure resolving 'deb.debian.org'\nE: Unable to locate package jq\n", NoNetwork, true},
+		{APT, "Err:1 http://x/debian bookworm InRelease\n  Temporary failure resolving 'x'\nE: Unable to locate package jq\n", NoNetwork, true},
 		{APT, "W: GPG error: http://x ./ InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY 1234\nE: Unable to locate package jq\n", Signature, false},
 		{APT, "E: You don't have enough free space in /var/cache/apt/archives/.\n", NoSpace, false},
 
