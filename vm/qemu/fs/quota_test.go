@@ -326,33 +326,3 @@ func TestCountingUnderFire(t *testing.T) {
 		}
 	}
 }
-
-func TestFloor(t *testing.T) {
-	dir := t.TempDir()
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
-	// Others use this disk too: leave them and the test some room.
-	const room = 4 << 30
-	if availableBytes(&s) < room {
-		t.Fatalf("this test needs %d bytes free in %s", room, dir)
-	}
-	c := newClient(t, vm.Share{Path: dir, MinFree: availableBytes(&s) - room/2}, Options{})
-	f := must(c.create(root, "f"))(t)
-	want(t, "write", c.write(f.Fh, 0, make([]byte, 64*kib), 0), nil)
-	want(t, "reserve too much", c.fallocate(f.Fh, 0, room, 0), unix.ENOSPC)
-	if out := c.statfs(root); out.Bavail*uint64(out.Frsize) > room {
-		t.Errorf("df shows %d free", out.Bavail*uint64(out.Frsize))
-	}
-	c = newClient(t, vm.Share{Path: dir, MinFree: 1 << 60}, Options{})
-	e := must(c.walk("f"))(t)
-	fh := must(c.open(e.NodeId, unix.O_RDWR))(t).Fh
-	want(t, "write", c.write(fh, 0, []byte("x"), 0), unix.ENOSPC)
-	want(t, "create", second(c.create(root, "g")), unix.ENOSPC)
-	want(t, "mkdir", second(c.mkdir(root, "g")), unix.ENOSPC)
-	want(t, "unlink", c.unlink(root, "f"), nil)
-	if out := c.statfs(root); out.Bavail != 0 {
-		t.Errorf("df shows %d free", out.Bavail)
-	}
-}
