@@ -50,13 +50,16 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
 
-.PHONY: help setup build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
+
+setup-run: # what testing needs is not asked of those who only want a sandbox
+	@scripts/setup run
 
 build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
 	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
@@ -70,7 +73,7 @@ guest-programs:
 mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from bundles
 	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
-run: setup build ## have a sandbox running, and look around in it
+run: setup-run build ## have a sandbox running, and look around in it
 	export OSAURUS_HOME='$(RUN_HOME)'; \
 	$(PROGRAM) doctor; \
 	$(PROGRAM) up; \
