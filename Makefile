@@ -65,7 +65,8 @@ build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
 	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
-	for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
+	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
+	  echo "building $$program for $$arch guests"; \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
@@ -74,7 +75,7 @@ mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from 
 	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
 run: setup-run build ## have a sandbox running, and look around in it
-	export OSAURUS_HOME='$(RUN_HOME)'; \
+	@export OSAURUS_HOME='$(RUN_HOME)'; \
 	$(PROGRAM) doctor; \
 	$(PROGRAM) up; \
 	$(PROGRAM) exec --root -- sh -c 'cat /etc/os-release; uname -a'; \
