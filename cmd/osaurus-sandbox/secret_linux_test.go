@@ -342,7 +342,7 @@ func answerPrompt(t *testing.T) {
 		!strings.Contains(shown, "| of today") || !strings.Contains(shown, "kept secret ASKED of agent alice") {
 		t.Errorf("%d, %q", code, shown)
 	}
-	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent "+someAgent) {
+	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent alice") {
 		t.Errorf("who asked got %s", got)
 	}
 	if code, _, stderr := fed(t, secretToken, "prompt", "answer"); code != exitNotFound {

@@ -118,6 +118,8 @@ func tryCompletion(t *testing.T) {
 	}{
 		{[]string{"shell", ""}, "alice\n"}, {[]string{"job", "start", "al"}, "alice\n"}, {[]string{"session", "show", "alice", ""}, "s\n"},
 		{[]string{"exec", "alice", "--session", ""}, "s\n"}, {[]string{"job", "wait", "alice", ""}, id + "\ttrue\n"},
+		{[]string{"agent", "set", "al"}, "alice\n"}, {[]string{"agent", "set", "alice", ""}, "limits.memoryMB=\n"}, {[]string{"config", "set", ""}, "cpus=\n"},
+		{[]string{"tool", "describe", "alice", ""}, "sandbox_read_file\tRead a file\n"}, {[]string{"logs", "--agent", ""}, "alice\n"}, {[]string{"mcp", "install", ""}, "zed\n"},
 	} {
 		if out := ok(t, append([]string{"__complete"}, tc.line...)...); !strings.Contains(out, tc.want) {
 			t.Errorf("%q: %q", tc.line, out)
