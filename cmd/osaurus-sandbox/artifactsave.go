@@ -19,13 +19,12 @@ import (
 
 func newArtifactsSave(c console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "save ID [FOLDER | -]",
+		Use:   "save ARTIFACT [FOLDER | -]",
 		Short: "Copy what was handed over to where you want it",
 		Long:  "It is copied into the folder, which is the current one if none is said, under its own name. What is there is never replaced. - writes a file to standard output.",
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: completeArtifact,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			f, err := artifact(cmd.Context(), client, args[0])
 			if err != nil {

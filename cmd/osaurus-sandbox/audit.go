@@ -19,9 +19,11 @@ import (
 func newAudit(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Say who did what, and prove that the record is whole",
-		Args:  cobra.NoArgs,
-		RunE:  showHelp,
+		Short: "Show who did what, and prove that the record is whole",
+		Example: `  osaurus-sandbox audit list --since 24h
+  osaurus-sandbox audit verify`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
 	}
 	cmd.AddCommand(newAuditList(c), newAuditVerify(c))
 	return cmd
@@ -48,7 +50,9 @@ func newAuditList(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List who did what, newest first",
-		Args:  cobra.NoArgs,
+		Example: `  osaurus-sandbox audit list --limit 20
+  osaurus-sandbox audit list --agent alice --since 24h --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := audit.Filter{Limit: limit}
 			from, err := parseSince(since)
@@ -122,7 +126,8 @@ func newAuditVerify(c console) *cobra.Command {
 		Short: "Prove that no entry was changed or taken away",
 		Long: `Proves that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
 wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
-		Args: cobra.NoArgs,
+		Example: `  osaurus-sandbox audit verify`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAudit(cmd.Context(), func(log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())

@@ -20,10 +20,11 @@ func newDiagnose(c console) *cobra.Command {
 	var target string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Try whether the sandbox does what agents need of it",
+		Short: "Test whether the sandbox does what agents need",
 		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
 What this guest does not have is not checked.`,
-		Args: cobra.NoArgs,
+		Example: `  osaurus-sandbox diagnose`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			stream, err := client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))
 			if err != nil {

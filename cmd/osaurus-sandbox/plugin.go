@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -43,40 +42,6 @@ that they were before; what is installed for an agent is a copy, which changes o
 	return cmd
 }
 
-// completePlugin completes a first argument.
-func completePlugin(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
-		r, err := client.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{}))
-		if err != nil {
-			return nil
-		}
-		for _, p := range r.Msg.Plugins {
-			ids = append(ids, p.Id+"\t"+oneLine(p.Description))
-		}
-		return ids
-	})
-}
-
-// completePluginAndRevision completes a plugin, and then its revisions.
-func completePluginAndRevision(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return completePlugin(cmd, args, begun)
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (numbers []string) {
-		r, err := client.Plugins.History(ctx, connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
-		if err != nil {
-			return nil
-		}
-		for _, p := range r.Msg.Revisions {
-			numbers = append(numbers, fmt.Sprint(p.Revision))
-		}
-		return numbers
-	})
-}
-
 // oneLine is a text where there is no room for more.
 func oneLine(text string) string {
 	const shown = 60
@@ -90,9 +55,10 @@ func oneLine(text string) string {
 func newPluginList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the plugins of the library",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the plugins of the library",
+		Example: `  osaurus-sandbox plugin list`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Plugins.List(cmd.Context(), connect.NewRequest(&controlpb.ListPluginsRequest{}))
 			switch {
@@ -140,10 +106,10 @@ func modifiedText(p *controlpb.Plugin) string {
 func newPluginShow(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "show PLUGIN",
-		Short:             "Show what a plugin has, and what it asks for",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "show PLUGIN",
+		Short:   "Show what a plugin has and asks for",
+		Example: `  osaurus-sandbox plugin show word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0]}))
 			switch {

@@ -55,11 +55,10 @@ func newPluginInit(c console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init NAME",
-		Short: "Begin a recipe: one that works, to make yours of",
+		Short: "Start a recipe: one that works, to make your own from",
 		Example: `  osaurus-sandbox plugin init "Word Count"
   osaurus-sandbox plugin init "Word Count" --output - | less`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r := plugins.Skeleton(args[0])
 			id, err := r.ID()
@@ -93,7 +92,7 @@ func newPluginLint(c console) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
-		Short: "Say what is wrong with recipes: where, and what to do about it",
+		Short: "Check recipes: what is wrong, where, and what to do",
 		Long: `Errors are what a recipe is refused for, and end the command with exit code 2. Warnings are what will not do what you meant, or
 lets a tool's caller do more than you meant. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json

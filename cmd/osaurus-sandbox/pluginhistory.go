@@ -19,10 +19,10 @@ import (
 func newPluginHistory(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "history PLUGIN",
-		Short:             "List what a plugin was, the newest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "history PLUGIN",
+		Short:   "List the revisions of a plugin, newest first",
+		Example: `  osaurus-sandbox plugin history word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.History(cmd.Context(), connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
 			switch {
@@ -68,8 +68,7 @@ func newPluginDiff(c console) *cobra.Command {
 		Long:  `Without FROM it is the revision before the current; without TO, what the plugin is now.`,
 		Example: `  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`,
-		Args:              cobra.RangeArgs(1, 3),
-		ValidArgsFunction: completePluginAndRevision,
+		Args: cobra.RangeArgs(1, 3),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var ends [2]uint32
 			for i, text := range args[1:] {
@@ -123,11 +122,12 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 func newPluginRollback(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "rollback PLUGIN [REVISION]",
-		Short:             "Make a plugin again what it was",
-		Long:              `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: completePluginAndRevision,
+		Use:   "rollback PLUGIN [REVISION]",
+		Short: "Go back to an earlier revision of a plugin",
+		Long:  `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
+		Example: `  osaurus-sandbox plugin rollback word-count
+  osaurus-sandbox plugin rollback word-count 3`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
 			request := &controlpb.RollbackPluginRequest{Plugin: args[0]}
 			if len(args) > 1 {

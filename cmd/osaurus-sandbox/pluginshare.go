@@ -20,7 +20,7 @@ func newPluginImport(c console) *cobra.Command {
 	request := &controlpb.ImportPluginRequest{}
 	cmd := &cobra.Command{
 		Use:   "import SOURCE",
-		Short: "Put a recipe into the library",
+		Short: "Add a recipe to the library",
 		Long: `SOURCE is a file, - for standard input, an address of the web (https only), or a repository on GitHub: OWNER/NAME, perhaps with @ and a
 branch, tag or commit. Of a repository osaurus.json is read, or plugin.json, at the commit that the branch or tag is now; the recipe says
 which. The daemon downloads, and only from public addresses.`,
@@ -81,8 +81,7 @@ func newPluginExport(c console) *cobra.Command {
 		Short: "Print a plugin's recipe, or write it to a file",
 		Example: `  osaurus-sandbox plugin export word-count > word-count.json
   osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision}))
 			if err != nil {
@@ -114,11 +113,10 @@ func printRevised(w io.Writer, done string, p *controlpb.Plugin, asJSON bool) er
 func newPluginDuplicate(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "duplicate PLUGIN NAME",
-		Short:             "Keep a plugin's recipe under another name too",
-		Example:           `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completePlugin,
+		Use:     "duplicate PLUGIN NAME",
+		Short:   "Copy a plugin's recipe under another name",
+		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Duplicate(cmd.Context(), connect.NewRequest(&controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]}))
 			if err != nil {
@@ -134,11 +132,11 @@ func newPluginDuplicate(c console) *cobra.Command {
 func newPluginRename(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "rename PLUGIN NAME",
-		Short:             "Give a plugin another name, and with it another id",
-		Long:              `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completePlugin,
+		Use:     "rename PLUGIN NAME",
+		Short:   "Give a plugin another name, and with it another id",
+		Long:    `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
+		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := rename(cmd.Context(), client, args[0], args[1])
 			if err != nil {
@@ -162,11 +160,11 @@ func rename(ctx context.Context, client *control.Client, plugin, name string) (*
 func newPluginRemove(c console) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:               "remove PLUGIN",
-		Short:             "Take a plugin out of the library, with all that it was",
-		Long:              `What is installed for agents stays: see plugin uninstall.`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "remove PLUGIN",
+		Short:   "Delete a plugin from the library, with all its revisions",
+		Long:    `What is installed for agents stays: see plugin uninstall.`,
+		Example: `  osaurus-sandbox plugin remove word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			if !yes {
 				if err := confirm(c, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {

@@ -38,7 +38,9 @@ func newPromptList(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the prompts that wait for an answer, the oldest first",
-		Args:  cobra.NoArgs,
+		Example: `  osaurus-sandbox prompt list
+  osaurus-sandbox prompt list --all`,
+		Args: cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Prompts.List(cmd.Context(), connect.NewRequest(&controlpb.ListPromptsRequest{Ended: all}))
 			switch {
@@ -83,10 +85,11 @@ func printPrompt(w io.Writer, p *controlpb.Prompt) error {
 func newPromptWatch(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "watch",
-		Short: "Show prompts as they come",
-		Long:  "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json, all that wait are printed on one line whenever they are others.",
-		Args:  cobra.NoArgs,
+		Use:     "watch",
+		Short:   "Show prompts as they come",
+		Long:    "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json, all that wait are printed on one line whenever they are others.",
+		Example: `  osaurus-sandbox prompt watch`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			stream, err := client.Prompts.Watch(cmd.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))
 			if err != nil {
@@ -125,6 +128,8 @@ func newPromptAnswer(c console) *cobra.Command {
 		Short: "Answer a prompt, or the oldest that waits",
 		Long: `The answer is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
 shown. It goes into the store of secrets, and nowhere else.`,
+		Example: `  osaurus-sandbox prompt answer
+  pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := findPrompt(cmd, client, first(args))
@@ -166,9 +171,10 @@ func findPrompt(cmd *cobra.Command, client *control.Client, id string) (*control
 func newPromptCancel(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "cancel PROMPT",
-		Short: "Say no to a prompt",
-		Args:  cobra.ExactArgs(1),
+		Use:     "cancel PROMPT",
+		Short:   "Say no to a prompt",
+		Example: `  osaurus-sandbox prompt cancel 1f0c9a3e`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Prompts.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: args[0]}))
 			if err != nil {

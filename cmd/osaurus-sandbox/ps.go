@@ -18,7 +18,9 @@ func newPs(c console) *cobra.Command {
 		Use:   "ps [AGENT]",
 		Short: "List what runs for agents",
 		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
-		Args:  cobra.MaximumNArgs(1),
+		Example: `  osaurus-sandbox ps
+  osaurus-sandbox ps alice`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Processes(cmd.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: first(args)}))
 			switch {

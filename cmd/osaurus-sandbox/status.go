@@ -22,9 +22,12 @@ func newStatus(c console) *cobra.Command {
 	var asJSON, watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the sandbox is",
-		Long:  "Says how the sandbox is, at once, however the guest is. It starts nothing: the exit code is 6 if no daemon runs.",
-		Args:  cobra.NoArgs,
+		Short: "Show how the sandbox is",
+		Long:  "Answers at once, whatever state the guest is in. It starts nothing: the exit code is 6 if no daemon is running.",
+		Example: `  osaurus-sandbox status
+  osaurus-sandbox status --watch
+  osaurus-sandbox status --json | jq --raw-output .state`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			client, err := reach(ctx)
@@ -57,7 +60,7 @@ func newStatus(c console) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on saying it whenever it changes")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
 	return cmd
 }
 

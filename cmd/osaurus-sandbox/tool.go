@@ -85,8 +85,8 @@ func newToolList(c console) *cobra.Command {
 func newToolDescribe(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "describe AGENT NAME",
-		Short:   "Say what a tool does and what it takes",
+		Use:     "describe AGENT TOOL",
+		Short:   "Show what a tool does and which arguments it takes",
 		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -144,7 +144,7 @@ func newToolCall(c console) *cobra.Command {
 	var turn, session string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "call AGENT NAME [JSON | KEY=VALUE...]",
+		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool for an agent, and print its result",
 		Long: `Arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. A call that failed
 ends with the exit code of its kind; with --json the whole envelope is printed, as a model gets it.`,

@@ -31,6 +31,9 @@ func newTop(c console) *cobra.Command {
 		Short: "Show what agents use, as it changes",
 		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
 picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
+		Example: `  osaurus-sandbox top
+  osaurus-sandbox top alice --every 10s
+  osaurus-sandbox top --count 1 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			show := plainTop
