@@ -157,7 +157,7 @@ func newSecretList(c console) *cobra.Command {
 			}
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			for _, k := range keys {
-				fmt.Fprintf(table, "%s\t%s\n", k.Name, k.Plugin)
+				writef(table, "%s\t%s\n", k.Name, k.Plugin)
 			}
 			return table.Flush()
 		},

@@ -44,9 +44,9 @@ func newVersion(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, v)
 			}
-			_, err := fmt.Fprintf(c.out, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
+			_, err := writef(c.out, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
 			if err == nil && v.Daemon != nil {
-				_, err = fmt.Fprintln(c.out, "daemon", v.Daemon)
+				_, err = writef(c.out, "daemon %s\n", v.Daemon)
 			}
 			return err
 		},
