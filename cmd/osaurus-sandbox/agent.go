@@ -88,7 +88,7 @@ func newAgentList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
 			for _, a := range r.Msg.Agents {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
+				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
 			}
 			return table.Flush()
 		}),
@@ -301,10 +301,10 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
 		{"created", a.Created.AsTime().Local().Format(time.DateTime)},
 	} {
-		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+		writef(table, "%s\t%s\n", row[0], row[1])
 	}
 	for _, s := range a.Settings {
-		fmt.Fprintf(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
+		writef(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
 	}
 	return table.Flush()
 }

@@ -95,7 +95,7 @@ func newArtifactsList(c console) *cobra.Command {
 				if f.Folder {
 					name += "/"
 				}
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
+				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
 					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
 			}
 			return table.Flush()
@@ -146,7 +146,7 @@ might run what an agent has written.`,
 				}
 				return nil
 			}
-			_, err = fmt.Fprintln(c.out, f.Path)
+			_, err = writef(c.out, "%s\n", f.Path)
 			return err
 		}),
 	}

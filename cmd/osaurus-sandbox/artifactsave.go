@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -49,7 +48,7 @@ func newArtifactsSave(c console) *cobra.Command {
 				}
 				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
-			fmt.Fprintln(c.err, filepath.Join(to, f.Name))
+			writef(c.err, "%s\n", filepath.Join(to, f.Name))
 			return nil
 		}),
 	}

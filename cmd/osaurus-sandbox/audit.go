@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -68,15 +66,14 @@ func newAuditList(c console) *cobra.Command {
 				}
 			}
 			return withAudit(cmd.Context(), func(log *audit.Log) error {
-				lines := json.NewEncoder(c.out)
 				for e, err := range log.List(cmd.Context(), filter) {
 					if err != nil {
 						return err
 					}
 					if asJSON {
-						err = lines.Encode(auditLine(e))
+						err = printJSONLine(c.out, auditLine(e))
 					} else {
-						_, err = fmt.Fprintf(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
+						_, err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
 							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(aboutWhat(e)))
 					}
 					if err != nil {
@@ -140,7 +137,7 @@ wrong is named. Keep the hash of the last entry elsewhere to be able to tell lat
 						Head    string `json:"head"`
 					}{proof.Entries, proof.Hash.String()})
 				}
-				_, err = fmt.Fprintf(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
+				_, err = writef(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
 				return err
 			})
 		},

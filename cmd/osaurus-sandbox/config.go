@@ -171,7 +171,7 @@ func printChanged(w io.Writer, keys []string, effect func(string) config.Effect,
 		if effect(key) == config.NextStart {
 			when = "counts from the next start on"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s\n", key, when); err != nil {
+		if _, err := writef(w, "%s %s\n", key, when); err != nil {
 			return err
 		}
 	}

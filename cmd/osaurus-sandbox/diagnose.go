@@ -64,9 +64,9 @@ func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
 	if !r.Passed {
 		verdict = paintFor(w).bad("FAILED")
 	}
-	_, err := fmt.Fprintf(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
+	_, err := writef(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
 	if err == nil && r.Advice != "" {
-		_, err = fmt.Fprintf(w, "%8s%s\n", "", r.Advice)
+		_, err = writef(w, "%8s%s\n", "", r.Advice)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -50,9 +49,9 @@ func printReport(cmd *cobra.Command, r doctor.Report) error {
 		if f.Mend != "" {
 			status = p.bad(string(f.Status))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
+		writef(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
 		if f.Mend != "" {
-			fmt.Fprintf(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
+			writef(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
 		}
 	}
 	return table.Flush()

@@ -68,7 +68,7 @@ func newJobStart(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg.Job)
 			}
-			_, err = fmt.Fprintln(c.out, r.Msg.Job.Id)
+			_, err = writef(c.out, "%s\n", r.Msg.Job.Id)
 			return err
 		},
 	}
@@ -100,7 +100,7 @@ func newJobList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
 			for _, j := range r.Msg.Jobs {
-				fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
+				writef(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
 					j.Started.AsTime().Local().Format(time.DateTime), bytesText(j.Written), cmp.Or(j.Label, j.Command))
 			}
 			return table.Flush()
@@ -180,7 +180,7 @@ func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
 	}
 	for _, row := range append(rows, [2]string{"output", output}, [2]string{"log in the room", j.LogFile}) {
 		if row[1] != "" {
-			fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+			writef(table, "%s\t%s\n", row[0], row[1])
 		}
 	}
 	return table.Flush()

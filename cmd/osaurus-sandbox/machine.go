@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -89,6 +88,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			noteAnotherBuild(ctx, c, client)
 			return printStatus(c.out, status, asJSON)
 		},
 	}
@@ -184,7 +184,7 @@ func confirm(c console, what, loss string) error {
 	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
 		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
 	}
-	fmt.Fprintf(c.err, "%s\n%s? [y/N] ", loss, strings.ToUpper(what[:1])+what[1:])
+	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
 	line, _ := bufio.NewReader(c.in).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

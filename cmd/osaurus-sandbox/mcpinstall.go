@@ -67,7 +67,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			if !changed {
-				_, err = fmt.Fprintf(c.out, "%s starts it already.\n", client.Title)
+				_, err = writef(c.out, "%s starts it already.\n", client.Title)
 				return err
 			}
 			_, err = fmt.Fprintln(c.out, client.Then)
@@ -102,7 +102,7 @@ func newMCPUninstall(c console) *cobra.Command {
 			case err != nil || dryRun:
 				return err
 			case !changed:
-				_, err = fmt.Fprintf(c.out, "%s does not start it.\n", client.Title)
+				_, err = writef(c.out, "%s does not start it.\n", client.Title)
 			default:
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
@@ -180,7 +180,7 @@ func (s *setup) admit(cmd *cobra.Command, c console, daemon *control.Client, cli
 	if s.readOnly {
 		may = "may only read"
 	}
-	if _, err := fmt.Fprintf(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
+	if _, err := writef(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
 		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly); err != nil {
 		return err
 	}

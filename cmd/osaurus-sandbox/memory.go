@@ -58,7 +58,7 @@ func printFacts(w io.Writer, facts []*controlpb.Fact) error {
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
+		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
 	}
 	return table.Flush()
 }

@@ -61,7 +61,7 @@ func newPackList() *cobra.Command {
 			fmt.Fprintln(table, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST")
 			for _, p := range list {
 				m := p.Manifest
-				fmt.Fprintf(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
+				writef(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
 			}
 			return errors.Join(table.Flush(), broken)
 		},

@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 )
 
 func newPlugin(c console) *cobra.Command {
@@ -45,7 +46,7 @@ that they were before; what is installed for an agent is a copy, which changes o
 // oneLine is a text where there is no room for more.
 func oneLine(text string) string {
 	const shown = 60
-	runes := []rune(strings.Join(strings.Fields(text), " "))
+	runes := []rune(strings.Join(strings.Fields(faultrpc.Plain(text)), " "))
 	if len(runes) > shown {
 		return string(runes[:shown-1]) + "…"
 	}
@@ -70,15 +71,15 @@ func newPluginList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
 			for _, p := range r.Msg.Plugins {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
+				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
 			}
 			if err := table.Flush(); err != nil {
 				return err
 			}
 			for _, b := range r.Msg.Broken {
-				fmt.Fprintf(c.err, "broken: %s: %s\n", b.Path, b.Error)
+				writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
 				if b.Advice != "" {
-					fmt.Fprintf(c.err, "advice: %s\n", b.Advice)
+					writef(c.err, "advice: %s\n", b.Advice)
 				}
 			}
 			return nil
@@ -132,7 +133,7 @@ func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	row := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, text)
+			writef(table, "%s\t%s\n", name, text)
 		}
 	}
 	row("id", p.Id)

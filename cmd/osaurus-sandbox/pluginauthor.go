@@ -79,7 +79,7 @@ func newPluginInit(c console) *cobra.Command {
 			if err := writeNew(output, text, force); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
+			_, err = writef(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
 			return err
 		},
 	}
@@ -142,7 +142,7 @@ func printFindings(w io.Writer, findings []fileFinding, asJSON bool) error {
 		if f.Severity == plugins.Fault {
 			severity = p.bad(string(f.Severity))
 		}
-		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
+		if _, err := writef(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -42,7 +43,7 @@ func newPluginHistory(c console) *cobra.Command {
 					note = "current"
 				}
 				const shown = 12 // tells revisions apart
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", p.Revision, at, p.Version, p.Hash[:min(len(p.Hash), shown)], note)
+				writef(table, "%d\t%s\t%s\t%s\t%s\n", p.Revision, at, p.Version, p.Hash[:min(len(p.Hash), shown)], note)
 			}
 			return table.Flush()
 		}),
@@ -97,7 +98,7 @@ func newPluginDiff(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, map[string]any{"from": ends[0], "to": ends[1], "diff": diff})
 			}
-			_, err = fmt.Fprint(c.out, diff)
+			_, err = io.WriteString(c.out, string(lines(diff)))
 			return err
 		}),
 	}

@@ -59,12 +59,12 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		case asJSON:
 			return printProto(c.out, p)
 		}
-		fmt.Fprintf(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+		writef(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 		for _, w := range p.Warnings {
-			fmt.Fprintln(c.err, faultrpc.Clip(w))
+			writef(c.err, "%s\n", faultrpc.Clip(w))
 		}
 		if len(p.WithoutSecrets) > 0 {
-			fmt.Fprintf(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
+			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 		}
 		return nil
 	})
@@ -211,7 +211,7 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 		if report.Error != "" {
 			problems += ": " + faultrpc.Clip(report.Error)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
+		writef(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
 	}
 	return table.Flush()
 }
@@ -232,7 +232,7 @@ func newPluginStatus(c console) *cobra.Command {
 				return printProto(c.out, r.Msg)
 			}
 			for _, b := range r.Msg.Broken {
-				fmt.Fprintf(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
+				writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
 			}
 			return printInstalled(c.out, r.Msg.Plugins)
 		}),
@@ -245,7 +245,7 @@ func printInstalled(w io.Writer, list []*controlpb.InstalledPlugin) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS")
 	for _, p := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
+		writef(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
 	}
 	return table.Flush()
 }

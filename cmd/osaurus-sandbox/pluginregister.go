@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -82,12 +81,12 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 }
 
 func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
-	fmt.Fprintf(c.out, "%s has the plugin %s.\n", agent, p.Id)
+	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
-		fmt.Fprintf(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
+		writef(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprintln(c.err, faultrpc.Clip(w))
+		writef(c.err, "%s\n", faultrpc.Clip(w))
 	}
-	fmt.Fprintf(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
+	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

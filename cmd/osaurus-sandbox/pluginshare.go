@@ -58,17 +58,17 @@ which. The daemon downloads, and only from public addresses.`,
 // printImported says what was kept, where it came from, and what is to be known of it.
 func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) error {
 	for _, f := range r.Warnings {
-		fmt.Fprintf(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
+		writef(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
 	}
 	if r.From != "" {
-		fmt.Fprintf(c.out, "read %s\nsha256 %s\n", r.From, r.Sha256)
+		writef(c.out, "read %s\nsha256 %s\n", r.From, r.Sha256)
 	}
 	p := r.Plugin
 	done := fmt.Sprintf("imported %s, revision %d", p.Id, p.Revision)
 	if dryRun {
 		done = "would import " + p.Id
 	}
-	_, err := fmt.Fprintf(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
+	_, err := writef(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
 	return err
 }
 
@@ -106,7 +106,7 @@ func printRevised(w io.Writer, done string, p *controlpb.Plugin, asJSON bool) er
 	if asJSON {
 		return printProto(w, p)
 	}
-	_, err := fmt.Fprintf(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
+	_, err := writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
 	return err
 }
 

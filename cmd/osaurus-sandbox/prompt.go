@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -52,8 +52,7 @@ func newPromptList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE")
 			for _, p := range r.Msg.Prompts {
-				because, _, _ := strings.Cut(p.Text, "\n")
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, p.Deadline.AsTime().Local().Format(time.DateTime), because)
+				writef(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, p.Deadline.AsTime().Local().Format(time.DateTime), oneLine(p.Text))
 			}
 			return table.Flush()
 		}),
@@ -74,11 +73,12 @@ func askedFor(p *controlpb.Prompt) string {
 // printPrompt shows all of a prompt. What the agent says stands apart from what
 // this program says.
 func printPrompt(w io.Writer, p *controlpb.Prompt) error {
-	text := ""
+	const usual = 80 // columns, of a terminal that comes to read it later
+	var text safe
 	if p.Text != "" {
-		text = "  | " + strings.ReplaceAll(p.Text, "\n", "\n  | ") + "\n"
+		text = framed(p.Text, "  | ", cmp.Or(terminalWidth(w), usual))
 	}
-	_, err := fmt.Fprintf(w, "%s  %s asks for %s, until %s\n%s", p.Id, p.Agent, askedFor(p), p.Deadline.AsTime().Local().Format(time.TimeOnly), text)
+	_, err := writef(w, "%s  %s asks for %s, until %s\n%s", p.Id, p.Agent, askedFor(p), p.Deadline.AsTime().Local().Format(time.TimeOnly), text)
 	return err
 }
 
@@ -198,6 +198,6 @@ func printSettled(w io.Writer, done string, taken bool, p *controlpb.Prompt, asJ
 	if asJSON {
 		return printProto(w, p)
 	}
-	_, err := fmt.Fprintf(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
+	_, err := writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
 	return err
 }

@@ -32,7 +32,7 @@ func newPs(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
 			for _, p := range r.Msg.Processes {
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
+				writef(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
 					bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command)
 			}
 			if err := table.Flush(); err != nil {

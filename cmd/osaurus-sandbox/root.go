@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
@@ -71,9 +72,20 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 // everywhere is not wrong here.
 func alwaysJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", true, "print JSON, as it always does") }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+// printJSON prints JSON for people and programs.
+func printJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
+
+// printJSONLine prints JSON on one line.
+func printJSONLine(w io.Writer, v any) error { return encodeJSON(w, v, "") }
+
+func encodeJSON(w io.Writer, v any, indent string) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, harmlessJSON(out.Bytes()))
+	return err
 }

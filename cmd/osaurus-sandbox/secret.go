@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"text/tabwriter"
 
@@ -100,7 +99,7 @@ func printKey(c console, done, agent string, k secrets.Key, asJSON bool) error {
 	if asJSON {
 		return printJSON(c.out, k)
 	}
-	_, err := fmt.Fprintln(c.out, done, called(k, agent))
+	_, err := writef(c.out, "%s %s\n", done, called(k, agent))
 	return err
 }
 
@@ -165,7 +164,7 @@ func newSecretList(c console) *cobra.Command {
 			}
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			for _, k := range keys {
-				fmt.Fprintf(table, "%s\t%s\n", k.Name, k.Plugin)
+				writef(table, "%s\t%s\n", k.Name, k.Plugin)
 			}
 			return table.Flush()
 		},

@@ -123,7 +123,7 @@ func newServiceStatus(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, status)
 			}
-			_, err = fmt.Fprintf(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
+			_, err = writef(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
 			return err
 		},
 	}

@@ -52,7 +52,7 @@ func newSessionList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND")
 			for _, s := range r.Msg.Sessions {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
+				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
 					s.Used.AsTime().Local().Format(time.DateTime), s.Attached, s.Dir, s.Command)
 			}
 			return table.Flush()
@@ -77,7 +77,7 @@ func newSessionShow(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			_, err = io.WriteString(c.out, r.Msg.Text)
+			_, err = io.WriteString(c.out, string(lines(r.Msg.Text)))
 			if n := len(r.Msg.Text); n > 0 && r.Msg.Text[n-1] != '\n' {
 				_, end := io.WriteString(c.out, "\n")
 				err = errors.Join(err, end)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -52,7 +51,7 @@ The guest is started if need be, and not stopped as idle while you are there.`,
 				return err
 			}
 			defer client.Close()
-			fmt.Fprintf(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
+			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
 			return attach(cmd.Context(), c, own, client, args[0], guest.Shell{Session: id})
 		},
 	}
@@ -80,7 +79,7 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 		return errors.Join(err, failed)
 	}
 	if words != "" {
-		fmt.Fprintln(c.err, "\n"+words)
+		writef(c.err, "\n%s\n", words)
 	}
 	if code != 0 {
 		return exit{code: code}

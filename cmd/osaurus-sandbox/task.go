@@ -97,7 +97,7 @@ func newTaskAdd(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg.Task)
 			}
-			_, err = fmt.Fprintln(c.out, r.Msg.Task.Id)
+			_, err = writef(c.out, "%s\n", r.Msg.Task.Id)
 			return err
 		}),
 	}
@@ -123,7 +123,7 @@ func newTaskList(c console) *cobra.Command {
 			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
 			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
 				const row = 100 // of a text, enough to recognise it
-				_, err := fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
+				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
 				return err
 			})
 			return errors.Join(err, table.Flush())
@@ -159,7 +159,7 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 				row[0] = ""
 			}
 			if line != "" || i > 0 {
-				fmt.Fprintf(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
+				writef(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func newTaskCancel(c console) *cobra.Command {
 				case asJSON:
 					return printProto(c.out, r.Msg.Task)
 				}
-				_, err = fmt.Fprintln(c.out, r.Msg.Task.State)
+				_, err = writef(c.out, "%s\n", r.Msg.Task.State)
 				return err
 			})
 		},
