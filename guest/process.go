@@ -33,7 +33,7 @@ type Command struct {
 
 	// Room is the Linux user in whose room the command runs; empty means as
 	// root of the guest. RoomRoot is for installing packages there.
-	Room     string
+	Room     config.LinuxUser
 	RoomRoot bool
 
 	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
