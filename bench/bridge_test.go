@@ -119,7 +119,7 @@ func newAskWorld(b *testing.B) *askWorld {
 	w := &askWorld{b: b, guest: g, dir: "/tmp"}
 	w.serveRaw()
 	token := bridged.Tokens.Mint(bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: room.UID})
-	if _, _, err := g.Client.EnsureRoom(b.Context(), room, string(token)); err != nil {
+	if _, err := g.Client.EnsureRoom(b.Context(), room, string(token)); err != nil {
 		b.Fatal(err)
 	}
 	w.run("agent-alice", "sh", "-c", "cp $HOME/ask $HOME/spawn /tmp && OSAURUS_PLUGIN=bench osaurus-host config set key value")

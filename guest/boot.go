@@ -16,6 +16,9 @@ type Boot struct {
 	// Bridge is the key of who serves preface.Port on the host. Without it, programs
 	// in the guest find no bridge.
 	Bridge *preface.Key
+	// Base is what the base is known by: rooms' layers that were begun on another one
+	// are begun anew. Empty, and all stay.
+	Base string
 }
 
 // NetworkKind is how the guest gets its network.
@@ -53,7 +56,7 @@ func (b Boot) proto() *guestpb.Boot {
 	if !ok {
 		kind = -1 // refused by the check
 	}
-	p := &guestpb.Boot{Hostname: b.Hostname, Network: &guestpb.Network{
+	p := &guestpb.Boot{Hostname: b.Hostname, Base: b.Base, Network: &guestpb.Network{
 		Kind: kind, Address: b.Network.Address, Gateway: b.Network.Gateway, Dns: b.Network.DNS,
 	}}
 	if b.Bridge != nil {

@@ -74,24 +74,30 @@ type RoomProcess struct {
 	Started   time.Time
 }
 
+// Ensured is a room that is what it shall be.
+type Ensured struct {
+	Made  bool     // for this: it was not there
+	Anew  bool     // with an empty layer, as its own was begun on another base
+	Lacks []string // such as a quota, where there is no data disk
+}
+
 // EnsureRoom makes a room what it shall be, if it is not yet. It may be called
-// often and at once: a room is made once, and what runs in it stays. It says
-// whether the room was made for this, and what it lacks. The token is what the
+// often and at once: a room is made once, and what runs in it stays. The token is what the
 // agent's programs show to the bridge: one that differs takes the place of the last.
 //
 // It fails with Rejected if the room or its layer is there with another user id or
 // home.
-func (c *Client) EnsureRoom(ctx context.Context, r Room, token string) (made bool, lacks []string, err error) {
+func (c *Client) EnsureRoom(ctx context.Context, r Room, token string) (Ensured, error) {
 	const op = "make room"
 	spec := r.proto()
 	if err := errors.Join(wire.CheckRoom(spec), wire.CheckToken([]byte(token))); err != nil {
-		return false, nil, err
+		return Ensured{}, err
 	}
 	a, err := callWithin(ctx, roomTimeout, op, r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
 	if err != nil {
-		return false, nil, err
+		return Ensured{}, err
 	}
-	return a.Made, clipAll(a.Warnings), nil
+	return Ensured{Made: a.Made, Anew: a.Anew, Lacks: clipAll(a.Warnings)}, nil
 }
 
 // SetRoomLimits changes the limits of a room that is there.

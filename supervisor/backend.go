@@ -70,7 +70,7 @@ type Guest interface {
 
 // Rooms is what a guest does for agents: see guest.Client.
 type Rooms interface {
-	EnsureRoom(ctx context.Context, r guest.Room, token string) (made bool, lacks []string, err error)
+	EnsureRoom(ctx context.Context, r guest.Room, token string) (guest.Ensured, error)
 	SetRoomLimits(ctx context.Context, user string, l guest.Limits) error
 	ResetRoom(ctx context.Context, user string) error
 	RemoveRoom(ctx context.Context, user string, layer bool) error

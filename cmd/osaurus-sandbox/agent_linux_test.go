@@ -273,9 +273,12 @@ func TestAgents(t *testing.T) {
 		if _, err := os.Stat(home.AgentHome("bob")); !os.IsNotExist(err) {
 			t.Errorf("%v", err)
 		}
+		// The workspace outlives the disk, and with it plugins do.
+		ok(t, "reset", "--yes")
 		if _, out := as(t, "carol", "whoami; pwd; cat mine"); out != "agent-alice\n/workspace/agents/carol\nalice" {
 			t.Errorf("%s", out)
 		}
+		pluginWorks(t, "carol", "a reset of the whole sandbox")
 		if _, out, _ := sandbox(t, "exec", "--root", "--", "sh", "-c", "grep -c agent-bob /etc/passwd; true"); strings.TrimSpace(out) != "0" {
 			t.Errorf("%s", out)
 		}

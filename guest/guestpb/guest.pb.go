@@ -274,7 +274,10 @@ type Boot struct {
 	// What the guest's relay shows the host when a program asks it for something:
 	// 32 bytes, or none where the host answers no programs. No process but the
 	// guest's first may see it.
-	BridgeKey     []byte `protobuf:"bytes,4,opt,name=bridge_key,json=bridgeKey,proto3" json:"bridge_key,omitempty"`
+	BridgeKey []byte `protobuf:"bytes,4,opt,name=bridge_key,json=bridgeKey,proto3" json:"bridge_key,omitempty"`
+	// What the base is known by. A layer that was begun on another one is begun anew:
+	// see EnsureResponse. Empty, and all layers stay.
+	Base          string `protobuf:"bytes,5,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,6 +338,13 @@ func (x *Boot) GetBridgeKey() []byte {
 		return x.BridgeKey
 	}
 	return nil
+}
+
+func (x *Boot) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
 }
 
 type Network struct {
@@ -1853,13 +1863,14 @@ const file_guest_proto_rawDesc = "" +
 	"\x04boot\x18\x06 \x01(\v2\x16.osaurus.guest.v1.BootR\x04boot\"N\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12#\n" +
-	"\rguest_version\x18\x02 \x01(\tR\fguestVersion\"\xa7\x01\n" +
+	"\rguest_version\x18\x02 \x01(\tR\fguestVersion\"\xbb\x01\n" +
 	"\x04Boot\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x123\n" +
 	"\anetwork\x18\x02 \x01(\v2\x19.osaurus.guest.v1.NetworkR\anetwork\x12/\n" +
 	"\x06mounts\x18\x03 \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x1d\n" +
 	"\n" +
-	"bridge_key\x18\x04 \x01(\fR\tbridgeKey\"\xba\x01\n" +
+	"bridge_key\x18\x04 \x01(\fR\tbridgeKey\x12\x12\n" +
+	"\x04base\x18\x05 \x01(\tR\x04base\"\xba\x01\n" +
 	"\aNetwork\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.osaurus.guest.v1.Network.KindR\x04kind\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

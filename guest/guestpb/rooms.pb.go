@@ -309,7 +309,10 @@ type EnsureResponse struct {
 	Made  bool                   `protobuf:"varint,1,opt,name=made,proto3" json:"made,omitempty"` // it was not there
 	// What a room lacks that it should have, such as a quota where there is no
 	// data disk.
-	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Its layer was begun on another base and is gone: what was installed or changed
+	// outside of the home folder does not fit onto this one.
+	Anew          bool `protobuf:"varint,3,opt,name=anew,proto3" json:"anew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -356,6 +359,13 @@ func (x *EnsureResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *EnsureResponse) GetAnew() bool {
+	if x != nil {
+		return x.Anew
+	}
+	return false
 }
 
 type SetLimitsRequest struct {
@@ -1058,10 +1068,11 @@ const file_rooms_proto_rawDesc = "" +
 	"\x13io_bytes_per_second\x18\a \x01(\x04R\x10ioBytesPerSecond\"Q\n" +
 	"\rEnsureRequest\x12*\n" +
 	"\x04room\x18\x01 \x01(\v2\x16.osaurus.guest.v1.RoomR\x04room\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\fR\x05token\"@\n" +
+	"\x05token\x18\x02 \x01(\fR\x05token\"T\n" +
 	"\x0eEnsureResponse\x12\x12\n" +
 	"\x04made\x18\x01 \x01(\bR\x04made\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"X\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\x12\x12\n" +
+	"\x04anew\x18\x03 \x01(\bR\x04anew\"X\n" +
 	"\x10SetLimitsRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x120\n" +
 	"\x06limits\x18\x02 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\"\x13\n" +

@@ -243,8 +243,8 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 		}
 		_ = c.RemoveRoom(ctx, bob.User, true)
 	}()
-	if _, lacks, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil || len(lacks) != 3 {
-		t.Fatalf("%v %q", err, lacks)
+	if e, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil || len(e.Lacks) != 3 {
+		t.Fatalf("%v %q", err, e.Lacks)
 	}
 	hidden(ctx, t, bob, "cat ~/.venv/secret || cat "+bob.Home+"/.venv/secret", "ls "+bob.Home+"/.cache/data")
 	// The same in the layer, by the root of the room. What is mounted over cannot
@@ -256,7 +256,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil {
+	if _, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "planted")); err == nil {

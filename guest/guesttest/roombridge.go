@@ -173,7 +173,7 @@ func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 	room := alice.Room
 	room.Network = guest.RoomAlone
-	if _, _, err := alice.house.Client.EnsureRoom(ctx, room, alice.token); err != nil {
+	if _, err := alice.house.Client.EnsureRoom(ctx, room, alice.token); err != nil {
 		t.Fatal(err)
 	}
 	alice.isAnswered(ctx, t)
@@ -246,7 +246,7 @@ func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := bob.asks(ctx, t, asIs, old); !strings.HasPrefix(got, notKnown) {
 		t.Errorf("the token before: %s", got)
 	}
-	if _, _, err := bob.house.Client.EnsureRoom(ctx, bob.Room, ""); err != nil {
+	if _, err := bob.house.Client.EnsureRoom(ctx, bob.Room, ""); err != nil {
 		t.Error(err)
 	}
 	if out, exit := bob.run(ctx, t, "osaurus-host config get who"); exit.Status() == 0 || !strings.Contains(out, "token") {

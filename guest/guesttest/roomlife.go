@@ -55,8 +55,8 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if made, _, err := alice.house.Client.EnsureRoom(ctx, alice.Room, alice.token); made || err != nil {
-				t.Errorf("a room that is there: made again %v, %v", made, err)
+			if e, err := alice.house.Client.EnsureRoom(ctx, alice.Room, alice.token); e.Made || err != nil {
+				t.Errorf("a room that is there: made again %v, %v", e.Made, err)
 			}
 		})
 	}
@@ -66,11 +66,11 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var made atomic.Int32
 	for range 10 {
 		wg.Go(func() {
-			first, lacks, err := alice.house.Client.EnsureRoom(ctx, carol.Room, "")
-			if err != nil || len(lacks) > 0 {
-				t.Errorf("%v %q", err, lacks)
+			e, err := alice.house.Client.EnsureRoom(ctx, carol.Room, "")
+			if err != nil || len(e.Lacks) > 0 {
+				t.Errorf("%v %q", err, e.Lacks)
 			}
-			if first {
+			if e.Made {
 				made.Add(1)
 			}
 		})
@@ -95,13 +95,13 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	} {
 		r := alice.Room
 		change(&r)
-		if _, _, err := c.EnsureRoom(ctx, r, ""); fault.KindOf(err) != fault.InvalidArgs {
+		if _, err := c.EnsureRoom(ctx, r, ""); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 	other := alice.Room
 	other.UID = 2999
-	if _, _, err := c.EnsureRoom(ctx, other, ""); fault.KindOf(err) != fault.Rejected {
+	if _, err := c.EnsureRoom(ctx, other, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user id: %v", err)
 	}
 	alice.asRoot(ctx, t, "mkdir -m 700 /closed")

@@ -294,7 +294,7 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // layerCases are what stays of a room, and what does not.
 func layerCases() []roomCase {
-	return []roomCase{{"Reset", resetLayer}, {"Remove", removeRoom}, {"Restart", restartGuest}}
+	return []roomCase{{"Reset", resetLayer}, {"Remove", removeRoom}, {"AnotherBase", anotherBase}, {"Restart", restartGuest}}
 }
 
 // mark leaves something in each place of a room that could keep it.
@@ -351,7 +351,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 	another := bob.Room
 	another.UID = 2777
-	if _, _, err := c.EnsureRoom(ctx, another, ""); fault.KindOf(err) != fault.Rejected {
+	if _, err := c.EnsureRoom(ctx, another, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user got bob's layer: %v", err)
 	}
 	bob.ensure(ctx, t)
@@ -369,6 +369,33 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 		t.Errorf("after its removal: %s", got)
 	}
 	bob.isAnswered(ctx, t)
+}
+
+// anotherBase: what was put onto another base does not cover this one, and is said to be gone.
+func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
+	const layer = "/run/osaurus/data/rooms/"
+	mark(ctx, t, bob)
+	for _, tc := range []struct {
+		name, base, marks string
+		anew              bool
+	}{
+		{"this one", "", "home heavy layer", false},
+		{"one that nobody has noted", "rm " + layer + bob.User + "/base", "home heavy layer", false},
+		{"another", "printf another > " + layer + bob.User + "/base", "home", true},
+		{"this one again", "", "home", false},
+	} {
+		if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil {
+			t.Fatal(err)
+		}
+		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+bob.User+"/base; "+tc.base)
+		e, err := bob.house.Client.EnsureRoom(ctx, bob.Room, bob.token)
+		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
+			t.Fatalf("%s: %+v %v", tc.name, e, err)
+		}
+		if got := marks(ctx, t, bob); got != tc.marks {
+			t.Errorf("begun on %s: %s", tc.name, got)
+		}
+	}
 }
 
 // restartGuest: a layer is on the disk.

@@ -81,11 +81,11 @@ func (a *agent) onHost() string {
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
-	made, lacks, err := a.house.Client.EnsureRoom(ctx, a.Room, a.token)
-	if err != nil || len(lacks) > 0 {
-		t.Fatalf("room of %s: %v %q", a.User, err, lacks)
+	e, err := a.house.Client.EnsureRoom(ctx, a.Room, a.token)
+	if err != nil || len(e.Lacks) > 0 || e.Anew {
+		t.Fatalf("room of %s: %v %+v", a.User, err, e)
 	}
-	return made
+	return e.Made
 }
 
 // run runs a script as the agent and returns all that it wrote.

@@ -45,6 +45,14 @@ type machine struct {
 	warnings []string
 	steps    []*guestpb.Step
 	mounts   []*guestpb.Mount
+	base     string // what it is known by
+}
+
+// baseName is what the base is known by, once the host has spoken.
+func (m *machine) baseName() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.base
 }
 
 func newMachine() *machine {
@@ -101,6 +109,9 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.warn("add entropy", err)
 	}
 	boot := hello.GetBoot()
+	m.mu.Lock()
+	m.base = boot.GetBase()
+	m.mu.Unlock()
 	if boot.GetHostname() != "" {
 		if err := unix.Sethostname([]byte(boot.Hostname)); err != nil {
 			m.warn("set host name", err)

@@ -94,7 +94,7 @@ func (m *machine) rooms(keeper *process.Keeper) *room.Keeper {
 		return nil
 	}
 	return room.NewKeeper(room.Options{
-		Keeper: keeper, Program: own + "/guest", Base: own + "/base", Data: own + "/data/rooms", Run: own + "/rooms",
+		Keeper: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
 		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, Late: m.lateLoaded,
 	})
 }

@@ -34,8 +34,10 @@ type Options struct {
 	Keeper  *process.Keeper
 	Program string // this program, to be the first process of rooms
 	Base    string // the read-only base
-	Data    string // where the layers are
-	Run     string // a folder of the guest's own, in memory
+	// BaseName is what the base is known by, or empty. It is asked when a room is made.
+	BaseName func() string
+	Data     string // where the layers are
+	Run      string // a folder of the guest's own, in memory
 	// Resolvers is the file of name servers that rooms see. The guest writes
 	// into it, and does not replace it.
 	Resolvers string
@@ -140,18 +142,17 @@ func missing(user string) error {
 // Program is the guest program's path, outside of the rooms.
 func (k *Keeper) Program() string { return k.opts.Program }
 
-// Ensure makes a room what the spec says, and says whether it was made for
-// that, and what it lacks. Its programs find the token.
-func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (made bool, lacks []string, err error) {
+// Ensure makes a room what the spec says. Its programs find the token.
+func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	d, err := k.enter(ctx, spec.User, true)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	defer d.leave()
 	return k.ensure(d, spec, token)
 }
 
-func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (made bool, lacks []string, err error) {
+func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	const op = "make room"
 	spec = proto.CloneOf(spec)
 	spec.Limits = k.defaults(spec.Limits)
@@ -161,31 +162,31 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (made bool, l
 			old.forget()
 		}
 		if err := k.prepare(); err != nil {
-			return false, nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
+			return nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
 		r, err := k.build(d, spec, token)
 		if err != nil {
-			return false, nil, err
+			return nil, err
 		}
 		d.room = r
-		return true, r.lacks, nil
+		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
-		return false, nil, fault.New(fault.Rejected, op, spec.User, errors.New("it is there with another user id, home or host name")).
+		return nil, fault.New(fault.Rejected, op, spec.User, errors.New("it is there with another user id, home or host name")).
 			Advise("Remove it first; its layer can stay.")
 	}
 	if old.spec.Network != spec.Network {
 		if err := old.network(spec.Network, k.opts); err != nil {
-			return false, nil, fault.New(fault.Execution, op, spec.User, err)
+			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
 	if !proto.Equal(old.spec.Limits, spec.Limits) {
 		if err := errors.Join(old.limit(spec.Limits), old.fit(spec.Limits.MemoryBytes)); err != nil {
-			return false, nil, fault.New(fault.Execution, op, spec.User, err)
+			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
 	d.room = old.with(spec)
-	return false, old.lacks, d.room.tell(token)
+	return &guestpb.EnsureResponse{Warnings: old.lacks}, d.room.tell(token)
 }
 
 // with is the same room with another spec: readers have the old one.
@@ -214,6 +215,9 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
+	}
+	if r.anew, err = k.outgrown(r.layer); err != nil {
+		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
 	}
 	if err := r.folders(k); err != nil {
 		return nil, err
@@ -316,7 +320,7 @@ func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
 		return nil, missing(user)
 	}
 	if d.room.dead() {
-		if _, _, err := k.ensure(d, d.room.spec, d.room.outlet.token); err != nil {
+		if _, err := k.ensure(d, d.room.spec, d.room.outlet.token); err != nil {
 			return nil, err
 		}
 	}
@@ -335,7 +339,7 @@ func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) 
 	}
 	spec := proto.CloneOf(d.room.spec)
 	spec.Limits = l
-	_, _, err = k.ensure(d, spec, d.room.outlet.token)
+	_, err = k.ensure(d, spec, d.room.outlet.token)
 	return err
 }
 

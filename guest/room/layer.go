@@ -24,7 +24,7 @@ func (r *Room) folders(k *Keeper) error {
 	if err := k.discard(filepath.Join(r.layer, "tmp")); err != nil {
 		return fault.New(fault.Execution, op, name, err)
 	}
-	err := errors.Join(os.MkdirAll(r.layer, 0o700), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	err := errors.Join(os.MkdirAll(r.layer, 0o700), k.settle(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
 	counted := true
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)
@@ -51,6 +51,29 @@ func (r *Room) folders(k *Keeper) error {
 		}
 	}
 	return nil
+}
+
+// baseFile names the base that a layer was begun on.
+const baseFile = "base"
+
+// outgrown throws a layer away that was begun on another base, and says whether it
+// did. Its files cover those of a base that they do not fit to: a list of packages that
+// are not there, libraries of another distribution, a folder in the place of a link.
+func (k *Keeper) outgrown(layer string) (bool, error) {
+	was, err := os.ReadFile(filepath.Join(layer, baseFile))
+	if is := k.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
+		return false, nil // it fits, or nobody knows
+	}
+	return true, k.discard(layer)
+}
+
+// settle notes which base a layer is on.
+func (k *Keeper) settle(layer string) error {
+	path, name := filepath.Join(layer, baseFile), k.opts.BaseName()
+	if was, err := os.ReadFile(path); name == "" || err == nil && string(was) == name {
+		return nil
+	}
+	return os.WriteFile(path, []byte(name), 0o600)
 }
 
 // hostsFile is what a room has as its /etc/hosts.

@@ -48,6 +48,7 @@ type Room struct {
 	shell  string
 	made   time.Time
 	quota  bool // the disk counts
+	anew   bool // its layer was begun on another base, and is gone
 	lacks  []string
 	starts chan struct{} // one for each start that may be under way
 }

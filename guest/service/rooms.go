@@ -39,11 +39,11 @@ func (s rooms) Ensure(ctx context.Context, r *connect.Request[guestpb.EnsureRequ
 	if err := wire.CheckToken(r.Msg.Token); err != nil {
 		return nil, err
 	}
-	made, lacks, err := s.keeper.Ensure(ctx, r.Msg.Room, r.Msg.Token)
+	answer, err := s.keeper.Ensure(ctx, r.Msg.Room, r.Msg.Token)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&guestpb.EnsureResponse{Made: made, Warnings: lacks}), nil
+	return connect.NewResponse(answer), nil
 }
 
 func (s rooms) SetLimits(ctx context.Context, r *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error) {

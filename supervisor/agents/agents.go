@@ -39,6 +39,10 @@ const (
 	Deleted events.Kind = "agent.deleted"
 )
 
+// AnotherBase is why an agent was reset whom nobody has asked to: the sandbox boots from
+// another base than that which the agent's layer fits onto.
+const AnotherBase supervisor.Cause = "another base"
+
 // Recorder takes note of events. It must not wait for anything.
 type Recorder interface {
 	Note(events.Event)

@@ -38,18 +38,31 @@ type world struct {
 	folders *vm.Subtrees
 	tokens  *bridge.Tokens
 	db      *store.DB
+	journal journal
 }
 
-// journal keeps the kinds of events.
+// journal keeps the kinds of events, with their causes.
 type journal struct {
 	mu    sync.Mutex
-	kinds []events.Kind
+	kinds []string
 }
 
 func (j *journal) Note(e events.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.kinds = append(j.kinds, e.Kind)
+	j.kinds = append(j.kinds, string(e.Kind)+" by "+e.Cause)
+}
+
+// count is how often something has happened.
+func (j *journal) count(what string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range j.kinds {
+		if k == what {
+			n++
+		}
+	}
+	return n
 }
 
 func newWorld(t *testing.T) *world {
@@ -75,7 +88,7 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	if w.Agents, err = agents.Open(context.Background(), agents.Options{
-		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Tokens: w.tokens, Record: &journal{}, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Tokens: w.tokens, Record: &w.journal, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}); err != nil {
 		w.t.Fatal(err)
 	}

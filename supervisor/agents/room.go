@@ -60,7 +60,7 @@ func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
 		return l, nil
 	}
-	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox start")
+	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
 }
 
 // enter lends the guest with an agent's room made in it.
@@ -144,12 +144,15 @@ func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) erro
 		return err
 	}
 	room := agent.room()
-	_, lacks, err := l.Rooms().EnsureRoom(ctx, room, string(token))
+	ensured, err := l.Rooms().EnsureRoom(ctx, room, string(token))
 	if err != nil {
 		a.setMade(m, made{})
 		return l.Explain(ctx, op, string(agent.User), err)
 	}
-	for _, what := range lacks {
+	if ensured.Anew {
+		a.note(Reset, AnotherBase, agent, nil)
+	}
+	for _, what := range ensured.Lacks {
 		a.Log.Warn("an agent's room is not as it should be", "agent", agent.Name, "lacks", what)
 	}
 	a.setMade(m, made{l.Guest, room})

@@ -118,6 +118,29 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// A guest that boots from another base begins layers anew, which is a reset that the journal
+// tells of; a whole sandbox that was reset has none that could be told of.
+func TestAnotherBase(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	boot := func(base string, resets int) {
+		t.Helper()
+		w.must(w.sandbox.Stop(t.Context(), by))
+		w.backend.Base = base
+		w.must(w.exec("alice"))
+		w.must(w.exec("alice"))
+		if n := w.journal.count("agent.reset by another base"); n != resets {
+			t.Errorf("on %s there were %d resets, want %d", base, n, resets)
+		}
+	}
+	boot("one base", 0)
+	boot("one base", 0)
+	boot("another", 1)
+	boot("another", 1)
+	w.must(w.sandbox.Reset(t.Context(), by))
+	boot("a third", 1)
+}
+
 func TestUsage(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")

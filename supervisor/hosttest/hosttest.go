@@ -26,10 +26,12 @@ type Backend struct {
 	Stuck  bool  // a boot has no end
 	// Workspace is what a guest has at /workspace; where it is empty, agents have no files.
 	Workspace string
+	// Base is what guests boot from. It is changed while none runs.
+	Base string
 
 	mu    sync.Mutex
-	disk  map[string]bool // who has a layer
-	guest *Guest          // the last one
+	disk  map[string]string // who has a layer, and on which base
+	guest *Guest            // the last one
 }
 
 // Guest is the last guest, or nil.
@@ -43,14 +45,22 @@ func (b *Backend) Guest() *Guest {
 func (b *Backend) HasLayer(user string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.disk[user]
+	_, has := b.disk[user]
+	return has
 }
 
 func (*Backend) Check(context.Context) (string, error) { return "none", nil }
 func (*Backend) Provisioned() bool                     { return true }
 func (*Backend) Ready(config.Settings) bool            { return true }
-func (*Backend) Reset(context.Context) error           { return nil }
 func (*Backend) Remove(context.Context) error          { return nil }
+
+// Reset implements supervisor.Backend.
+func (b *Backend) Reset(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.disk)
+	return nil
+}
 
 func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *journey.Walk) error {
 	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })

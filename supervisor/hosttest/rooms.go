@@ -67,18 +67,21 @@ func noRoom(user string) error {
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (bool, []string, error) {
-	return true, nil, g.ask("ensure", r.User, func() error {
+func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
+	err = g.ask("ensure", r.User, func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
 		}
 		g.rooms[r.User], g.tokens[r.User] = r, token
 		if g.backend.disk == nil {
-			g.backend.disk = map[string]bool{}
+			g.backend.disk = map[string]string{}
 		}
-		g.backend.disk[r.User] = true
+		was, has := g.backend.disk[r.User]
+		e = guest.Ensured{Made: true, Anew: has && was != g.backend.Base}
+		g.backend.disk[r.User] = g.backend.Base
 		return nil
 	})
+	return e, err
 }
 
 // SetRoomLimits implements supervisor.Rooms.

@@ -79,7 +79,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 	}
 	s.home.own("agents/"+name, uid)
 	room := guest.Room{User: string(a.User), UID: uid, Home: a.Home, Hostname: name}
-	if _, _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
+	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -205,7 +205,7 @@ func (s Spec) machine() vm.Config {
 
 // boot is what the guest is told.
 func (s Spec) boot() guest.Boot {
-	b := guest.Boot{Hostname: s.Hostname, Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
+	b := guest.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
 	if s.Network == vm.NetworkNAT {
 		b.Network.Kind = guest.NetworkDHCP
 	}

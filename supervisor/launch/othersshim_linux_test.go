@@ -27,7 +27,7 @@ func othersShim(t *testing.T, h *home) {
 		t.Fatal(err)
 	}
 	h.own("agents/carol", room.UID)
-	if _, _, err := h.guest.Client.EnsureRoom(t.Context(), room, h.mint(room.User, room.UID)); err != nil {
+	if _, err := h.guest.Client.EnsureRoom(t.Context(), room, h.mint(room.User, room.UID)); err != nil {
 		t.Fatal(err)
 	}
 	h.programs.SetSecret("tester", "reader", "KEY", "a value with \"quotes\" & more")

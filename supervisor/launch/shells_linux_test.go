@@ -31,7 +31,7 @@ func BenchmarkShell(b *testing.B) {
 	if err := os.Mkdir(filepath.Join(h.workspace, "agents", "alice"), 0o777); err != nil {
 		b.Fatal(err)
 	}
-	if _, _, err := c.EnsureRoom(ctx, room, ""); err != nil {
+	if _, err := c.EnsureRoom(ctx, room, ""); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("inside", func(b *testing.B) { benchmarkInside(b, h) })

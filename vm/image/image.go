@@ -25,6 +25,8 @@ type Image struct {
 	// Digest is what the image is known by: of the same pack and the same
 	// guest program it is the same on every host.
 	Digest digest.SHA256
+	// BaseDigest is what the base alone is known by.
+	BaseDigest digest.SHA256
 
 	boot, base part
 }
@@ -157,6 +159,7 @@ func newImage(arch vm.Arch, boot, base part) Image {
 		Arch: arch, Kernel: boot.path(kernelName), Initrd: boot.path(initrdName), Base: base.path(baseName),
 		Digest: key("image", boot.seal.digest().String(), base.seal.digest().String()),
 		boot:   boot, base: base,
+		BaseDigest: base.seal.digest(),
 	}
 }
 

@@ -92,6 +92,9 @@ func CheckBoot(b *guestpb.Boot) error {
 	if n := len(b.GetBridgeKey()); n != 0 && n != preface.KeySize {
 		return bad("the bridge's key has %d bytes instead of %d", n, preface.KeySize)
 	}
+	if len(b.GetBase()) > MaxBase {
+		return bad("the base's name has more than %d bytes", MaxBase)
+	}
 	seen := map[string]bool{}
 	for _, m := range b.GetMounts() {
 		if len(m.Tag) > MaxTag || !tag.MatchString(m.Tag) {

@@ -24,6 +24,8 @@ const (
 	MaxPath = 4095
 	// MaxHostname is Linux's __NEW_UTS_LEN.
 	MaxHostname = 64
+	// MaxBase is more than a digest's text, which a base is known by.
+	MaxBase = 128
 	// MaxTag is the length of a VirtioFS device's tag.
 	MaxTag = 36
 	// MaxMounts is more shares than a machine has slots for.
