@@ -49,7 +49,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
 
-.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults gallery app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernel
 
 faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
+
+gallery: guest-programs ## example plugins with the packages that they download: needs the web, and a quarter of an hour
+	OSAURUS_GALLERY=all $(GO) test -v -timeout 60m -run '^TestWholeGallery$$' ./cmd/osaurus-sandbox
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app

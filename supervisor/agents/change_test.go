@@ -146,6 +146,33 @@ func TestRename(t *testing.T) {
 	}
 }
 
+// A home follows as soon as no guest runs: what begins in the next one, whoever has asked for it
+// before it ran, finds it where it is then.
+func TestHomesFollow(t *testing.T) {
+	w := newWorld(t)
+	alice := w.create("alice")
+	w.must(w.exec("alice"))
+	_, err := w.Rename(t.Context(), "alice", "carol", by)
+	w.must(err)
+	if a, err := w.Get("carol"); err != nil || a.Folder != alice.Folder {
+		t.Errorf("while there is a room: %+v %v", a, err)
+	}
+	w.must(w.sandbox.Stop(t.Context(), by))
+	for {
+		changed := w.Changed()
+		if a, err := w.Get("carol"); err != nil {
+			t.Fatal(err)
+		} else if a.Folder == "carol" {
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("the home is where it was")
+		}
+	}
+}
+
 // A daemon that was killed while a folder moved goes on where it was.
 func TestRenameCutShort(t *testing.T) {
 	w := newWorld(t)

@@ -255,16 +255,24 @@ func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.L
 	return nil
 }
 
-// tidy removes what deleted agents have in a guest whenever one has started.
+// tidy removes what deleted agents have in a guest whenever one has started, and has homes
+// follow their agents' names when one has ended: whoever begins something in the next guest
+// has the home's path before there is a room.
 func (a *Agents) tidy() {
 	var seen time.Time
 	for status := a.Sandbox.Status(); ; {
-		if status.State == supervisor.Running && !status.StartedAt.Equal(seen) {
+		switch status.State {
+		case supervisor.Running:
+			if status.StartedAt.Equal(seen) {
+				break
+			}
 			seen = status.StartedAt
 			if l, ok := a.Sandbox.BorrowRunning(); ok {
 				a.clearAll(l)
 				l.Return()
 			}
+		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
+			a.followAll()
 		}
 		var err error
 		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {
