@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -55,13 +57,16 @@ type Client struct {
 // Connect finds the daemon of a home. The name says who asks, for the audit.
 // No daemon is fault.Unavailable.
 func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
-	const op = "connect to the daemon"
+	const op = "connect to the daemon of"
 	c := newClient(home, name)
 	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
 	conn, err := dial(limited, home)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		err = errors.New("none is running")
+	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it with `osaurus-sandbox serve`, or with any command that needs it.")
+		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it: osaurus-sandbox up")
 	}
 	return c, conn.Close()
 }

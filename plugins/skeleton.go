@@ -12,7 +12,7 @@ func Skeleton(name string) Recipe {
 		Tools: []Tool{{
 			ID: "count", Description: "Counts the words or lines of a text file. Use it to see how long a text is.",
 			Parameters: map[ParamName]Param{
-				"file": {Type: String, Description: "Path of the file"},
+				"file": {Type: String, Description: "Absolute path of the file"},
 				"unit": {Type: String, Description: "What to count", Default: &choice, Enum: []string{"words", "lines"}},
 			},
 			Run: "sh scripts/count.sh",

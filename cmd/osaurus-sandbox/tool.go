@@ -224,6 +224,8 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 		Warnings []string
 		Kind     fault.Kind
 		Message  string
+		// What ran has written, where it failed.
+		Stdout, Stderr, Output string
 	}
 	if err := json.Unmarshal([]byte(envelope), &e); err != nil {
 		return fault.New(fault.Execution, "read answer of tool", tool, err)
@@ -239,6 +241,10 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 	case e.OK:
 		if err := printJSON(c.out, e.Result); err != nil {
 			return err
+		}
+	default:
+		for line := range strings.Lines(e.Stdout + e.Stderr + e.Output) {
+			writef(c.err, "  | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	if !e.OK {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
 // tryTools calls every tool for alice, in the room that she has: what goes well, and each
@@ -151,3 +152,13 @@ func tryTools(t *testing.T, home config.Home) {
 
 // maxShown is more than a model is shown of a command.
 const maxShown = 51_000
+
+// A person reads what a tool that failed has written, and cannot take it for what
+// this program says.
+func TestFailedToolIsShown(t *testing.T) {
+	var out, stderr strings.Builder
+	err := printEnvelope(console{nil, &out, &stderr}, "git_log", `{"ok":false,"kind":"execution_error","message":"it failed with exit code 2: stderr says why","stdout":"one\n","stderr":"no\u001b[2J such\nfile"}`, false)
+	if fault.KindOf(err) != fault.Execution || out.String() != "" || stderr.String() != "  | one\n  | no·[2J such\n  | file\n" {
+		t.Errorf("%v, %q, %q", err, out.String(), stderr.String())
+	}
+}

@@ -105,7 +105,7 @@ func TestDaemonThatHangs(t *testing.T) {
 		kind   fault.Kind // of who calls it
 		advice string
 	}{
-		{"killed", syscall.SIGKILL, limit, fault.Unavailable, "osaurus-sandbox serve"},
+		{"killed", syscall.SIGKILL, limit, fault.Unavailable, "osaurus-sandbox up"},
 		{"stopped", syscall.SIGSTOP, 2 * limit, fault.Timeout, "kill -CONT"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
