@@ -92,6 +92,7 @@ func TestFaults(t *testing.T) {
 		{"endless timeout", tool(`"timeout": 100000`), "$.tools[0].timeout"},
 		{"timeout in pieces", tool(`"timeout": 1.5`), "$.tools[0].timeout"},
 		{"rule for output", tool(`"output": "html"`), "$.tools[0].output"},
+		{"tool that is a book", tool(`"parameters": {` + repeated(`"a%d": {"type": "string", "description": "`+strings.Repeat("x", 4000)+`"}`, 20) + `}`), "$.tools[0].parameters"},
 		{"argument with a dash", tool(`"parameters": {"output-format": {"type": "string"}}`), "$.tools[0].parameters.output-format"},
 		{"arguments that are one", tool(`"parameters": {"a": {"type": "string"}, "A": {"type": "string"}}`), "$.tools[0].parameters.a"},
 		{"argument of no type", tool(`"parameters": {"a": {"type": "file"}}`), "$.tools[0].parameters.a.type"},
