@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"time"
@@ -63,19 +62,20 @@ type FolderEntry struct {
 	Target string // of a link
 }
 
-// FilePart says what of a file is to be read: bytes from Offset on, or lines
-// from FirstLine on, of which the first is 1, or the last lines. The zero value is
-// all.
+// FilePart says what of a file is to be read: from Offset on, or from FirstLine on,
+// of which the first is 1, or the last lines. The zero value is all.
 type FilePart struct {
-	Offset           uint64
-	FirstLine, Lines uint64 // no Lines are all
-	LastLines        uint64
-	Limit            uint64 // bytes; 0 is no limit
+	Offset    uint64 // bytes
+	FirstLine uint64
+	LastLines uint64
+	Lines     uint64 // no more than so many, but for LastLines; 0 is no limit
+	Limit     uint64 // bytes; 0 is no limit
 }
 
 // FileRead is what was read.
 type FileRead struct {
 	Info      FileInfo
+	Offset    uint64 // where in the file it begins
 	Truncated bool   // Limit left something out
 	SHA256    []byte // of the file, if all of it was read
 }
@@ -167,7 +167,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	for stream.Receive() {
 		m := stream.Msg()
 		if m.Info != nil {
-			r.Info = fileInfo(m.Info)
+			r.Info, r.Offset = fileInfo(m.Info), m.Offset
 		}
 		if n += uint64(len(m.Data)); part.Limit > 0 && n > part.Limit {
 			return FileRead{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest sent more than was asked for"))
@@ -181,7 +181,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	if err := stream.Err(); err != nil {
 		return FileRead{}, f.fault(op, err)
 	}
-	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && !r.Truncated; all {
+	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && part.Lines == 0 && !r.Truncated; all {
 		r.SHA256 = sum.Sum(nil)
 	}
 	return r, nil
@@ -249,7 +249,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	for stream.Receive() {
 		a := stream.Msg()
 		if most -= len(a.Matches); most < 0 {
-			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), fmt.Errorf("the guest answers without an end"))
+			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answers without an end"))
 		}
 		for _, m := range a.Matches {
 			match := FileMatch{Path: clipPath(m.Path), Line: m.Line, Text: bytes.Clone(m.Text[:min(len(m.Text), MaxMatchLine)]), Clipped: m.Clipped, Context: m.Context}
