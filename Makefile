@@ -50,7 +50,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
 
-.PHONY: help setup build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults gallery app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults gallery app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,11 +58,15 @@ help: ## this list
 setup: ## install what is missing (Debian, Ubuntu), or name it
 	@scripts/setup
 
+setup-run: # what testing needs is not asked of those who only want a sandbox
+	@scripts/setup run
+
 build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
 	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
-	for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
+	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
+	  echo "building $$program for $$arch guests"; \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
@@ -70,8 +74,8 @@ guest-programs:
 mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from bundles
 	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
-run: setup build ## have a sandbox running, and look around in it
-	export OSAURUS_HOME='$(RUN_HOME)'; \
+run: setup-run build ## have a sandbox running, and look around in it
+	@export OSAURUS_HOME='$(RUN_HOME)'; \
 	$(PROGRAM) doctor; \
 	$(PROGRAM) up; \
 	$(PROGRAM) exec --root -- sh -c 'cat /etc/os-release; uname -a'; \

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/bridgetest"
 )
 
 // pipes is a listener in memory, for bubbles with a clock of their own.
@@ -42,7 +43,7 @@ func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 	})
 	w.dial = func(uid uint32) net.Conn {
 		here, there := net.Pipe()
-		l.come <- peer{Conn: there, uid: uid}
+		l.come <- bridgetest.Conn(there, uid)
 		return here
 	}
 	t.Cleanup(func() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/config"
 )
 
@@ -20,7 +21,7 @@ func (w *world) program(plugin config.PluginID) *world {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := w.server.Serve(from{l, alice.UID, plugin}); err != nil {
+		if err := w.server.Serve(bridgetest.As(l, alice.UID, plugin)); err != nil {
 			w.t.Error(err)
 		}
 	})

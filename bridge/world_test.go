@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
@@ -56,7 +57,7 @@ func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 			t.Fatal(err)
 		}
 		listening.Go(func() {
-			if err := w.server.Serve(from{Listener: l, uid: uid}); err != nil {
+			if err := w.server.Serve(bridgetest.As(l, uid, "")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -113,27 +114,6 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 }
 
 func (w *world) settled() { w.services.settled() }
-
-// from are connections of one user of a guest.
-type from struct {
-	net.Listener
-	uid    uint32
-	plugin config.PluginID
-}
-
-func (f from) Accept() (net.Conn, error) {
-	c, err := f.Listener.Accept()
-	return peer{c, f.uid, f.plugin}, err
-}
-
-type peer struct {
-	net.Conn
-	uid    uint32
-	plugin config.PluginID
-}
-
-func (p peer) UID() uint32             { return p.uid }
-func (p peer) Plugin() config.PluginID { return p.plugin }
 
 func always(l config.BridgeLimits) func() config.BridgeLimits {
 	return func() config.BridgeLimits { return l }

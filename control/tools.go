@@ -96,13 +96,8 @@ func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.Call
 	}
 	caller := &hearer{stream: stream}
 	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
-		begun, done := context.WithCancel(ctx)
-		var telling sync.WaitGroup
-		telling.Go(func() { s.tellStart(begun, caller.tell) })
 		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Session: session, Tell: caller.tell}
 		answer := s.Tools.Call(ctx, call, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
-		done()
-		telling.Wait()
 		envelope = &answer
 		if answer.Failure != nil {
 			return fault.New(answer.Failure.Kind, "call", r.Msg.Tool, answer.Failure)
@@ -113,4 +108,22 @@ func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.Call
 		return err
 	}
 	return caller.send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
+}
+
+// hearer is who called a tool, and hears of it from several goroutines.
+type hearer struct {
+	mu     sync.Mutex
+	stream *connect.ServerStream[controlpb.CallToolResponse]
+}
+
+func (h *hearer) send(r *controlpb.CallToolResponse) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stream.Send(r)
+}
+
+// tell says how far the call has come. Who does not hear it gets the envelope, or
+// has left.
+func (h *hearer) tell(p tools.Progress) {
+	_ = h.send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
 }

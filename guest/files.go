@@ -63,19 +63,20 @@ type FolderEntry struct {
 	Target string // of a link
 }
 
-// FilePart says what of a file is to be read: bytes from Offset on, or lines
-// from FirstLine on, of which the first is 1, or the last lines. The zero value is
-// all.
+// FilePart says what of a file is to be read: from Offset on, or from FirstLine on,
+// of which the first is 1, or the last lines. The zero value is all.
 type FilePart struct {
-	Offset           uint64
-	FirstLine, Lines uint64 // no Lines are all
-	LastLines        uint64
-	Limit            uint64 // bytes; 0 is no limit
+	Offset    uint64 // bytes
+	FirstLine uint64
+	LastLines uint64
+	Lines     uint64 // no more than so many, but for LastLines; 0 is no limit
+	Limit     uint64 // bytes; 0 is no limit
 }
 
 // FileRead is what was read.
 type FileRead struct {
 	Info      FileInfo
+	Offset    uint64 // where in the file it begins
 	Truncated bool   // Limit left something out
 	SHA256    []byte // of the file, if all of it was read
 }
@@ -167,7 +168,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	for stream.Receive() {
 		m := stream.Msg()
 		if m.Info != nil {
-			r.Info = fileInfo(m.Info)
+			r.Info, r.Offset = fileInfo(m.Info), m.Offset
 		}
 		if n += uint64(len(m.Data)); part.Limit > 0 && n > part.Limit {
 			return FileRead{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest sent more than was asked for"))
@@ -181,7 +182,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	if err := stream.Err(); err != nil {
 		return FileRead{}, f.fault(op, err)
 	}
-	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && !r.Truncated; all {
+	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && part.Lines == 0 && !r.Truncated; all {
 		r.SHA256 = sum.Sum(nil)
 	}
 	return r, nil

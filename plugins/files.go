@@ -1,11 +1,8 @@
 package plugins
 
 import (
-	"errors"
 	"strings"
 	"unicode"
-
-	"osaurus-sandbox/fault"
 )
 
 func (v *validator) files(files map[FilePath]string) {
@@ -73,13 +70,4 @@ func (p FilePath) refused() string {
 		}
 	}
 	return ""
-}
-
-// ParseFilePath reads where a file is in a plugin's folder.
-func ParseFilePath(text string) (FilePath, error) {
-	p := FilePath(text)
-	if why := p.refused(); why != "" {
-		return "", fault.New(fault.InvalidArgs, "read file path", brief(text), errors.New(why)).Advise("Write a path in the plugin's folder: scripts/run.py.")
-	}
-	return p, nil
 }

@@ -51,11 +51,3 @@ type Status struct {
 	CoolUntil  time.Time
 	NeverAgain bool
 }
-
-// Uptime is how long the guest has been ready, zero if none runs.
-func (s Status) Uptime() time.Duration {
-	if s.StartedAt.IsZero() {
-		return 0
-	}
-	return time.Since(s.StartedAt)
-}

@@ -81,7 +81,7 @@ def call(tool, **arguments):
 
 
 def read_file(path, **options):
-    """Read a file, or list a folder. Options: start_line, line_count, tail_lines, max_chars."""
+    """Read a file, or list a folder. Options: start_line, line_count, tail_lines, offset, max_chars."""
     return call("sandbox_read_file", path=path, **options)
 
 

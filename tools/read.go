@@ -22,8 +22,9 @@ const (
 type readIn struct {
 	Path      string `json:"path" jsonschema:"a file, or a folder to list; relative to your home folder" limit:"minlen=1"`
 	StartLine int    `json:"start_line,omitempty" jsonschema:"the first line to read; 1 is the first of the file" limit:"min=1"`
-	LineCount int    `json:"line_count,omitempty" jsonschema:"with start_line: how many lines" limit:"min=1"`
+	LineCount int    `json:"line_count,omitempty" jsonschema:"with start_line or offset: how many lines" limit:"min=1"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: the last so many lines" limit:"min=1"`
+	Offset    int    `json:"offset,omitempty" jsonschema:"instead: from this byte on, as next_offset says" limit:"min=0"`
 	// By default a few pages, with a way to the rest.
 	MaxChars int `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
 }
@@ -37,10 +38,13 @@ type readOut struct {
 	StartLine int    `json:"start_line,omitempty"`
 	LineCount int    `json:"line_count,omitempty" jsonschema:"lines in content"`
 	TailLines int    `json:"tail_lines,omitempty"`
+	Offset    int    `json:"offset,omitempty"`
 	MaxChars  int    `json:"max_chars,omitempty"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"there is more; next says how to get it"`
 	Next      string `json:"next,omitempty"`
-	SHA256    string `json:"sha256,omitempty" jsonschema:"of the whole file, if all of it was read"`
+	// However long the file is, going on there skips nothing that was read before.
+	NextOffset uint64 `json:"next_offset,omitempty" jsonschema:"where the rest begins"`
+	SHA256     string `json:"sha256,omitempty" jsonschema:"of the whole file, if all of it was read"`
 
 	Entries    []listed `json:"entries,omitempty"`
 	EntryCount int      `json:"entry_count,omitempty"`
@@ -58,7 +62,7 @@ func newRead(files Files) Tool {
 	return Define(Spec{
 		Name: "sandbox_read_file", Title: "Read a file", Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{ReadOnly: true, Idempotent: true},
-		Description: `Read a text file in your sandbox: all of it, a range of lines (start_line, line_count) or its end (tail_lines). A folder is listed. ` +
+		Description: `Read a text file in your sandbox: all of it, a range of lines (start_line, line_count), its end (tail_lines), or from a byte on (offset). A folder is listed. ` +
 			`Long files are cut at max_chars, and next says how to go on.`,
 	}, func(ctx context.Context, c *Call, in readIn) (readOut, error) {
 		p, err := c.path("path", in.Path)
@@ -96,19 +100,10 @@ func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 }
 
 func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (readOut, error) {
-	if in.TailLines > 0 && in.StartLine > 0 {
-		c.Warn("tail_lines counts, and start_line does not")
-		in.StartLine = 0
-	}
-	if in.LineCount > 0 && in.TailLines == 0 {
-		in.StartLine = max(in.StartLine, 1)
-	}
-	part := guest.FilePart{Limit: bytesFor(in.MaxChars) + 1}
-	switch {
-	case in.TailLines > 0:
-		part.LastLines = uint64(in.TailLines)
-	case in.StartLine > 0:
-		part.FirstLine, part.Lines = uint64(in.StartLine), uint64(in.LineCount)
+	in.oneWay(c)
+	part := guest.FilePart{
+		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
+		Limit: bytesFor(in.MaxChars) + 1,
 	}
 	var b bytes.Buffer
 	r, err := files.ReadFile(ctx, c.Agent, p.file(), part, &b)
@@ -118,34 +113,55 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 	if r.Info.Kind != guest.RegularFile {
 		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is no regular file"}
 	}
-	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, MaxChars: in.MaxChars}
+	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, Offset: in.Offset, MaxChars: in.MaxChars}
 	if binary(b.Bytes()) {
 		out.Kind, out.Size = "binary", int(r.Info.Size)
 		c.Warn("the file is no text: look at it with a program in sandbox_exec (file, xxd), or share it with share_artifact")
 		return out, nil
 	}
-	text := strings.ToValidUTF8(b.String(), "\uFFFD")
-	out.Content, out.Truncated = cutChars(text, in.MaxChars)
-	out.Truncated = out.Truncated || r.Truncated
-	out.Size = utf8.RuneCountInString(out.Content)
-	out.LineCount = countLines(out.Content)
+	text, cut := cutChars(b.String(), in.MaxChars)
+	out.Content = strings.ToValidUTF8(text, "\uFFFD")
+	out.Size, out.LineCount = utf8.RuneCountInString(out.Content), countLines(out.Content)
+	if next := r.Offset + uint64(len(text)); cut || next < r.Info.Size && text != "" {
+		out.NextOffset = next
+	}
 	switch {
-	case in.StartLine > 1 && out.Content == "":
+	case cut:
+		out.Truncated = true
+		out.Next = fmt.Sprintf("call again with offset %d", out.NextOffset)
+		if whole := strings.Count(text, "\n"); whole > 0 && in.TailLines == 0 && in.Offset == 0 {
+			out.Next += fmt.Sprintf(", or for whole lines with start_line %d", max(in.StartLine, 1)+whole)
+		}
+	case out.Content != "":
+	case in.StartLine > 1:
 		c.Warn("the file has fewer than %d lines: tail_lines shows its end", in.StartLine)
-	case !out.Truncated:
-	case in.TailLines > 0:
-		out.Next = "ask for fewer tail_lines, or for more max_chars"
-	case out.LineCount <= 1:
-		out.Next = "the line is longer than max_chars: ask for up to 100000, or look at it with a program in sandbox_exec (cut -c)"
-	default:
-		first := max(in.StartLine, 1)
-		whole := strings.Count(out.Content, "\n")
-		out.Next = fmt.Sprintf("call again with start_line %d", first+whole)
+	case in.Offset > 0:
+		c.Warn("the file has no more than %d bytes: tail_lines shows its end", r.Info.Size)
 	}
 	return out, nil
 }
 
-// cutChars is the beginning of a text, of at most so many characters.
+// oneWay leaves one way to say which part is meant: who goes on at an offset may
+// repeat what the call before had.
+func (in *readIn) oneWay(c *Call) {
+	drop := func(counts, name string, value *int) {
+		if *value > 0 {
+			c.Warn("%s counts, and %s does not", counts, name)
+			*value = 0
+		}
+	}
+	switch {
+	case in.Offset > 0:
+		drop("offset", "start_line", &in.StartLine)
+		drop("offset", "tail_lines", &in.TailLines)
+	case in.TailLines > 0:
+		drop("tail_lines", "start_line", &in.StartLine)
+		drop("tail_lines", "line_count", &in.LineCount)
+	}
+}
+
+// cutChars is the beginning of a text, of at most so many characters. A byte that
+// is no text counts as one.
 func cutChars(text string, limit int) (string, bool) {
 	if len(text) <= limit {
 		return text, false

@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// Life is the part of a Machine that is the same for every driver: its state,
-// who watches it, and how it ended. Drivers embed one.
+// Life is the part of a Machine that is about its state: which it is, who watches it,
+// and how it ended. It is the same for every driver, as a part of its Power.
 type Life struct {
 	name string
 	mu   sync.Mutex

@@ -47,7 +47,7 @@ func (b *Bridge) Listen(t testing.TB, uid uint32) (socket string) {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := b.Server.Serve(As(l, uid)); err != nil {
+		if err := b.Server.Serve(As(l, uid, "")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -57,29 +57,6 @@ func (b *Bridge) Listen(t testing.TB, uid uint32) (socket string) {
 	})
 	return socket
 }
-
-// As is a listener all of whose connections are one user's of a guest.
-func As(l net.Listener, uid uint32) net.Listener { return from{Listener: l, uid: uid} }
-
-type from struct {
-	net.Listener
-	uid    uint32
-	plugin config.PluginID
-}
-
-func (f from) Accept() (net.Conn, error) {
-	c, err := f.Listener.Accept()
-	return peer{c, f.uid, f.plugin}, err
-}
-
-type peer struct {
-	net.Conn
-	uid    uint32
-	plugin config.PluginID
-}
-
-func (p peer) UID() uint32             { return p.uid }
-func (p peer) Plugin() config.PluginID { return p.plugin }
 
 // unwritten is an audit that keeps nothing.
 type unwritten struct{}

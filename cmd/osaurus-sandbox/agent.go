@@ -23,7 +23,7 @@ func newAgent(c console) *cobra.Command {
 		Use:   "agent",
 		Short: "Make, show, change and delete agents",
 		Long: `An agent works in the sandbox as a Linux user of its own: in a room with a root, processes, network and limits that no
-other agent sees or touches. Its home folder is in the workspace on this computer. Everywhere, an agent's id does for its name.`,
+other agent sees or touches. Its home folder is in the workspace on this computer. An agent's id can be used wherever its name can.`,
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
@@ -73,9 +73,10 @@ of that name that is there already becomes the agent's.
 func newAgentList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List all agents",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List all agents",
+		Example: `  osaurus-sandbox agent list`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Agents.List(cmd.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
 			switch {
@@ -87,7 +88,7 @@ func newAgentList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
 			for _, a := range r.Msg.Agents {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
+				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
 			}
 			return table.Flush()
 		}),
@@ -101,7 +102,9 @@ func newAgentShow(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show AGENT",
 		Short: "Show an agent and its settings",
-		Args:  cobra.ExactArgs(1),
+		Example: `  osaurus-sandbox agent show alice
+  osaurus-sandbox agent show alice --json | jq .settings`,
+		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
 			if err != nil {
@@ -121,7 +124,8 @@ func newAgentRename(c console) *cobra.Command {
 		Short: "Give an agent another name",
 		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
 guest that runs, and otherwise when the guest starts the next time: nothing that runs finds its home moved.`,
-		Args: cobra.ExactArgs(2),
+		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Rename(cmd.Context(), connect.NewRequest(&controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]}))
 			if err != nil {
@@ -171,9 +175,10 @@ func newAgentReset(c console) *cobra.Command {
 	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "reset AGENT",
-		Short: "Undo what an agent installed or changed outside its home folder",
-		Args:  cobra.ExactArgs(1),
+		Use:     "reset AGENT",
+		Short:   "Undo what an agent installed or changed outside its home folder",
+		Example: `  osaurus-sandbox agent reset alice`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
 				if err := confirm(c, "reset "+args[0], loss); err != nil {
@@ -200,6 +205,8 @@ func newAgentDelete(c console) *cobra.Command {
 		Short: "Delete an agent",
 		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept, for you or for
 an agent of the same name that is made later, unless you say --workspace. Its secrets are kept under its id unless you say --secrets.`,
+		Example: `  osaurus-sandbox agent delete alice
+  osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
@@ -294,10 +301,10 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
 		{"created", a.Created.AsTime().Local().Format(time.DateTime)},
 	} {
-		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+		writef(table, "%s\t%s\n", row[0], row[1])
 	}
 	for _, s := range a.Settings {
-		fmt.Fprintf(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
+		writef(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
 	}
 	return table.Flush()
 }

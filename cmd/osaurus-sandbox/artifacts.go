@@ -63,22 +63,6 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 	return r.Msg.Artifact, nil
 }
 
-// completeArtifact completes an artifact, which is shown with its name.
-func completeArtifact(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // where to, perhaps
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
-		err := eachArtifact(ctx, client, &controlpb.ListArtifactsRequest{}, func(f *controlpb.Artifact) {
-			ids = append(ids, fmt.Sprintf("%d\t%s of %s", f.Id, faultrpc.Clip(f.Name), f.Agent))
-		})
-		if err != nil {
-			return nil
-		}
-		return ids
-	})
-}
-
 func newArtifactsList(c console) *cobra.Command {
 	var asJSON bool
 	var session string
@@ -87,8 +71,7 @@ func newArtifactsList(c console) *cobra.Command {
 		Short: "List what was handed over, the newest first",
 		Example: `  osaurus-sandbox artifacts list
   osaurus-sandbox artifacts list alice --session chat-7 --json`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			list := []*controlpb.Artifact{}
 			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: session}, func(f *controlpb.Artifact) {
@@ -112,7 +95,7 @@ func newArtifactsList(c console) *cobra.Command {
 				if f.Folder {
 					name += "/"
 				}
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
+				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
 					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
 			}
 			return table.Flush()
@@ -137,14 +120,13 @@ func openable(f *controlpb.Artifact) bool {
 func newArtifactsOpen(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "open ID",
+		Use:   "open ARTIFACT",
 		Short: "Open what was handed over, or print where it is",
 		Long: `Documents, pictures, sound and film are opened as by a double click, where there is a desktop. Of all else the path is printed: opening it
 might run what an agent has written.`,
 		Example: `  osaurus-sandbox artifacts open 42
   less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeArtifact,
+		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			f, err := artifact(cmd.Context(), client, args[0])
 			if err != nil {
@@ -164,7 +146,7 @@ might run what an agent has written.`,
 				}
 				return nil
 			}
-			_, err = fmt.Fprintln(c.out, f.Path)
+			_, err = writef(c.out, "%s\n", f.Path)
 			return err
 		}),
 	}
@@ -175,11 +157,10 @@ might run what an agent has written.`,
 func newArtifactsDelete(c console) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:               "delete ID...",
-		Short:             "Delete what was handed over",
-		Example:           `  osaurus-sandbox artifacts delete 42 43 --yes`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: completeArtifact,
+		Use:     "delete ARTIFACT...",
+		Short:   "Delete what was handed over",
+		Example: `  osaurus-sandbox artifacts delete 42 43 --yes`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var list []*controlpb.Artifact
 			var names []string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,13 +18,12 @@ import (
 
 func newArtifactsSave(c console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "save ID [FOLDER | -]",
+		Use:   "save ARTIFACT [FOLDER | -]",
 		Short: "Copy what was handed over to where you want it",
 		Long:  "It is copied into the folder, which is the current one if none is said, under its own name. What is there is never replaced. - writes a file to standard output.",
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: completeArtifact,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			f, err := artifact(cmd.Context(), client, args[0])
 			if err != nil {
@@ -50,7 +48,7 @@ func newArtifactsSave(c console) *cobra.Command {
 				}
 				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
-			fmt.Fprintln(c.err, filepath.Join(to, f.Name))
+			writef(c.err, "%s\n", filepath.Join(to, f.Name))
 			return nil
 		}),
 	}

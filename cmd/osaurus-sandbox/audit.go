@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,9 +17,11 @@ import (
 func newAudit(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Say who did what, and prove that the record is whole",
-		Args:  cobra.NoArgs,
-		RunE:  showHelp,
+		Short: "Show who did what, and prove that the record is whole",
+		Example: `  osaurus-sandbox audit list --since 24h
+  osaurus-sandbox audit verify`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
 	}
 	cmd.AddCommand(newAuditList(c), newAuditVerify(c))
 	return cmd
@@ -48,7 +48,9 @@ func newAuditList(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List who did what, newest first",
-		Args:  cobra.NoArgs,
+		Example: `  osaurus-sandbox audit list --limit 20
+  osaurus-sandbox audit list --agent alice --since 24h --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := audit.Filter{Limit: limit}
 			from, err := parseSince(since)
@@ -64,15 +66,14 @@ func newAuditList(c console) *cobra.Command {
 				}
 			}
 			return withAudit(cmd.Context(), func(log *audit.Log) error {
-				lines := json.NewEncoder(c.out)
 				for e, err := range log.List(cmd.Context(), filter) {
 					if err != nil {
 						return err
 					}
 					if asJSON {
-						err = lines.Encode(auditLine(e))
+						err = printJSONLine(c.out, auditLine(e))
 					} else {
-						_, err = fmt.Fprintf(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
+						_, err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
 							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(aboutWhat(e)))
 					}
 					if err != nil {
@@ -122,7 +123,8 @@ func newAuditVerify(c console) *cobra.Command {
 		Short: "Prove that no entry was changed or taken away",
 		Long: `Proves that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
 wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
-		Args: cobra.NoArgs,
+		Example: `  osaurus-sandbox audit verify`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAudit(cmd.Context(), func(log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())
@@ -135,7 +137,7 @@ wrong is named. Keep the hash of the last entry elsewhere to be able to tell lat
 						Head    string `json:"head"`
 					}{proof.Entries, proof.Hash.String()})
 				}
-				_, err = fmt.Fprintf(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
+				_, err = writef(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
 				return err
 			})
 		},

@@ -2,83 +2,192 @@ package main
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/mcp/clients"
+	"osaurus-sandbox/fault/faultrpc"
 )
 
 // completeLimit is how long a person who has pressed Tab waits.
 const completeLimit = 2 * time.Second
 
-// completion has the shell complete words by what a daemon that runs knows.
-// It starts none.
-func completion(cmd *cobra.Command, list func(context.Context, *control.Client) []string) ([]string, cobra.ShellCompDirective) {
+// completeByUse has cmd and all commands below it complete their arguments by the
+// words in capitals of their own Use: what help says and what Tab offers are one.
+func completeByUse(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		completeByUse(sub)
+	}
+	if !cmd.HasSubCommands() {
+		places := placesOf(cmd.Use)
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return complete(cmd, places.at(len(args)), args)
+		}
+	}
+	for _, flag := range []string{"agent", "plugin"} {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return complete(cmd, strings.ToUpper(flag), nil)
+			})
+		}
+	}
+}
+
+// places are what the arguments of a command stand for, one after the other.
+type places struct {
+	words  []string
+	repeat bool // the last may be there often
+}
+
+// placesOf reads a Use: "verify AGENT [PLUGIN...]". Of alternatives the first
+// counts, and flags do not.
+func placesOf(use string) places {
+	var p places
+	alternative := false
+	for _, field := range strings.Fields(use)[1:] {
+		word := strings.Trim(field, "[]{}")
+		switch {
+		case word == "|":
+			alternative = true
+			continue
+		case alternative || word == strings.ToLower(word) || strings.HasPrefix(word, "-"):
+		default:
+			p.repeat = strings.HasSuffix(word, "...")
+			p.words = append(p.words, strings.TrimSuffix(word, "..."))
+		}
+		alternative = false
+	}
+	return p
+}
+
+// at is what argument n stands for; "" is nothing.
+func (p places) at(n int) string {
+	switch {
+	case n < len(p.words):
+		return p.words[n]
+	case p.repeat:
+		return p.words[len(p.words)-1]
+	}
+	return ""
+}
+
+// complete offers what a word of a Use can stand for. Names of secrets are not
+// offered: to list them a keyring may ask to be unlocked.
+func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.ShellCompDirective) {
+	switch word {
+	case "FILE", "FOLDER", "SOURCE", "COMMAND", "ARG":
+		return nil, cobra.ShellCompDirectiveDefault // files
+	case "CLIENT":
+		return clients.IDs(), cobra.ShellCompDirectiveNoFileComp
+	case "KEY":
+		return config.Keys(), cobra.ShellCompDirectiveNoFileComp
+	case "KEY=VALUE":
+		return settingsOf(cmd), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	case "PACK":
+		return packNames(), cobra.ShellCompDirectiveNoFileComp
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)
 	defer cancel()
-	client, err := reach(ctx)
+	client, err := reach(ctx) // which starts no daemon
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	return list(ctx, client), cobra.ShellCompDirectiveNoFileComp
+	return known(ctx, client, word, first(args)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeAgent completes a first argument.
-func completeAgent(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // a command, perhaps
+// settingsOf are the beginnings of what a command that changes settings takes.
+func settingsOf(cmd *cobra.Command) (begun []string) {
+	keys := config.Keys()
+	if cmd.Parent().Name() == "agent" {
+		keys = config.AgentKeys()
 	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (names []string) {
-		r, err := client.Agents.List(ctx, connect.NewRequest(&controlpb.ListAgentsRequest{}))
-		if err != nil {
-			return nil
-		}
-		for _, a := range r.Msg.Agents {
-			names = append(names, a.Name)
-		}
-		return names
-	})
+	for _, key := range keys {
+		begun = append(begun, key+"=")
+	}
+	return begun
 }
 
-// completeSession completes a session of the agent that is the first argument.
+func packNames() (names []string) {
+	store, err := packs()
+	if err != nil {
+		return nil
+	}
+	list, _ := store.List()
+	for _, p := range list {
+		names = append(names, p.Manifest.Name)
+	}
+	return names
+}
+
+// known lists what the daemon knows that a word can stand for; owner is the
+// argument before it, whose they are. What cannot be listed is not offered.
+func known(ctx context.Context, client *control.Client, word, owner string) (offers []string) {
+	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(faultrpc.Plain(what))) }
+	switch word {
+	case "AGENT":
+		if r, err := client.Agents.List(ctx, connect.NewRequest(&controlpb.ListAgentsRequest{})); err == nil {
+			for _, a := range r.Msg.Agents {
+				offers = append(offers, a.Name)
+			}
+		}
+	case "SESSION":
+		if r, err := client.Shells.List(ctx, connect.NewRequest(&controlpb.ListSessionsRequest{Agent: owner})); err == nil {
+			for _, s := range r.Msg.Sessions {
+				offers = append(offers, s.Session)
+			}
+		}
+	case "JOB":
+		if r, err := client.Jobs.List(ctx, connect.NewRequest(&controlpb.ListJobsRequest{Agent: owner})); err == nil {
+			for _, j := range r.Msg.Jobs {
+				offer(j.Id, j.Command)
+			}
+		}
+	case "TOOL":
+		if r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: owner})); err == nil {
+			for _, t := range r.Msg.Tools {
+				offer(t.Name, t.Title)
+			}
+		}
+	case "PLUGIN":
+		if r, err := client.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{})); err == nil {
+			for _, p := range r.Msg.Plugins {
+				offer(p.Id, p.Description)
+			}
+		}
+	case "FROM", "TO", "REVISION":
+		if r, err := client.Plugins.History(ctx, connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: owner})); err == nil {
+			for _, p := range r.Msg.Revisions {
+				offers = append(offers, strconv.FormatUint(uint64(p.Revision), 10))
+			}
+		}
+	case "PROMPT":
+		if r, err := client.Prompts.List(ctx, connect.NewRequest(&controlpb.ListPromptsRequest{})); err == nil {
+			for _, p := range r.Msg.Prompts {
+				offer(p.Id, askedFor(p)+", for "+p.Agent)
+			}
+		}
+	case "FACT":
+		_ = eachFact(ctx, client, owner, func(f *controlpb.Fact) error { offer(strconv.FormatInt(f.Id, 10), f.Content); return nil })
+	case "TASK":
+		_ = eachTask(ctx, client, &controlpb.ListTasksRequest{}, func(t *controlpb.Task) error { offer(t.Id, t.Text); return nil })
+	case "ARTIFACT":
+		_ = eachArtifact(ctx, client, &controlpb.ListArtifactsRequest{}, func(f *controlpb.Artifact) {
+			offer(strconv.FormatInt(f.Id, 10), f.Name+" of "+f.Agent)
+		})
+	}
+	return offers
+}
+
+// completeSession completes a flag that names a shell of the agent that is the
+// first argument.
 func completeSession(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
-		r, err := client.Shells.List(ctx, connect.NewRequest(&controlpb.ListSessionsRequest{Agent: first(args)}))
-		if err != nil {
-			return nil
-		}
-		for _, s := range r.Msg.Sessions {
-			ids = append(ids, s.Session)
-		}
-		return ids
-	})
-}
-
-func completeAgentAndSession(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 1 {
-		return completeSession(cmd, args, begun)
-	}
-	return completeAgent(cmd, args, begun)
-}
-
-// completeAgentAndJob completes an agent and one of its jobs, which is shown
-// with its command.
-func completeAgentAndJob(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return completeAgent(cmd, args, begun)
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
-		r, err := client.Jobs.List(ctx, connect.NewRequest(&controlpb.ListJobsRequest{Agent: args[0]}))
-		if err != nil {
-			return nil
-		}
-		for _, j := range r.Msg.Jobs {
-			ids = append(ids, j.Id+"\t"+j.Command)
-		}
-		return ids
-	})
+	return complete(cmd, "SESSION", args)
 }

@@ -23,8 +23,10 @@ func newConfig(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show or change the settings",
-		Args:  cobra.NoArgs,
-		RunE:  showHelp,
+		Example: `  osaurus-sandbox config show
+  osaurus-sandbox config set cpus=4 memoryGB=4`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
 	}
 	cmd.AddCommand(newConfigShow(), newConfigGet(c), newConfigSet(c))
 	return cmd
@@ -32,9 +34,10 @@ func newConfig(c console) *cobra.Command {
 
 func newConfigShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show",
-		Short: "Print every setting as JSON, and where the file is",
-		Args:  cobra.NoArgs,
+		Use:     "show",
+		Short:   "Print every setting as JSON, and where the file is",
+		Example: `  osaurus-sandbox config show | jq .network`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, settings, err := loadSettings()
 			if err != nil {
@@ -51,11 +54,11 @@ func newConfigShow() *cobra.Command {
 func newConfigGet(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:       "get KEY",
-		Short:     "Print one setting",
-		Long:      "Keys: " + strings.Join(config.Keys(), ", ") + ".",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: config.Keys(),
+		Use:     "get KEY",
+		Short:   "Print one setting",
+		Long:    "Keys: " + strings.Join(config.Keys(), ", ") + ".",
+		Example: `  osaurus-sandbox config get cpus`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, settings, err := loadSettings()
 			if err != nil {
@@ -168,7 +171,7 @@ func printChanged(w io.Writer, keys []string, effect func(string) config.Effect,
 		if effect(key) == config.NextStart {
 			when = "counts from the next start on"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s\n", key, when); err != nil {
+		if _, err := writef(w, "%s %s\n", key, when); err != nil {
 			return err
 		}
 	}

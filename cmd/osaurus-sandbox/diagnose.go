@@ -20,10 +20,11 @@ func newDiagnose(c console) *cobra.Command {
 	var target string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Try whether the sandbox does what agents need of it",
+		Short: "Test whether the sandbox does what agents need",
 		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
 What this guest does not have is not checked.`,
-		Args: cobra.NoArgs,
+		Example: `  osaurus-sandbox diagnose`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			stream, err := client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))
 			if err != nil {
@@ -63,9 +64,9 @@ func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
 	if !r.Passed {
 		verdict = paintFor(w).bad("FAILED")
 	}
-	_, err := fmt.Fprintf(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
+	_, err := writef(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
 	if err == nil && r.Advice != "" {
-		_, err = fmt.Fprintf(w, "%8s%s\n", "", r.Advice)
+		_, err = writef(w, "%8s%s\n", "", r.Advice)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,9 +15,11 @@ func newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this computer can do, and what is missing",
-		Long:  "Looks at this computer as a host of guests and changes nothing. For all that is missing or slow it names the command that mends it.\nThe exit code is 6 if no guest can be booted until something is mended.",
-		Args:  cobra.NoArgs,
+		Short: "Show what this computer can do, and what is missing",
+		Long:  "Looks at this computer as a host of guests, and changes nothing. For everything missing or slow it names the command that mends it.\nThe exit code is 6 if no guest can be booted until something is mended.",
+		Example: `  osaurus-sandbox doctor
+  osaurus-sandbox doctor --json | jq .`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := config.FindHome()
 			if err != nil {
@@ -48,9 +49,9 @@ func printReport(cmd *cobra.Command, r doctor.Report) error {
 		if f.Mend != "" {
 			status = p.bad(string(f.Status))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
+		writef(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
 		if f.Mend != "" {
-			fmt.Fprintf(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
+			writef(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
 		}
 	}
 	return table.Flush()

@@ -38,9 +38,8 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
   osaurus-sandbox exec alice --tty -- vi notes.txt
   osaurus-sandbox exec alice --root -- apk add jq
   osaurus-sandbox exec --root -- df -h /`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: completeAgent,
-		Annotations:       map[string]string{runsCommand: "true"},
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			agent, args, err := whose(cmd, args, asRoot)
 			if err != nil {

@@ -72,10 +72,10 @@ func runInSession(ctx context.Context, client *control.Client, agent string, com
 // printResult prints what a command wrote, and beside it what else there is to know.
 func printResult(c console, r guest.ShellResult) error {
 	if r.Restarted {
-		fmt.Fprintf(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
+		writef(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
 	}
 	for _, late := range r.Late {
-		fmt.Fprintf(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, late.Output)
+		writef(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, lines(late.Output.String()))
 	}
 	_, outErr := io.WriteString(c.out, r.Stdout.String())
 	_, errErr := io.WriteString(c.err, r.Stderr.String())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"osaurus-sandbox/fault"
 )
@@ -102,9 +103,10 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 	}
 	if err != nil {
 		p := paintFor(w)
-		fmt.Fprintf(w, "%s%v\n", p.bad(failurePrefix), err)
+		text := strings.ReplaceAll(string(lines(err.Error())), "\n", "\n  ") // only the first line is this program's word
+		writef(w, "%s%s\n", p.bad(failurePrefix), safe(text))
 		if advice := fault.AdviceOf(err); advice != "" {
-			fmt.Fprintf(w, "%s%s\n", p.busy(advicePrefix), advice)
+			writef(w, "%s%s\n", p.busy(advicePrefix), advice)
 		}
 	}
 	return code

@@ -39,7 +39,7 @@ func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string
 	if err != nil {
 		return secrets.Value{}, err
 	}
-	fmt.Fprintf(w, "Type %s (it is not shown): ", what)
+	writef(w, "Type %s (it is not shown): ", what)
 	defer fmt.Fprintln(w)
 	type line struct {
 		text string

@@ -27,7 +27,7 @@ func newJob(c console) *cobra.Command {
 		Use:   "job",
 		Short: "Run commands of agents in the background",
 		Long: `A job is a command of an agent that nobody waits for. It goes on when this program, its terminal or the connection ends, keeps
-the guest from being stopped as idle, and ends with the guest. Where a job's id is asked for, its beginning will do.`,
+the guest from being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
 		Example: `  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
   osaurus-sandbox job tail -f alice $id
   osaurus-sandbox job wait alice $id
@@ -48,8 +48,7 @@ func newJobStart(c console) *cobra.Command {
 		Short: "Start a job and print its id",
 		Example: `  osaurus-sandbox job start alice -- python3 -m http.server
   osaurus-sandbox job start alice --cwd src --label build -- make`,
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: completeAgent,
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 {
 				return fault.New(fault.InvalidArgs, "start job", "", errors.New("which part is the command?")).
@@ -69,7 +68,7 @@ func newJobStart(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg.Job)
 			}
-			_, err = fmt.Fprintln(c.out, r.Msg.Job.Id)
+			_, err = writef(c.out, "%s\n", r.Msg.Job.Id)
 			return err
 		},
 	}
@@ -84,11 +83,12 @@ func newJobStart(c console) *cobra.Command {
 func newJobList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "list [AGENT]",
-		Short:             "List the jobs of an agent, or of all",
-		Long:              "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:   "list [AGENT]",
+		Short: "List the jobs of an agent, or of all",
+		Long:  "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
+		Example: `  osaurus-sandbox job list
+  osaurus-sandbox job list alice`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Jobs.List(cmd.Context(), connect.NewRequest(&controlpb.ListJobsRequest{Agent: first(args)}))
 			switch {
@@ -100,7 +100,7 @@ func newJobList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
 			for _, j := range r.Msg.Jobs {
-				fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
+				writef(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
 					j.Started.AsTime().Local().Format(time.DateTime), bytesText(j.Written), cmp.Or(j.Label, j.Command))
 			}
 			return table.Flush()
@@ -180,7 +180,7 @@ func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
 	}
 	for _, row := range append(rows, [2]string{"output", output}, [2]string{"log in the room", j.LogFile}) {
 		if row[1] != "" {
-			fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+			writef(table, "%s\t%s\n", row[0], row[1])
 		}
 	}
 	return table.Flush()
@@ -189,10 +189,10 @@ func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
 func newJobShow(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "show AGENT JOB",
-		Short:             "Say how a job is",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndJob,
+		Use:     "show AGENT JOB",
+		Short:   "Show how a job is doing",
+		Example: `  osaurus-sandbox job show alice 3f2a`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				r, err := client.Jobs.Poll(cmd.Context(), connect.NewRequest(&controlpb.PollJobRequest{Agent: args[0], Id: id}))
@@ -211,12 +211,12 @@ func newJobWait(c console) *cobra.Command {
 	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:               "wait AGENT JOB",
-		Short:             "Wait until a job has ended",
-		Long:              "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if that is not known.",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndJob,
-		Annotations:       map[string]string{runsCommand: "true"},
+		Use:         "wait AGENT JOB",
+		Short:       "Wait until a job has ended",
+		Long:        "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if that is not known.",
+		Example:     `  osaurus-sandbox job wait alice 3f2a --timeout 10m`,
+		Args:        cobra.ExactArgs(2),
+		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				request := &controlpb.WaitJobRequest{Agent: args[0], Id: id}
@@ -247,11 +247,12 @@ func newJobWait(c console) *cobra.Command {
 func newJobKill(c console) *cobra.Command {
 	var asJSON, hard bool
 	cmd := &cobra.Command{
-		Use:               "kill AGENT JOB",
-		Short:             "End a job and all that it has started",
-		Long:              "Sends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndJob,
+		Use:   "kill AGENT JOB",
+		Short: "End a job and all that it has started",
+		Long:  "Sends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
+		Example: `  osaurus-sandbox job kill alice 3f2a
+  osaurus-sandbox job kill alice 3f2a --kill`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				r, err := client.Jobs.Kill(cmd.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: args[0], Id: id, Kill: hard}))

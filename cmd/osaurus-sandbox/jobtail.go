@@ -20,11 +20,12 @@ func newJobTail(c console) *cobra.Command {
 	var asJSON, follow, all bool
 	var lines int
 	cmd := &cobra.Command{
-		Use:               "tail AGENT JOB",
-		Short:             "Print what a job has written",
-		Long:              "Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndJob,
+		Use:   "tail AGENT JOB",
+		Short: "Print what a job has written",
+		Long:  "Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.",
+		Example: `  osaurus-sandbox job tail -f alice 3f2a
+  osaurus-sandbox job tail alice 3f2a --all > build.log`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return fault.New(fault.InvalidArgs, "read output of job", args[1], errors.New("a number of lines is not negative"))

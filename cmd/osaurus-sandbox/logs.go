@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,11 +45,11 @@ func newLogs(c console) *cobra.Command {
 				if asJSON {
 					err = printLine(c.out, l)
 				} else if l.Level != "" {
-					_, err = fmt.Fprintf(c.out, "%s  %s  %-6s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Level, l.Text)
+					_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Level, l.Text)
 				} else if l.Time != nil {
-					_, err = fmt.Fprintf(c.out, "%-7s  %s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Text)
+					_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Text)
 				} else {
-					_, err = fmt.Fprintf(c.out, "%-7s  %s\n", l.Source, l.Text)
+					_, err = writef(c.out, "%-7s  %s\n", l.Source, l.Text)
 				}
 				if err != nil {
 					return err
@@ -141,7 +140,7 @@ func printEvent(c console) func(*controlpb.EventsResponse) error {
 		for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 			parts = append(parts, name+"="+e.Fields[name])
 		}
-		_, err := fmt.Fprintf(c.out, "%6d  %s  %-16s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
+		_, err := writef(c.out, "%6d  %s  %-16s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
 		return err
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -29,8 +28,8 @@ func newMachineCommands(c console) []*cobra.Command {
 	list := []*cobra.Command{newDown(c)}
 	for _, m := range []machineCommand{
 		{
-			use: "up", short: "Have the sandbox running",
-			long: "Starts the daemon and the guest unless they run. What a guest needs and is not there is made first: a pack, an image, a disk.",
+			use: "up", short: "Start the sandbox, and make what it needs first",
+			long: "Starts the daemon and the guest unless they are running. What the guest needs is made first if it is missing: a pack, an image, a disk.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Up(ctx, connect.NewRequest(&controlpb.UpRequest{})))
 			},
@@ -43,20 +42,20 @@ func newMachineCommands(c console) []*cobra.Command {
 		},
 		{
 			use: "provision", short: "Check and make all that a guest needs, and start it",
-			long: "Unlike up, it trusts nothing that is there: what can be checked is checked, and what is broken is made anew.",
+			long: "Like up, but trusts nothing that is there: it checks all that can be checked, and makes again what is broken.",
 			do:   provision,
 		},
 		{
-			use: "reset", short: "Begin again with an empty disk",
-			long:    "Replaces the guest's disk by an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
+			use: "reset", short: "Start over with an empty disk",
+			long:    "Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
 			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Reset(ctx, connect.NewRequest(&controlpb.ResetRequest{})))
 			},
 		},
 		{
-			use: "remove", short: "Remove the guest: its disk and what it boots from",
-			long:    "Removes the guest's disk, kernel and images. The workspace, packs and settings are kept. Nothing starts by itself until it is asked for.",
+			use: "remove", short: "Delete the guest: its disk and what it boots from",
+			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until you ask for it.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Remove(ctx, connect.NewRequest(&controlpb.RemoveRequest{})))
@@ -106,6 +105,8 @@ func newDown(c console) *cobra.Command {
 		Short: "Power the guest off",
 		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off: the gentle way, or the hard way if
 it does not obey. The daemon stays, and starts the guest for the next command that needs it. With --daemon it ends too.`,
+		Example: `  osaurus-sandbox down
+  osaurus-sandbox down --daemon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -182,7 +183,7 @@ func confirm(c console, what, loss string) error {
 	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
 		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
 	}
-	fmt.Fprintf(c.err, "%s\n%s? [y/N] ", loss, strings.ToUpper(what[:1])+what[1:])
+	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
 	line, _ := bufio.NewReader(c.in).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

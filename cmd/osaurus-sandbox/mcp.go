@@ -17,7 +17,7 @@ func newMCP(c console) *cobra.Command {
 	var agent, profile string
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Show an agent's tools to an app, over the Model Context Protocol",
+		Short: "Let apps work in the sandbox, over the Model Context Protocol",
 		Long: `Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as an agent: the one
 that is named, or one that is named after the app and made when it first comes. Such an agent may only read until a person lets it do
 more: osaurus-sandbox agent set NAME autonomousExec.enabled=true

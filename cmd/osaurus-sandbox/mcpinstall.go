@@ -42,7 +42,7 @@ func newMCPInstall(c console) *cobra.Command {
 	var s setup
 	cmd := &cobra.Command{
 		Use:   "install CLIENT",
-		Short: "Have a client start the sandbox's server, and let it work",
+		Short: "Connect an app: add the sandbox to its MCP servers",
 		Long: `Adds this program to the file in which a client keeps the servers that it starts, shows what is changed there, and keeps the file as it was
 beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With --read-only
 it may only read.
@@ -51,8 +51,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp install claude-desktop
   osaurus-sandbox mcp install cursor --dry-run
   osaurus-sandbox mcp install zed --agent alice --profile lean`,
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: clients.IDs(),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, command, err := s.resolve(args[0])
 			if err != nil {
@@ -68,7 +67,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			if !changed {
-				_, err = fmt.Fprintf(c.out, "%s starts it already.\n", client.Title)
+				_, err = writef(c.out, "%s starts it already.\n", client.Title)
 				return err
 			}
 			_, err = fmt.Fprintln(c.out, client.Then)
@@ -84,11 +83,11 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 func newMCPUninstall(c console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:       "uninstall CLIENT",
-		Short:     "Undo mcp install",
-		Long:      `Takes this program out of a client's file again. The agent stays, with its files: osaurus-sandbox agent delete NAME`,
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: clients.IDs(),
+		Use:     "uninstall CLIENT",
+		Short:   "Undo mcp install",
+		Long:    `Takes this program out of a client's file again. The agent stays, with its files: osaurus-sandbox agent delete NAME`,
+		Example: `  osaurus-sandbox mcp uninstall cursor`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			client, err := clients.Find(args[0])
 			if err != nil {
@@ -103,7 +102,7 @@ func newMCPUninstall(c console) *cobra.Command {
 			case err != nil || dryRun:
 				return err
 			case !changed:
-				_, err = fmt.Fprintf(c.out, "%s does not start it.\n", client.Title)
+				_, err = writef(c.out, "%s does not start it.\n", client.Title)
 			default:
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
@@ -117,11 +116,12 @@ func newMCPUninstall(c console) *cobra.Command {
 func newMCPConfig(c console) *cobra.Command {
 	var s setup
 	cmd := &cobra.Command{
-		Use:       "config CLIENT",
-		Short:     "Print what belongs into a client's file",
-		Long:      "Prints what mcp install would write, for people who keep their files themselves.\n\nClients: " + strings.Join(clients.IDs(), ", ") + ".",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: clients.IDs(),
+		Use:   "config CLIENT",
+		Short: "Print the entry for a client's file",
+		Long:  "Prints what mcp install would write, for people who keep their files themselves.\n\nClients: " + strings.Join(clients.IDs(), ", ") + ".",
+		Example: `  osaurus-sandbox mcp config cursor
+  osaurus-sandbox mcp config zed --agent alice`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			client, command, err := s.resolve(args[0])
 			if err != nil {
@@ -180,7 +180,7 @@ func (s *setup) admit(cmd *cobra.Command, c console, daemon *control.Client, cli
 	if s.readOnly {
 		may = "may only read"
 	}
-	if _, err := fmt.Fprintf(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
+	if _, err := writef(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
 		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly); err != nil {
 		return err
 	}

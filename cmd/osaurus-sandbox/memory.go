@@ -22,9 +22,9 @@ import (
 func newMemory(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
-		Short: "See and change what agents have in mind",
-		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). Of an agent 2,000 are kept: for one more, the one
-that matters least and is oldest is forgotten: never one that is pinned, and for a program none that you have added. Those are found before others.`,
+		Short: "See and change what agents remember",
+		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). 2,000 are kept for each agent. To make room
+the oldest of those that matter least is forgotten, but never one that you have pinned, nor for a program one that you have added. Yours are found first.`,
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
@@ -58,7 +58,7 @@ func printFacts(w io.Writer, facts []*controlpb.Fact) error {
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
+		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
 	}
 	return table.Flush()
 }
@@ -66,10 +66,10 @@ func printFacts(w io.Writer, facts []*controlpb.Fact) error {
 func newMemoryList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "list AGENT",
-		Short:             "List all facts of an agent, the oldest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:     "list AGENT",
+		Short:   "List all facts of an agent, the oldest first",
+		Example: `  osaurus-sandbox memory list alice`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			answer := &controlpb.SearchFactsResponse{}
 			err := eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error {
@@ -91,10 +91,10 @@ func newMemoryList(c console) *cobra.Command {
 
 func newMemoryExport(c console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "export AGENT",
-		Short:             "Print all facts of an agent as JSON, one a line",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:     "export AGENT",
+		Short:   "Print all facts of an agent as JSON, one a line",
+		Example: `  osaurus-sandbox memory export alice > alice.jsonl`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			return eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error { return printLine(c.out, f) })
 		}),
@@ -107,10 +107,10 @@ func newMemorySearch(c console) *cobra.Command {
 	var asJSON bool
 	var limit uint32
 	cmd := &cobra.Command{
-		Use:               "search AGENT [WORD...]",
-		Short:             "Print what an agent would be told, the best first",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:     "search AGENT [WORD...]",
+		Short:   "Search an agent's memory, best match first",
+		Example: `  osaurus-sandbox memory search alice where is the repository`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Search(cmd.Context(), connect.NewRequest(&controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit}))
 			switch {
@@ -130,10 +130,10 @@ func newMemorySearch(c console) *cobra.Command {
 func newMemoryAdd(c console) *cobra.Command {
 	var asJSON, pin bool
 	cmd := &cobra.Command{
-		Use:               "add AGENT WORD...",
-		Short:             "Add a fact, and print its id",
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: completeAgent,
+		Use:     "add AGENT WORD...",
+		Short:   "Add a fact, and print its id",
+		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`,
+		Args:    cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Add(cmd.Context(), connect.NewRequest(&controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin}))
 			switch {
@@ -154,10 +154,11 @@ func newMemoryAdd(c console) *cobra.Command {
 func newMemoryPin(c console) *cobra.Command {
 	var asJSON, undo bool
 	cmd := &cobra.Command{
-		Use:               "pin AGENT ID",
-		Short:             "Have a fact never be forgotten to make room",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgent,
+		Use:   "pin AGENT FACT",
+		Short: "Keep a fact from being forgotten to make room",
+		Example: `  osaurus-sandbox memory pin alice 7
+  osaurus-sandbox memory pin alice 7 --undo`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
 				r, err := client.Memory.Pin(cmd.Context(), connect.NewRequest(&controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo}))
@@ -169,17 +170,18 @@ func newMemoryPin(c console) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&undo, "undo", false, "have it be as others again")
+	cmd.Flags().BoolVar(&undo, "undo", false, "let it be forgotten again")
 	return cmd
 }
 
 func newMemoryDelete(c console) *cobra.Command {
 	var all, yes bool
 	cmd := &cobra.Command{
-		Use:               "delete AGENT [ID]",
-		Short:             "Forget a fact of an agent, or all",
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: completeAgent,
+		Use:   "delete AGENT [FACT]",
+		Short: "Forget a fact of an agent, or all",
+		Example: `  osaurus-sandbox memory delete alice 7
+  osaurus-sandbox memory delete alice --all`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all != (len(args) == 1) {
 				return fault.New(fault.InvalidArgs, "delete memory", "", errors.New("which fact?")).Advise("Write its id, or --all.")

@@ -20,6 +20,9 @@ func newPack(c console) *cobra.Command {
 
 It is built from Alpine's pinned releases (alpine), from this host's own package manager (debian), or imported from a
 file that another computer exported.`,
+		Example: `  osaurus-sandbox pack list
+  osaurus-sandbox pack build debian
+  osaurus-sandbox pack verify`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
@@ -36,9 +39,10 @@ func packs() (pack.Store, error) {
 func newPackList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the packs that are here",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the packs that are here",
+		Example: `  osaurus-sandbox pack list`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := packs()
 			if err != nil {
@@ -57,7 +61,7 @@ func newPackList() *cobra.Command {
 			fmt.Fprintln(table, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST")
 			for _, p := range list {
 				m := p.Manifest
-				fmt.Fprintf(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
+				writef(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
 			}
 			return errors.Join(table.Flush(), broken)
 		},
@@ -75,9 +79,10 @@ func size(m pack.Manifest) (sum int64) {
 
 func newPackShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show PACK",
-		Short: "Print a pack's manifest",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show PACK",
+		Short:   "Print a pack's manifest",
+		Example: `  osaurus-sandbox pack show debian-12-amd64`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := openPack(args[0])
 			if err != nil {
@@ -110,7 +115,7 @@ func newPackBuild(c console) *cobra.Command {
 	var arch string
 	cmd := &cobra.Command{
 		Use:   "build [PACK]",
-		Short: "Build a pack and its image, as far as they are not here already",
+		Short: "Build a pack and its image, unless they are here already",
 		Long: `Builds a pack (by default that of the setting "pack") and what is booted of it, and prints its name.
 
 alpine: of Alpine's pinned release; every download is checked against a digest in this program.
@@ -120,6 +125,8 @@ A pack that is here, by its name or path, is built an image of.
 
 Alpine comes without tools: those of the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a
 network that is left for later. An image in which a byte has changed since it was built is built again.`,
+		Example: `  osaurus-sandbox pack build
+  osaurus-sandbox pack build debian`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			home, settings, err := loadSettings()
@@ -151,6 +158,8 @@ func newPackVerify(c console) *cobra.Command {
 		Use:   "verify [PACK...]",
 		Short: "Check every byte of packs against their manifests",
 		Long:  "Checks every byte of the packs that are named, or of all, against the digests in their manifests.",
+		Example: `  osaurus-sandbox pack verify
+  osaurus-sandbox pack verify debian-12-amd64`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := choose(args)
 			report := showProgress(c.err)
@@ -203,9 +212,10 @@ func newPackExport(c console) *cobra.Command {
 
 func newPackImport(c console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "import FILE",
-		Short: "Add a pack from a file or folder, after checking every byte",
-		Args:  cobra.ExactArgs(1),
+		Use:     "import FILE",
+		Short:   "Add a pack from a file or folder, after checking every byte",
+		Example: `  osaurus-sandbox pack import debian.tar.zst`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := packs()
 			if err != nil {
@@ -223,10 +233,11 @@ func newPackImport(c console) *cobra.Command {
 
 func newPackRemove() *cobra.Command {
 	return &cobra.Command{
-		Use:   "remove PACK...",
-		Short: "Delete packs",
-		Long:  "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "remove PACK...",
+		Short:   "Delete packs",
+		Long:    "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
+		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := packs()
 			if err != nil {

@@ -18,19 +18,19 @@ func paintFor(w io.Writer) paint {
 }
 
 // All colours are of the same length, so that columns stay in line.
-func (p paint) good(text string) string { return p.in("32", text) }
-func (p paint) bad(text string) string  { return p.in("31", text) }
-func (p paint) busy(text string) string { return p.in("33", text) }
+func (p paint) good(text string) safe { return p.in("32", text) }
+func (p paint) bad(text string) safe  { return p.in("31", text) }
+func (p paint) busy(text string) safe { return p.in("33", text) }
 
-func (p paint) in(colour, text string) string {
+func (p paint) in(colour, text string) safe {
 	if !p {
-		return text
+		return safef("%s", text)
 	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	return "\x1b[" + safe(colour) + "m" + safef("%s", text) + "\x1b[0m"
 }
 
 // state colours the name of a state of the sandbox.
-func (p paint) state(name string) string {
+func (p paint) state(name string) safe {
 	switch supervisor.State(name) {
 	case supervisor.Running:
 		return p.good(name)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 )
 
 func newPlugin(c console) *cobra.Command {
@@ -43,44 +43,10 @@ that they were before; what is installed for an agent is a copy, which changes o
 	return cmd
 }
 
-// completePlugin completes a first argument.
-func completePlugin(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (ids []string) {
-		r, err := client.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{}))
-		if err != nil {
-			return nil
-		}
-		for _, p := range r.Msg.Plugins {
-			ids = append(ids, p.Id+"\t"+oneLine(p.Description))
-		}
-		return ids
-	})
-}
-
-// completePluginAndRevision completes a plugin, and then its revisions.
-func completePluginAndRevision(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return completePlugin(cmd, args, begun)
-	}
-	return completion(cmd, func(ctx context.Context, client *control.Client) (numbers []string) {
-		r, err := client.Plugins.History(ctx, connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
-		if err != nil {
-			return nil
-		}
-		for _, p := range r.Msg.Revisions {
-			numbers = append(numbers, fmt.Sprint(p.Revision))
-		}
-		return numbers
-	})
-}
-
 // oneLine is a text where there is no room for more.
 func oneLine(text string) string {
 	const shown = 60
-	runes := []rune(strings.Join(strings.Fields(text), " "))
+	runes := []rune(strings.Join(strings.Fields(faultrpc.Plain(text)), " "))
 	if len(runes) > shown {
 		return string(runes[:shown-1]) + "…"
 	}
@@ -90,9 +56,10 @@ func oneLine(text string) string {
 func newPluginList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the plugins of the library",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List the plugins of the library",
+		Example: `  osaurus-sandbox plugin list`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Plugins.List(cmd.Context(), connect.NewRequest(&controlpb.ListPluginsRequest{}))
 			switch {
@@ -104,15 +71,15 @@ func newPluginList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
 			for _, p := range r.Msg.Plugins {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
+				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
 			}
 			if err := table.Flush(); err != nil {
 				return err
 			}
 			for _, b := range r.Msg.Broken {
-				fmt.Fprintf(c.err, "broken: %s: %s\n", b.Path, b.Error)
+				writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
 				if b.Advice != "" {
-					fmt.Fprintf(c.err, "advice: %s\n", b.Advice)
+					writef(c.err, "advice: %s\n", b.Advice)
 				}
 			}
 			return nil
@@ -140,10 +107,10 @@ func modifiedText(p *controlpb.Plugin) string {
 func newPluginShow(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "show PLUGIN",
-		Short:             "Show what a plugin has, and what it asks for",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "show PLUGIN",
+		Short:   "Show what a plugin has and asks for",
+		Example: `  osaurus-sandbox plugin show word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0]}))
 			switch {
@@ -166,7 +133,7 @@ func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	row := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, text)
+			writef(table, "%s\t%s\n", name, text)
 		}
 	}
 	row("id", p.Id)

@@ -55,11 +55,10 @@ func newPluginInit(c console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init NAME",
-		Short: "Begin a recipe: one that works, to make yours of",
+		Short: "Start a recipe: one that works, to make your own from",
 		Example: `  osaurus-sandbox plugin init "Word Count"
   osaurus-sandbox plugin init "Word Count" --output - | less`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r := plugins.Skeleton(args[0])
 			id, err := r.ID()
@@ -80,7 +79,7 @@ func newPluginInit(c console) *cobra.Command {
 			if err := writeNew(output, text, force); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
+			_, err = writef(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
 			return err
 		},
 	}
@@ -93,7 +92,7 @@ func newPluginLint(c console) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
-		Short: "Say what is wrong with recipes: where, and what to do about it",
+		Short: "Check recipes: what is wrong, where, and what to do",
 		Long: `Errors are what a recipe is refused for, and end the command with exit code 2. Warnings are what will not do what you meant, or
 lets a tool's caller do more than you meant. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json
@@ -143,7 +142,7 @@ func printFindings(w io.Writer, findings []fileFinding, asJSON bool) error {
 		if f.Severity == plugins.Fault {
 			severity = p.bad(string(f.Severity))
 		}
-		if _, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
+		if _, err := writef(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -19,10 +20,10 @@ import (
 func newPluginHistory(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "history PLUGIN",
-		Short:             "List what a plugin was, the newest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "history PLUGIN",
+		Short:   "List the revisions of a plugin, newest first",
+		Example: `  osaurus-sandbox plugin history word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.History(cmd.Context(), connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
 			switch {
@@ -42,7 +43,7 @@ func newPluginHistory(c console) *cobra.Command {
 					note = "current"
 				}
 				const shown = 12 // tells revisions apart
-				fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", p.Revision, at, p.Version, p.Hash[:min(len(p.Hash), shown)], note)
+				writef(table, "%d\t%s\t%s\t%s\t%s\n", p.Revision, at, p.Version, p.Hash[:min(len(p.Hash), shown)], note)
 			}
 			return table.Flush()
 		}),
@@ -68,8 +69,7 @@ func newPluginDiff(c console) *cobra.Command {
 		Long:  `Without FROM it is the revision before the current; without TO, what the plugin is now.`,
 		Example: `  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`,
-		Args:              cobra.RangeArgs(1, 3),
-		ValidArgsFunction: completePluginAndRevision,
+		Args: cobra.RangeArgs(1, 3),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var ends [2]uint32
 			for i, text := range args[1:] {
@@ -98,7 +98,7 @@ func newPluginDiff(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, map[string]any{"from": ends[0], "to": ends[1], "diff": diff})
 			}
-			_, err = fmt.Fprint(c.out, diff)
+			_, err = io.WriteString(c.out, string(lines(diff)))
 			return err
 		}),
 	}
@@ -123,11 +123,12 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 func newPluginRollback(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "rollback PLUGIN [REVISION]",
-		Short:             "Make a plugin again what it was",
-		Long:              `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: completePluginAndRevision,
+		Use:   "rollback PLUGIN [REVISION]",
+		Short: "Go back to an earlier revision of a plugin",
+		Long:  `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
+		Example: `  osaurus-sandbox plugin rollback word-count
+  osaurus-sandbox plugin rollback word-count 3`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
 			request := &controlpb.RollbackPluginRequest{Plugin: args[0]}
 			if len(args) > 1 {

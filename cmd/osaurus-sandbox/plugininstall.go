@@ -29,8 +29,8 @@ func newPluginInstalls(c console) []*cobra.Command {
 
 func newPluginInstall(c console) *cobra.Command {
 	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{}, &cobra.Command{
-		Use:   "install ID AGENT",
-		Short: "Install a plugin of the library for an agent",
+		Use:   "install PLUGIN AGENT",
+		Short: "Install a plugin for an agent",
 		Long: `Installs a plugin for an agent, whose it is alone: its packages, its files in ~/plugins/ID, its setup, its tools. All of it or nothing: what fails is
 taken back, also if this is interrupted. A secret that the plugin declares and that is not there is asked for (osaurus-sandbox prompt watch).`,
 		Example: `  osaurus-sandbox plugin install python-data-tools alice
@@ -40,8 +40,8 @@ taken back, also if this is interrupted. A secret that the plugin declares and t
 
 func newPluginUpdate(c console) *cobra.Command {
 	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{Update: true}, &cobra.Command{
-		Use:     "update ID AGENT",
-		Short:   "Have an agent's plugin be what it is in the library by now",
+		Use:     "update PLUGIN AGENT",
+		Short:   "Update an agent's plugin to what the library has now",
 		Example: `  osaurus-sandbox plugin update python-data-tools alice`,
 	})
 }
@@ -49,7 +49,7 @@ func newPluginUpdate(c console) *cobra.Command {
 // pluginInstallCommand makes a command that installs, as the request says.
 func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cobra.Command) *cobra.Command {
 	var asJSON bool
-	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), completePluginAndAgent
+	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		r.Plugin, r.Agent = args[0], args[1]
 		p, err := installPlugin(cmd.Context(), client, r, showSteps(c.err))
@@ -59,12 +59,12 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		case asJSON:
 			return printProto(c.out, p)
 		}
-		fmt.Fprintf(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+		writef(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 		for _, w := range p.Warnings {
-			fmt.Fprintln(c.err, faultrpc.Clip(w))
+			writef(c.err, "%s\n", faultrpc.Clip(w))
 		}
 		if len(p.WithoutSecrets) > 0 {
-			fmt.Fprintf(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
+			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 		}
 		return nil
 	})
@@ -118,12 +118,12 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 
 func newPluginUninstall(c console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "uninstall ID AGENT",
+		Use:   "uninstall PLUGIN AGENT",
 		Short: "Remove a plugin from an agent",
 		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need them. The library
 keeps the plugin.`,
 		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Installs.Uninstall(cmd.Context(), connect.NewRequest(&controlpb.UninstallPluginRequest{Plugin: args[0], Agent: args[1]}))
 			return err
@@ -133,8 +133,9 @@ keeps the plugin.`,
 
 func newPluginEnable(console) *cobra.Command {
 	return &cobra.Command{
-		Use: "enable ID AGENT", Short: "Have an agent's plugin offer its tools again",
-		Args: cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		Use: "enable PLUGIN AGENT", Short: "Give an agent the tools of a disabled plugin again",
+		Example: `  osaurus-sandbox plugin enable word-count alice`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Installs.Enable(cmd.Context(), connect.NewRequest(&controlpb.EnablePluginRequest{Plugin: args[0], Agent: args[1]}))
 			return err
@@ -144,8 +145,9 @@ func newPluginEnable(console) *cobra.Command {
 
 func newPluginDisable(console) *cobra.Command {
 	return &cobra.Command{
-		Use: "disable ID AGENT", Short: "Take a plugin's tools away from an agent, and leave the plugin where it is",
-		Args: cobra.ExactArgs(2), ValidArgsFunction: completePluginAndAgent,
+		Use: "disable PLUGIN AGENT", Short: "Take a plugin's tools away from an agent, and keep its files",
+		Example: `  osaurus-sandbox plugin disable word-count alice`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Installs.Disable(cmd.Context(), connect.NewRequest(&controlpb.DisablePluginRequest{Plugin: args[0], Agent: args[1]}))
 			return err
@@ -157,13 +159,12 @@ func newPluginVerify(c console) *cobra.Command {
 	var asJSON bool
 	var mend string
 	cmd := &cobra.Command{
-		Use:   "verify AGENT [ID...]",
-		Short: "See whether an agent's plugins are as they were installed, and mend them",
+		Use:   "verify AGENT [PLUGIN...]",
+		Short: "Check that an agent's plugins are as installed, and repair them",
 		Long: `Compares files, packages and the agent's layer with what was installed. What is gone is put back, as after each start of the sandbox. What was changed
 is only said, since the agent may have meant it: --mend all puts that back too, and --mend nothing only looks.`,
-		Example:           `  osaurus-sandbox plugin verify alice --mend all`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Example: `  osaurus-sandbox plugin verify alice --mend all`,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Installs.Verify(cmd.Context(), connect.NewRequest(&controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend}))
 			if err != nil {
@@ -210,7 +211,7 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 		if report.Error != "" {
 			problems += ": " + faultrpc.Clip(report.Error)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
+		writef(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
 	}
 	return table.Flush()
 }
@@ -218,11 +219,10 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 func newPluginStatus(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "status [AGENT]",
-		Short:             "List the plugins of an agent, or of all, and how they are",
-		Example:           `  osaurus-sandbox plugin status alice`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:     "status [AGENT]",
+		Short:   "List the plugins of an agent, or of all, and how they are",
+		Example: `  osaurus-sandbox plugin status alice`,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Installs.List(cmd.Context(), connect.NewRequest(&controlpb.ListInstalledRequest{Agent: first(args)}))
 			switch {
@@ -232,7 +232,7 @@ func newPluginStatus(c console) *cobra.Command {
 				return printProto(c.out, r.Msg)
 			}
 			for _, b := range r.Msg.Broken {
-				fmt.Fprintf(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
+				writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
 			}
 			return printInstalled(c.out, r.Msg.Plugins)
 		}),
@@ -245,7 +245,7 @@ func printInstalled(w io.Writer, list []*controlpb.InstalledPlugin) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS")
 	for _, p := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
+		writef(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
 	}
 	return table.Flush()
 }
@@ -266,16 +266,4 @@ func howPlugin(p *controlpb.InstalledPlugin) string {
 		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, faultrpc.Clip(f.Message)))
 	}
 	return strings.Join(words, ", ")
-}
-
-// completePluginAndAgent completes a plugin of the library, or one that an agent has, and
-// an agent.
-func completePluginAndAgent(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return completePlugin(cmd, args, begun)
-	case 1:
-		return completeAgent(cmd, nil, begun)
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }

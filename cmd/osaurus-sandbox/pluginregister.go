@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -20,13 +19,13 @@ func newPluginRegister(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "register AGENT [ID]",
-		Short: "Make a plugin of what an agent has written",
+		Short: "Turn what an agent has written into a plugin",
 		Long: `Makes a plugin of the folder ~/plugins/ID of an agent, with its plugin.json and all texts beside it, as the agent itself does with the tool
 sandbox_plugin_register: it is checked, gets no network but a list of exact hosts and may not ask models, is kept in the library and installed for the
 agent. With --file it is made of a whole recipe instead. Either all of it is done or nothing.`,
 		Example: `  osaurus-sandbox plugin register alice rss-watch
   osaurus-sandbox plugin register alice --file rss-watch.json`,
-		Args: cobra.RangeArgs(1, 2), ValidArgsFunction: completeAgent,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r := &controlpb.RegisterPluginRequest{Agent: args[0]}
 			switch {
@@ -82,12 +81,12 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 }
 
 func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
-	fmt.Fprintf(c.out, "%s has the plugin %s.\n", agent, p.Id)
+	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
-		fmt.Fprintf(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
+		writef(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprintln(c.err, faultrpc.Clip(w))
+		writef(c.err, "%s\n", faultrpc.Clip(w))
 	}
-	fmt.Fprintf(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
+	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

@@ -20,7 +20,7 @@ func newPluginImport(c console) *cobra.Command {
 	request := &controlpb.ImportPluginRequest{}
 	cmd := &cobra.Command{
 		Use:   "import SOURCE",
-		Short: "Put a recipe into the library",
+		Short: "Add a recipe to the library",
 		Long: `SOURCE is a file, - for standard input, an address of the web (https only), or a repository on GitHub: OWNER/NAME, perhaps with @ and a
 branch, tag or commit. Of a repository osaurus.json is read, or plugin.json, at the commit that the branch or tag is now; the recipe says
 which. The daemon downloads, and only from public addresses.`,
@@ -58,17 +58,17 @@ which. The daemon downloads, and only from public addresses.`,
 // printImported says what was kept, where it came from, and what is to be known of it.
 func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) error {
 	for _, f := range r.Warnings {
-		fmt.Fprintf(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
+		writef(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
 	}
 	if r.From != "" {
-		fmt.Fprintf(c.out, "read %s\nsha256 %s\n", r.From, r.Sha256)
+		writef(c.out, "read %s\nsha256 %s\n", r.From, r.Sha256)
 	}
 	p := r.Plugin
 	done := fmt.Sprintf("imported %s, revision %d", p.Id, p.Revision)
 	if dryRun {
 		done = "would import " + p.Id
 	}
-	_, err := fmt.Fprintf(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
+	_, err := writef(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
 	return err
 }
 
@@ -81,8 +81,7 @@ func newPluginExport(c console) *cobra.Command {
 		Short: "Print a plugin's recipe, or write it to a file",
 		Example: `  osaurus-sandbox plugin export word-count > word-count.json
   osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision}))
 			if err != nil {
@@ -107,18 +106,17 @@ func printRevised(w io.Writer, done string, p *controlpb.Plugin, asJSON bool) er
 	if asJSON {
 		return printProto(w, p)
 	}
-	_, err := fmt.Fprintf(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
+	_, err := writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
 	return err
 }
 
 func newPluginDuplicate(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "duplicate PLUGIN NAME",
-		Short:             "Keep a plugin's recipe under another name too",
-		Example:           `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completePlugin,
+		Use:     "duplicate PLUGIN NAME",
+		Short:   "Copy a plugin's recipe under another name",
+		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Duplicate(cmd.Context(), connect.NewRequest(&controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]}))
 			if err != nil {
@@ -134,11 +132,11 @@ func newPluginDuplicate(c console) *cobra.Command {
 func newPluginRename(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "rename PLUGIN NAME",
-		Short:             "Give a plugin another name, and with it another id",
-		Long:              `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completePlugin,
+		Use:     "rename PLUGIN NAME",
+		Short:   "Give a plugin another name, and with it another id",
+		Long:    `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
+		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := rename(cmd.Context(), client, args[0], args[1])
 			if err != nil {
@@ -162,11 +160,11 @@ func rename(ctx context.Context, client *control.Client, plugin, name string) (*
 func newPluginRemove(c console) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:               "remove PLUGIN",
-		Short:             "Take a plugin out of the library, with all that it was",
-		Long:              `What is installed for agents stays: see plugin uninstall.`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completePlugin,
+		Use:     "remove PLUGIN",
+		Short:   "Delete a plugin from the library, with all its revisions",
+		Long:    `What is installed for agents stays: see plugin uninstall.`,
+		Example: `  osaurus-sandbox plugin remove word-count`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			if !yes {
 				if err := confirm(c, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {

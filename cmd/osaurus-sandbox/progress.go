@@ -73,10 +73,10 @@ func isTerminal(r io.Reader) bool {
 func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 	const clearLine = "\r\x1b[K"
 	if e.Note != "" {
-		fmt.Fprintf(w, "%s%s\n", clearLine, e.Note)
+		writef(w, clearLine+"%s\n", e.Note)
 		return
 	}
-	line, bar := e.Step, ""
+	line, bar := string(safef("%s", e.Step)), ""
 	if e.Total > 0 && columns >= 80 {
 		full := int(min(e.Done, e.Total) * barWidth / e.Total)
 		bar = strings.Repeat("#", full)
@@ -91,7 +91,7 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 		bar, end = done, "\n"
 	}
 	if at := strings.LastIndex(line, bar); bar != "" && at >= 0 { // colours have no width, so they come last
-		line = line[:at] + colours.good(bar) + line[at+len(bar):]
+		line = line[:at] + string(colours.good(bar)) + line[at+len(bar):]
 	}
 	fmt.Fprint(w, clearLine, line, end)
 }
@@ -106,15 +106,15 @@ type plain struct {
 func (p *plain) show(e progress.Event) {
 	switch now := time.Now(); {
 	case e.Note != "":
-		fmt.Fprintln(p.w, e.Note)
+		writef(p.w, "%s\n", e.Note)
 	case e.Finished:
-		fmt.Fprintln(p.w, e.Step+":", howFar(e))
+		writef(p.w, "%s: %s\n", e.Step, howFar(e))
 		p.step = ""
 	case e.Step != p.step:
-		fmt.Fprintln(p.w, e.Step)
+		writef(p.w, "%s\n", e.Step)
 		p.step, p.at = e.Step, now
 	case now.Sub(p.at) >= plainEvery:
-		fmt.Fprintln(p.w, e.Step+":", cmp.Or(howFar(e), "still at it"))
+		writef(p.w, "%s: %s\n", e.Step, cmp.Or(howFar(e), "still at it"))
 		p.at = now
 	}
 }

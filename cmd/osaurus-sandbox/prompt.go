@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -38,7 +38,9 @@ func newPromptList(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the prompts that wait for an answer, the oldest first",
-		Args:  cobra.NoArgs,
+		Example: `  osaurus-sandbox prompt list
+  osaurus-sandbox prompt list --all`,
+		Args: cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Prompts.List(cmd.Context(), connect.NewRequest(&controlpb.ListPromptsRequest{Ended: all}))
 			switch {
@@ -50,8 +52,7 @@ func newPromptList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE")
 			for _, p := range r.Msg.Prompts {
-				because, _, _ := strings.Cut(p.Text, "\n")
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, p.Deadline.AsTime().Local().Format(time.DateTime), because)
+				writef(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, p.Deadline.AsTime().Local().Format(time.DateTime), oneLine(p.Text))
 			}
 			return table.Flush()
 		}),
@@ -72,21 +73,23 @@ func askedFor(p *controlpb.Prompt) string {
 // printPrompt shows all of a prompt. What the agent says stands apart from what
 // this program says.
 func printPrompt(w io.Writer, p *controlpb.Prompt) error {
-	text := ""
+	const usual = 80 // columns, of a terminal that comes to read it later
+	var text safe
 	if p.Text != "" {
-		text = "  | " + strings.ReplaceAll(p.Text, "\n", "\n  | ") + "\n"
+		text = framed(p.Text, "  | ", cmp.Or(terminalWidth(w), usual))
 	}
-	_, err := fmt.Fprintf(w, "%s  %s asks for %s, until %s\n%s", p.Id, p.Agent, askedFor(p), p.Deadline.AsTime().Local().Format(time.TimeOnly), text)
+	_, err := writef(w, "%s  %s asks for %s, until %s\n%s", p.Id, p.Agent, askedFor(p), p.Deadline.AsTime().Local().Format(time.TimeOnly), text)
 	return err
 }
 
 func newPromptWatch(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "watch",
-		Short: "Show prompts as they come",
-		Long:  "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json, all that wait are printed on one line whenever they are others.",
-		Args:  cobra.NoArgs,
+		Use:     "watch",
+		Short:   "Show prompts as they come",
+		Long:    "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json, all that wait are printed on one line whenever they are others.",
+		Example: `  osaurus-sandbox prompt watch`,
+		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			stream, err := client.Prompts.Watch(cmd.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))
 			if err != nil {
@@ -125,6 +128,8 @@ func newPromptAnswer(c console) *cobra.Command {
 		Short: "Answer a prompt, or the oldest that waits",
 		Long: `The answer is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
 shown. It goes into the store of secrets, and nowhere else.`,
+		Example: `  osaurus-sandbox prompt answer
+  pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := findPrompt(cmd, client, first(args))
@@ -166,9 +171,10 @@ func findPrompt(cmd *cobra.Command, client *control.Client, id string) (*control
 func newPromptCancel(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "cancel PROMPT",
-		Short: "Say no to a prompt",
-		Args:  cobra.ExactArgs(1),
+		Use:     "cancel PROMPT",
+		Short:   "Say no to a prompt",
+		Example: `  osaurus-sandbox prompt cancel 1f0c9a3e`,
+		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Prompts.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: args[0]}))
 			if err != nil {
@@ -192,6 +198,6 @@ func printSettled(w io.Writer, done string, taken bool, p *controlpb.Prompt, asJ
 	if asJSON {
 		return printProto(w, p)
 	}
-	_, err := fmt.Fprintf(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
+	_, err := writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
 	return err
 }

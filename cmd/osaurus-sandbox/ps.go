@@ -18,7 +18,9 @@ func newPs(c console) *cobra.Command {
 		Use:   "ps [AGENT]",
 		Short: "List what runs for agents",
 		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
-		Args:  cobra.MaximumNArgs(1),
+		Example: `  osaurus-sandbox ps
+  osaurus-sandbox ps alice`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Processes(cmd.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: first(args)}))
 			switch {
@@ -30,7 +32,7 @@ func newPs(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
 			for _, p := range r.Msg.Processes {
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
+				writef(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
 					bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command)
 			}
 			if err := table.Flush(); err != nil {

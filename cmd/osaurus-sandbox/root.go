@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
@@ -13,11 +14,11 @@ func newRoot(c console) *cobra.Command {
 		Short: "A Linux VM for AI agents to work in",
 		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
 		Example: `  osaurus-sandbox doctor                          what this computer can do, and what is missing
-  osaurus-sandbox up                              have the sandbox running
+  osaurus-sandbox up                              start the sandbox
   osaurus-sandbox agent create alice              make an agent
   osaurus-sandbox exec alice -- uname -a          run a command as it
   osaurus-sandbox shell alice                     work in its shell
-  osaurus-sandbox secret set alice TOKEN          keep what it needs to know
+  osaurus-sandbox secret set alice TOKEN          keep a secret for it
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
@@ -29,14 +30,34 @@ func newRoot(c console) *cobra.Command {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.AddCommand(newMachineCommands(c)...)
-	root.AddCommand(
-		newAgent(c), newArtifacts(c), newAudit(c), newBoot(c), newConfig(c), newDiagnose(c), newDoctor(),
-		newEvents(c), newExec(c), newJob(c), newLogs(c), newMCP(c), newMemory(c), newPack(c), newPlugin(c), newPrompt(c),
-		newPs(c), newSandbox(c), newSecret(c), newServe(c), newService(c), newSession(c), newShell(c),
-		newStatus(c), newTask(c), newTool(c), newTop(c), newVersion(c),
-	)
+	inGroups(root, []group{
+		{"The sandbox", append(newMachineCommands(c), newStatus(c), newDoctor(), newDiagnose(c), newConfig(c), newService(c), newServe(c))},
+		{"Agents and their commands", []*cobra.Command{newAgent(c), newExec(c), newShell(c), newSession(c), newJob(c), newPs(c), newTop(c)}},
+		{"Tools, plugins, apps", []*cobra.Command{newTool(c), newPlugin(c), newMCP(c), newArtifacts(c)}},
+		{"What agents ask for and keep", []*cobra.Command{newSecret(c), newPrompt(c), newMemory(c), newTask(c)}},
+		{"What happened", []*cobra.Command{newEvents(c), newLogs(c), newAudit(c)}},
+		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(c), newPack(c), newSandbox(c)}},
+	})
+	root.AddCommand(newVersion(c))
+	completeByUse(root)
 	return root
+}
+
+// group is commands that help shows together.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// inGroups puts commands below root, in an order in which a newcomer reads.
+func inGroups(root *cobra.Command, groups []group) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
 }
 
 // showHelp is what a command does that only has others below it. Without it
@@ -51,9 +72,20 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 // everywhere is not wrong here.
 func alwaysJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", true, "print JSON, as it always does") }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+// printJSON prints JSON for people and programs.
+func printJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
+
+// printJSONLine prints JSON on one line.
+func printJSONLine(w io.Writer, v any) error { return encodeJSON(w, v, "") }
+
+func encodeJSON(w io.Writer, v any, indent string) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, harmlessJSON(out.Bytes()))
+	return err
 }

@@ -25,9 +25,10 @@ const (
 
 func newSandbox(c console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sandbox",
-		Short: "Try the backends that run commands for agents",
-		RunE:  showHelp,
+		Use:     "sandbox",
+		Short:   "Try the backends that run commands for agents",
+		Example: `  osaurus-sandbox sandbox test --agent alice`,
+		RunE:    showHelp,
 	}
 	cmd.AddCommand(newSandboxTest(c))
 	return cmd

@@ -21,7 +21,7 @@ import (
 func newSecret(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
-		Short: "Keep what agents need to know and nobody else may read",
+		Short: "Keep secrets for agents",
 		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
 encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
 
@@ -29,6 +29,9 @@ AGENT is the agent's name or id, or @host for what this host alone needs: @host 
 for inference. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is deleted, under its
 id, which no other agent ever has, unless it is deleted with --secrets. In what an agent's programs write, its secrets are replaced
 by their names.`,
+		Example: `  osaurus-sandbox secret set alice TOKEN
+  osaurus-sandbox secret list alice
+  osaurus-sandbox secret delete alice TOKEN`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
@@ -98,7 +101,7 @@ func newSecretSet(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
-		Short: "Keep a secret, in place of the one that has this name",
+		Short: "Keep a secret, replacing any of that name",
 		Long: `The secret is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
 shown. It is never an argument: other programs see those, and the shell remembers them.`,
 		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
@@ -129,9 +132,10 @@ func newSecretList(c console) *cobra.Command {
 	var plugin string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list AGENT",
-		Short: "Name an agent's secrets; values are never shown",
-		Args:  cobra.ExactArgs(1),
+		Use:     "list AGENT",
+		Short:   "List the names of an agent's secrets",
+		Example: `  osaurus-sandbox secret list alice`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			agent, err := agentOf(cmd.Context(), args[0])
 			if err != nil {
@@ -153,7 +157,7 @@ func newSecretList(c console) *cobra.Command {
 			}
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			for _, k := range keys {
-				fmt.Fprintf(table, "%s\t%s\n", k.Name, k.Plugin)
+				writef(table, "%s\t%s\n", k.Name, k.Plugin)
 			}
 			return table.Flush()
 		},
@@ -167,9 +171,10 @@ func newSecretDelete(c console) *cobra.Command {
 	var plugin string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "delete AGENT NAME",
-		Short: "Forget a secret",
-		Args:  cobra.ExactArgs(2),
+		Use:     "delete AGENT NAME",
+		Short:   "Delete a secret",
+		Example: `  osaurus-sandbox secret delete alice TOKEN`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {
@@ -193,6 +198,8 @@ func newSecretPassphrase(c console) *cobra.Command {
 		Short: "Put a passphrase on the encrypted file's key, or change it",
 		Long: `For secrets that are kept in the encrypted file. Without a passphrase whoever can read the home has key and file. With one, the
 daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
+		Example: `  osaurus-sandbox secret passphrase
+  osaurus-sandbox secret passphrase --remove`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := secretStore(c)

@@ -58,7 +58,7 @@ func newSecretAsk(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ask AGENT NAME",
-		Short: "Have somebody be asked for a secret, and wait until it is kept",
+		Short: "Ask a person for a secret, and wait for the answer",
 		Long: `Asks with a prompt, which any terminal or app that is attached can answer: osaurus-sandbox prompt answer. The exit code is 4 if
 they say no, and 5 if nobody answers.`,
 		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,

@@ -14,9 +14,12 @@ import (
 func newService(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
-		Short: "Have this computer start the daemon when you log in",
+		Short: "Start the daemon whenever you log in",
 		Long: `The daemon becomes a service of yours: a systemd user unit on Linux, a launchd agent on macOS. Whether it then starts the
 guest too says the setting autoStart.`,
+		Example: `  osaurus-sandbox service install
+  osaurus-sandbox service status
+  osaurus-sandbox service uninstall`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
@@ -48,10 +51,11 @@ func report(ctx context.Context, c console, s service.Service, did string, asJSO
 func newServiceInstall(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "install",
-		Short: "Install the service and start it",
-		Long:  "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
-		Args:  cobra.NoArgs,
+		Use:     "install",
+		Short:   "Install the service and start it",
+		Long:    "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
+		Example: `  osaurus-sandbox service install`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := config.FindHome()
 			if err != nil {
@@ -81,9 +85,10 @@ func newServiceInstall(c console) *cobra.Command {
 func newServiceUninstall(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "uninstall",
-		Short: "Stop the service and remove it",
-		Args:  cobra.NoArgs,
+		Use:     "uninstall",
+		Short:   "Stop the service and remove it",
+		Example: `  osaurus-sandbox service uninstall`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := thisService()
 			if err != nil {
@@ -102,9 +107,10 @@ func newServiceUninstall(c console) *cobra.Command {
 func newServiceStatus(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Say whether the service is installed and runs",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Short:   "Show whether the service is installed and running",
+		Example: `  osaurus-sandbox service status`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := thisService()
 			if err != nil {
@@ -117,7 +123,7 @@ func newServiceStatus(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, status)
 			}
-			_, err = fmt.Fprintf(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
+			_, err = writef(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
 			return err
 		},
 	}

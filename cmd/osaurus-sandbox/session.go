@@ -19,7 +19,7 @@ func newSession(c console) *cobra.Command {
 		Use:   "session",
 		Short: "List, show and close the persistent shells of agents",
 		Long: `An agent's session is a shell that stays: a command in it finds the folder, variables, functions and background jobs that the
-one before has left. It is made when it is first used (exec --session, shell), and closed when nobody has used it for a while.
+one before left. It is made when it is first used (exec --session, shell), and closed when nobody has used it for a while.
 The end of what was typed and shown in it is kept until you close it, also over a restart of the guest.`,
 		Example: `  osaurus-sandbox exec alice --session build -- 'cd src && ./configure'
   osaurus-sandbox exec alice --session build -- make
@@ -35,11 +35,12 @@ The end of what was typed and shown in it is kept until you close it, also over 
 func newSessionList(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "list [AGENT]",
-		Short:             "List the sessions of an agent, or of all",
-		Long:              "Lists sessions, and what each does. It starts no guest: without one, only those are listed of which a transcript is kept.",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:   "list [AGENT]",
+		Short: "List the sessions of an agent, or of all",
+		Long:  "Lists sessions, and what each does. It starts no guest: without one, only those are listed of which a transcript is kept.",
+		Example: `  osaurus-sandbox session list
+  osaurus-sandbox session list alice`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.List(cmd.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: first(args)}))
 			switch {
@@ -51,7 +52,7 @@ func newSessionList(c console) *cobra.Command {
 			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
 			fmt.Fprintln(table, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND")
 			for _, s := range r.Msg.Sessions {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
+				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
 					s.Used.AsTime().Local().Format(time.DateTime), s.Attached, s.Dir, s.Command)
 			}
 			return table.Flush()
@@ -64,10 +65,10 @@ func newSessionList(c console) *cobra.Command {
 func newSessionShow(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "show AGENT SESSION",
-		Short:             "Print the end of what was typed and shown in a session",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndSession,
+		Use:     "show AGENT SESSION",
+		Short:   "Print the end of what was typed and shown in a session",
+		Example: `  osaurus-sandbox session show alice build`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.Transcript(cmd.Context(), connect.NewRequest(&controlpb.TranscriptRequest{Agent: args[0], Session: args[1]}))
 			switch {
@@ -76,7 +77,7 @@ func newSessionShow(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			_, err = io.WriteString(c.out, r.Msg.Text)
+			_, err = io.WriteString(c.out, string(lines(r.Msg.Text)))
 			if n := len(r.Msg.Text); n > 0 && r.Msg.Text[n-1] != '\n' {
 				_, end := io.WriteString(c.out, "\n")
 				err = errors.Join(err, end)
@@ -90,10 +91,10 @@ func newSessionShow(c console) *cobra.Command {
 
 func newSessionClose() *cobra.Command {
 	return &cobra.Command{
-		Use:               "close AGENT SESSION",
-		Short:             "End a session and all that runs in it, and forget its transcript",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAgentAndSession,
+		Use:     "close AGENT SESSION",
+		Short:   "End a session and all that runs in it, and forget its transcript",
+		Example: `  osaurus-sandbox session close alice build`,
+		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Shells.Close(cmd.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]}))
 			return err

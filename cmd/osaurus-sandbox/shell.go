@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -24,7 +23,7 @@ const keysSize = 4 << 10
 func newShell(c console) *cobra.Command {
 	var session string
 	cmd := &cobra.Command{
-		Use:   "shell AGENT [--session ID]",
+		Use:   "shell AGENT",
 		Short: "Work in an agent's shell, beside the agent",
 		Long: `Puts you before a persistent shell of an agent: the very one in which its tools and exec --session run their commands. You
 see what was last typed and shown in it, and from then on all that happens, theirs and yours.
@@ -35,9 +34,8 @@ keys are the shell's, Ctrl-C too. The exit code is 0 after that, the shell's own
 The guest is started if need be, and not stopped as idle while you are there.`,
 		Example: `  osaurus-sandbox shell alice
   osaurus-sandbox shell alice --session build`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeAgent,
-		Annotations:       map[string]string{runsCommand: "true"},
+		Args:        cobra.ExactArgs(1),
+		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := config.ParseSessionID(session)
 			if err != nil {
@@ -53,7 +51,7 @@ The guest is started if need be, and not stopped as idle while you are there.`,
 				return err
 			}
 			defer client.Close()
-			fmt.Fprintf(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
+			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
 			return attach(cmd.Context(), c, own, client, args[0], guest.Shell{Session: id})
 		},
 	}
@@ -81,7 +79,7 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 		return errors.Join(err, failed)
 	}
 	if words != "" {
-		fmt.Fprintln(c.err, "\n"+words)
+		writef(c.err, "\n%s\n", words)
 	}
 	if code != 0 {
 		return exit{code: code}

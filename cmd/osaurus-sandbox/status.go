@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -22,9 +21,12 @@ func newStatus(c console) *cobra.Command {
 	var asJSON, watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the sandbox is",
-		Long:  "Says how the sandbox is, at once, however the guest is. It starts nothing: the exit code is 6 if no daemon runs.",
-		Args:  cobra.NoArgs,
+		Short: "Show how the sandbox is",
+		Long:  "Answers at once, whatever state the guest is in. It starts nothing: the exit code is 6 if no daemon is running.",
+		Example: `  osaurus-sandbox status
+  osaurus-sandbox status --watch
+  osaurus-sandbox status --json | jq --raw-output .state`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			client, err := reach(ctx)
@@ -57,7 +59,7 @@ func newStatus(c console) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&watch, "watch", false, "go on saying it whenever it changes")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
 	return cmd
 }
 
@@ -67,12 +69,7 @@ func printProto(w io.Writer, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, text, "", "  "); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(w, out.String())
-	return err
+	return printJSON(w, json.RawMessage(text)) // its spaces are arbitrary
 }
 
 // printLine prints a message as one line of JSON.
@@ -81,29 +78,24 @@ func printLine[M proto.Message](w io.Writer, m M) error {
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	if err := json.Compact(&out, text); err != nil { // its spaces are arbitrary
-		return err
-	}
-	_, err = fmt.Fprintln(w, out.String())
-	return err
+	return printJSONLine(w, json.RawMessage(text))
 }
 
 // printStatusLine prints what changes most.
 func printStatusLine(w io.Writer, s *controlpb.Status) error {
 	line := paintFor(w).state(s.State)
 	if s.Operation != "" {
-		line += ", " + s.Operation
+		line += safef(", %s", s.Operation)
 	}
 	for _, step := range s.GetJourney().GetSteps() {
 		if step.Status == "in_progress" {
-			line += ", " + stepName(step)
+			line += safef(", %s", stepName(step))
 		}
 	}
 	if s.Reason != nil {
-		line += ": " + s.Reason.Text
+		line += safef(": %s", s.Reason.Text)
 	}
-	_, err := fmt.Fprintf(w, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
+	_, err := writef(w, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
 	return err
 }
 
@@ -112,12 +104,12 @@ func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
 		return printProto(w, s)
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	row := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, text)
+	row := func(name string, text any) {
+		if text := safef("%s", text); text != "" {
+			writef(table, "%s\t%s\n", name, text)
 		}
 	}
-	row("state", fmt.Sprintf("%s for %s (%s)", paintFor(w).state(s.State), ago(s.Since.AsTime()), s.Cause))
+	row("state", safef("%s for %s (%s)", paintFor(w).state(s.State), ago(s.Since.AsTime()), s.Cause))
 	row("reason", s.GetReason().GetText())
 	row("advice", s.GetReason().GetAdvice())
 	if r := s.Retries; r != nil {

@@ -55,7 +55,7 @@ func (s *stopwatch) print(w io.Writer, title string) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, title)
 	for _, l := range s.laps {
-		fmt.Fprintf(table, "%s\t%.3f s\t\n", l.name, l.took.Seconds())
+		writef(table, "%s\t%.3f s\t\n", l.name, l.took.Seconds())
 	}
 	return table.Flush()
 }

@@ -24,7 +24,7 @@ func newTask(c console) *cobra.Command {
 		Short: "See and answer the tasks that agents dispatch",
 		Long: `Programs of an agent dispatch tasks (osaurus-host agent dispatch) for the app that serves it. An app takes one, does it, and says
 what it came to; until then it has it on lease, and if that is over somebody else may take it. A task that nobody takes for 24 hours
-expires. Where a task's id is asked for, its beginning will do.`,
+expires. The beginning of a task's id is enough.`,
 		Example: `  osaurus-sandbox task list
   osaurus-sandbox task show 7F3A
   osaurus-sandbox task cancel 7F3A
@@ -84,10 +84,11 @@ func newTaskAdd(c console) *cobra.Command {
 	var asJSON bool
 	var key string
 	cmd := &cobra.Command{
-		Use:               "add AGENT WORD...",
-		Short:             "Dispatch a task, and print its id",
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: completeAgent,
+		Use:   "add AGENT WORD...",
+		Short: "Dispatch a task, and print its id",
+		Example: `  osaurus-sandbox task add alice Mow the lawn
+  osaurus-sandbox task add alice --key chat-1 Mow the lawn`,
+		Args: cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Tasks.Dispatch(cmd.Context(), connect.NewRequest(&controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key}))
 			switch {
@@ -96,7 +97,7 @@ func newTaskAdd(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg.Task)
 			}
-			_, err = fmt.Fprintln(c.out, r.Msg.Task.Id)
+			_, err = writef(c.out, "%s\n", r.Msg.Task.Id)
 			return err
 		}),
 	}
@@ -108,10 +109,11 @@ func newTaskAdd(c console) *cobra.Command {
 func newTaskList(c console) *cobra.Command {
 	var asJSON, open bool
 	cmd := &cobra.Command{
-		Use:               "list [AGENT]",
-		Short:             "List the tasks of an agent, or of all, the newest first",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Use:   "list [AGENT]",
+		Short: "List the tasks of an agent, or of all, the newest first",
+		Example: `  osaurus-sandbox task list
+  osaurus-sandbox task list alice --open`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			request := &controlpb.ListTasksRequest{Agent: first(args), Open: open}
 			if asJSON {
@@ -121,7 +123,7 @@ func newTaskList(c console) *cobra.Command {
 			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
 			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
 				const row = 100 // of a text, enough to recognise it
-				_, err := fmt.Fprintf(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
+				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
 				return err
 			})
 			return errors.Join(err, table.Flush())
@@ -157,7 +159,7 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 				row[0] = ""
 			}
 			if line != "" || i > 0 {
-				fmt.Fprintf(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
+				writef(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
 			}
 		}
 	}
@@ -167,9 +169,10 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 func newTaskShow(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show TASK",
-		Short: "Show a task and what it came to",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show TASK",
+		Short:   "Show a task and what it came to",
+		Example: `  osaurus-sandbox task show 7F3A`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowTaskRequest{Id: id}))
@@ -187,10 +190,11 @@ func newTaskShow(c console) *cobra.Command {
 func newTaskCancel(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "cancel TASK",
-		Short: "End a task that has not ended",
-		Long:  "Ends a task that has not ended. Who has taken it is told so with the next word from there. A task that has ended is left as it is.",
-		Args:  cobra.ExactArgs(1),
+		Use:     "cancel TASK",
+		Short:   "End a task that has not ended",
+		Long:    "Ends a task that has not ended. Who has taken it is told so with the next word from there. A task that has ended is left as it is.",
+		Example: `  osaurus-sandbox task cancel 7F3A`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelTaskRequest{Id: id}))
@@ -200,7 +204,7 @@ func newTaskCancel(c console) *cobra.Command {
 				case asJSON:
 					return printProto(c.out, r.Msg.Task)
 				}
-				_, err = fmt.Fprintln(c.out, r.Msg.Task.State)
+				_, err = writef(c.out, "%s\n", r.Msg.Task.State)
 				return err
 			})
 		},

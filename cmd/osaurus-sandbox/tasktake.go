@@ -23,8 +23,7 @@ func newTaskTake(c console) *cobra.Command {
 what it came to with "task done" or "task fail". Where none waits the exit code is 7.`,
 		Example: `  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeAgent,
+		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Tasks.Lease(cmd.Context(), connect.NewRequest(&controlpb.LeaseTaskRequest{Agent: first(args), Hold: durationpb.New(hold), Wait: durationpb.New(wait)}))
 			switch {
@@ -45,9 +44,10 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
 func newTaskDone(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "done TASK LEASE [WORD...]",
-		Short: "Say that a task is done, and what it came to",
-		Args:  cobra.MinimumNArgs(2),
+		Use:     "done TASK LEASE [WORD...]",
+		Short:   "Report a task done, with its result",
+		Example: `  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
+		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Complete(cmd.Context(), connect.NewRequest(&controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")}))
@@ -65,9 +65,10 @@ func newTaskDone(c console) *cobra.Command {
 func newTaskFail(c console) *cobra.Command {
 	var asJSON, retry bool
 	cmd := &cobra.Command{
-		Use:   "fail TASK LEASE [WORD...]",
-		Short: "Say that a task went wrong, and why",
-		Args:  cobra.MinimumNArgs(2),
+		Use:     "fail TASK LEASE [WORD...]",
+		Short:   "Report a task failed, and why",
+		Example: `  osaurus-sandbox task fail --retry $(jq -r '.task.id, .lease' taken.json) The disk is full.`,
+		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Fail(cmd.Context(), connect.NewRequest(&controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry}))

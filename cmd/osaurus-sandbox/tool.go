@@ -73,7 +73,7 @@ func newToolList(c console) *cobra.Command {
 				if t.ReadOnly {
 					changes = "nothing"
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\n", t.Name, changes, t.Title)
+				writef(table, "%s\t%s\t%s\n", t.Name, changes, t.Title)
 			}
 			return table.Flush()
 		},
@@ -86,8 +86,8 @@ func newToolList(c console) *cobra.Command {
 func newToolDescribe(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "describe AGENT NAME",
-		Short:   "Say what a tool does and what it takes",
+		Use:     "describe AGENT TOOL",
+		Short:   "Show what a tool does and which arguments it takes",
 		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -123,7 +123,7 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 	if err := json.Unmarshal([]byte(t.InputSchema), &schema); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, t.Description)
+	writef(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, lines(t.Description))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "ARGUMENT\tTYPE\tDEFAULT\tWHAT")
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
@@ -136,7 +136,7 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		if len(p.Enum) > 0 {
 			what = strings.TrimSpace(strings.Join(p.Enum, " | ") + "  " + what)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
+		writef(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
 	}
 	return table.Flush()
 }
@@ -145,7 +145,7 @@ func newToolCall(c console) *cobra.Command {
 	var turn, session string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "call AGENT NAME [JSON | KEY=VALUE...]",
+		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool for an agent, and print its result",
 		Long: `Arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. A call that failed
 ends with the exit code of its kind; with --json the whole envelope is printed, as a model gets it.`,
@@ -173,7 +173,7 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 			var envelope string
 			for stream.Receive() {
 				if p := stream.Msg().Progress; p != nil {
-					fmt.Fprintln(c.err, p.Text)
+					writef(c.err, "%s\n", lines(p.Text))
 				}
 				envelope = stream.Msg().Envelope
 			}
@@ -229,11 +229,13 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 		return fault.New(fault.Execution, "read answer of tool", tool, err)
 	}
 	for _, w := range e.Warnings {
-		fmt.Fprintln(c.err, "warning:", w)
+		writef(c.err, "warning: %s\n", w)
 	}
 	switch {
 	case asJSON:
-		fmt.Fprintln(c.out, envelope)
+		if _, err := io.WriteString(c.out, harmlessJSON([]byte(envelope))+"\n"); err != nil {
+			return err
+		}
 	case e.OK:
 		if err := printJSON(c.out, e.Result); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -31,11 +30,14 @@ func newTop(c console) *cobra.Command {
 		Short: "Show what agents use, as it changes",
 		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
 picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
+		Example: `  osaurus-sandbox top
+  osaurus-sandbox top alice --every 10s
+  osaurus-sandbox top --count 1 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			show := plainTop
 			if asJSON {
-				show = func(w io.Writer, t tick) error { return json.NewEncoder(w).Encode(t) }
+				show = func(w io.Writer, t tick) error { return printJSONLine(w, t) }
 			} else if rows := terminalWidth(c.out); rows > 0 {
 				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
 				fmt.Fprint(c.out, enter)
@@ -146,14 +148,14 @@ func drawTop(w io.Writer, t tick) error {
 func topText(t tick) string {
 	var b bytes.Buffer
 	if !t.Running {
-		fmt.Fprintf(&b, "%s  no guest runs\n", t.Time.Local().Format(time.TimeOnly))
+		writef(&b, "%s  no guest runs\n", t.Time.Local().Format(time.TimeOnly))
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
+	writef(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT")
 	for _, a := range t.Agents {
-		fmt.Fprintf(table, "%s\t%.0f%%\t%s of %s\t%d of %d\t%s\t%s/s\t%s/s\n", a.Agent, a.CPUPercent, bytesText(a.Memory), bytesText(a.MemoryLimit),
+		writef(table, "%s\t%.0f%%\t%s of %s\t%d of %d\t%s\t%s/s\t%s/s\n", a.Agent, a.CPUPercent, bytesText(a.Memory), bytesText(a.MemoryLimit),
 			a.Processes, a.ProcessesLimit, bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)), bytesText(uint64(a.SentRate)))
 	}
 	_ = table.Flush() // into memory

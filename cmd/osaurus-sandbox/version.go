@@ -21,9 +21,10 @@ const versionLimit = 2 * time.Second
 func newVersion(c console) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is, and which the daemon that runs",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Show this program's version, and the running daemon's",
+		Example: `  osaurus-sandbox version`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := struct {
 				Version  string         `json:"version"`
@@ -43,9 +44,9 @@ func newVersion(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, v)
 			}
-			_, err := fmt.Fprintf(c.out, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
+			_, err := writef(c.out, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
 			if err == nil && v.Daemon != nil {
-				_, err = fmt.Fprintln(c.out, "daemon", v.Daemon)
+				_, err = writef(c.out, "daemon %s\n", v.Daemon)
 			}
 			return err
 		},

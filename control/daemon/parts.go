@@ -19,9 +19,7 @@ import (
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
-	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
@@ -200,11 +198,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 func (d *daemon) makeServices(context.Context) error {
 	d.memory, d.tasks = memory.New(d.db), tasks.New(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
-		Settings: func() config.Inference { return d.sandbox.Settings().Inference },
-		Key: func(ctx context.Context) (secrets.Value, error) {
-			return stores.Open(d.sandbox.Settings().Secrets, d.Home, nil).Get(ctx, secrets.Inference())
-		},
-		Plugins: d.permits(),
+		Settings: func() config.Inference { return d.sandbox.Settings().Inference }, Key: d.vault.InferenceKey, Plugins: d.permits(),
 	})
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{

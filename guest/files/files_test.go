@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
@@ -69,16 +71,18 @@ func at(root, rel string) *guestpb.FilePath {
 	return &guestpb.FilePath{Root: []byte(root), Path: []byte(rel)}
 }
 
-func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, last *guestpb.ReadFileResponse, err error) {
+func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, told *guestpb.ReadFileResponse, err error) {
 	t.Helper()
 	stream, err := c.Read(t.Context(), connect.NewRequest(r))
 	must(t, err)
 	defer stream.Close()
+	told = new(guestpb.ReadFileResponse)
 	for stream.Receive() {
-		last = stream.Msg()
-		text += string(last.Data)
+		m := stream.Msg()
+		text += string(m.Data)
+		proto.Merge(told, m)
 	}
-	return text, last, wire.Decode("read", "", stream.Err())
+	return text, told, wire.Decode("read", "", stream.Err())
 }
 
 func write(t *testing.T, c guestpbconnect.FilesClient, h *guestpb.WriteFileHeader, parts ...string) (*guestpb.WriteFileResponse, error) {
@@ -118,7 +122,10 @@ func TestRead(t *testing.T) {
 		{"bytes", &guestpb.ReadFileRequest{File: at(dir, "long"), Offset: 7, Limit: 6}, "line 2", true},
 		{"just enough bytes", &guestpb.ReadFileRequest{File: at(dir, "no end"), Limit: 5}, "a\nb\nc", false},
 		{"from behind the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), Offset: 99}, "", false},
-		{"lines", &guestpb.ReadFileRequest{File: at(dir, "long"), FirstLine: 20_000, Lines: 2}, "line 20000\nline 20001\n", false},
+		{"from behind all ends", &guestpb.ReadFileRequest{File: at(dir, "no end"), Offset: math.MaxUint64}, "", false},
+		{"lines from an offset", &guestpb.ReadFileRequest{File: at(dir, "long"), Offset: 3, Lines: 2}, "e 1\nline 2\n", false},
+		{"lines", &guestpb.ReadFileRequest{File: at(dir, "no end"), Lines: 2}, "a\nb\n", false},
+		{"lines from a line on", &guestpb.ReadFileRequest{File: at(dir, "long"), FirstLine: 20_000, Lines: 2}, "line 20000\nline 20001\n", false},
 		{"the first line", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 1, Lines: 1}, "a\n", false},
 		{"lines to the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 2}, "b\nc", false},
 		{"more lines than there are", &guestpb.ReadFileRequest{File: at(dir, "no end"), FirstLine: 3, Lines: 9}, "c", false},
@@ -132,9 +139,13 @@ func TestRead(t *testing.T) {
 		{"the last lines of an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty"), LastLines: 3}, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, last, err := read(t, c, tc.r)
-			if err != nil || got != tc.want || last.Truncated != tc.truncated {
-				t.Errorf("%d bytes (%.40q…), truncated %v, %v; want %d", len(got), got, last.GetTruncated(), err, len(tc.want))
+			got, told, err := read(t, c, tc.r)
+			if err != nil || got != tc.want || told.Truncated != tc.truncated {
+				t.Errorf("%d bytes (%.40q…), truncated %v, %v; want %d", len(got), got, told.Truncated, err, len(tc.want))
+			}
+			file, err := os.ReadFile(filepath.Join(dir, string(tc.r.File.Path)))
+			if end := told.Offset + uint64(len(got)); err != nil || end > uint64(len(file)) || string(file[told.Offset:end]) != got {
+				t.Errorf("it is not what stands at %d", told.Offset)
 			}
 		})
 	}

@@ -43,29 +43,35 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 		return err
 	}
 	defer f.Close()
-	if err := stream.Send(&guestpb.ReadFileResponse{Info: is}); err != nil {
-		return err
-	}
-	p := &part{ctx: ctx, stream: stream, left: r.Msg.Limit, bounded: r.Msg.Limit > 0}
-	switch {
-	case r.Msg.LastLines > 0:
-		var from int64
-		if from, err = lastLines(f, r.Msg.LastLines); err == nil {
-			_, err = f.Seek(from, io.SeekStart)
-		}
-	case r.Msg.FirstLine > 0:
-		err = skipLines(ctx, f, r.Msg.FirstLine-1)
-		p.lines = r.Msg.Lines
-	case r.Msg.Offset > 0:
-		_, err = f.Seek(int64(r.Msg.Offset), io.SeekStart)
-	}
-	if err == nil {
-		err = p.copy(f)
-	}
+	from, err := seek(ctx, f, is.Size, r.Msg)
 	if err != nil {
 		return explain(op, shown(r.Msg.File), err)
 	}
+	if err := stream.Send(&guestpb.ReadFileResponse{Info: is, Offset: uint64(from)}); err != nil {
+		return err
+	}
+	p := &part{ctx: ctx, stream: stream, left: r.Msg.Limit, bounded: r.Msg.Limit > 0, lines: r.Msg.Lines}
+	if err := p.copy(f); err != nil {
+		return explain(op, shown(r.Msg.File), err)
+	}
 	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
+}
+
+// seek goes to where a part of a file begins, and says where that is.
+func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileRequest) (from int64, err error) {
+	switch {
+	case r.LastLines > 0:
+		if from, err = lastLines(f, r.LastLines); err != nil {
+			return 0, err
+		}
+		return f.Seek(from, io.SeekStart)
+	case r.FirstLine > 0:
+		if err := skipLines(ctx, f, r.FirstLine-1); err != nil {
+			return 0, err
+		}
+		return f.Seek(0, io.SeekCurrent)
+	}
+	return f.Seek(int64(min(r.Offset, size)), io.SeekStart) // file systems refuse what is too far
 }
 
 // part is what of a file is being answered.

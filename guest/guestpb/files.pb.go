@@ -499,15 +499,16 @@ func (x *FolderEntry) GetTarget() []byte {
 	return nil
 }
 
-// ReadFileRequest asks for bytes, unless it asks for lines.
+// ReadFileRequest asks for the bytes from an offset, from a line or from the last
+// lines on.
 type ReadFileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	File          *FilePath              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Limit         uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                          // the most bytes that are answered; 0 is all
-	FirstLine     uint64                 `protobuf:"varint,4,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"` // from this line on, of which the first is 1,
-	Lines         uint64                 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`                          // so many lines; 0 is all
-	LastLines     uint64                 `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // or the last so many
+	FirstLine     uint64                 `protobuf:"varint,4,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"` // of which the first is 1
+	LastLines     uint64                 `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // the last so many
+	Lines         uint64                 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`                          // no more than so many lines, but for last_lines; 0 is all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,13 +571,6 @@ func (x *ReadFileRequest) GetFirstLine() uint64 {
 	return 0
 }
 
-func (x *ReadFileRequest) GetLines() uint64 {
-	if x != nil {
-		return x.Lines
-	}
-	return 0
-}
-
 func (x *ReadFileRequest) GetLastLines() uint64 {
 	if x != nil {
 		return x.LastLines
@@ -584,9 +578,17 @@ func (x *ReadFileRequest) GetLastLines() uint64 {
 	return 0
 }
 
+func (x *ReadFileRequest) GetLines() uint64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
 type ReadFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Info          *FileInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"` // in the first message
+	Info          *FileInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`      // in the first message
+	Offset        uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // there too: where in the file the data begins
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	Truncated     bool                   `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last one: the limit left something out
 	unknownFields protoimpl.UnknownFields
@@ -628,6 +630,13 @@ func (x *ReadFileResponse) GetInfo() *FileInfo {
 		return x.Info
 	}
 	return nil
+}
+
+func (x *ReadFileResponse) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1166,12 +1175,13 @@ const file_files_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x04R\x05limit\x12\x1d\n" +
 	"\n" +
-	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\x04R\x05lines\x12\x1d\n" +
+	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x1d\n" +
 	"\n" +
-	"last_lines\x18\x06 \x01(\x04R\tlastLines\"z\n" +
+	"last_lines\x18\x06 \x01(\x04R\tlastLines\x12\x14\n" +
+	"\x05lines\x18\x05 \x01(\x04R\x05lines\"\x92\x01\n" +
 	"\x10ReadFileResponse\x12.\n" +
-	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x12\n" +
+	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"a\n" +
 	"\x10WriteFileRequest\x129\n" +

@@ -6,3 +6,6 @@ const (
 	Socket   = "/run/osaurus-bridge.sock"
 	TokenDir = "/run/osaurus" // a token is in USER.token in it
 )
+
+// Program asks for whoever has none of their own. It is there in rooms and in the guest.
+const Program = "/usr/local/bin/osaurus-host"

@@ -17,11 +17,8 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-// The program that asks the bridge, and where everybody finds it.
-const (
-	shim        = own + "/host"
-	shimForRoot = "/usr/local/bin/osaurus-host"
-)
+// shim is the program that asks the bridge, where the guest keeps it.
+const shim = own + "/host"
 
 // openBridge lets programs of the guest itself ask the host, if it serves a bridge, and
 // rooms have ways of their own.
@@ -41,14 +38,14 @@ func (m *machine) openBridge(key []byte) {
 // showShim has the program be found in the guest's root, read-only. What is there
 // is replaced: it is of an earlier boot.
 func showShim() error {
-	if err := os.MkdirAll(filepath.Dir(shimForRoot), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(hatch.Program), 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(shimForRoot); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(hatch.Program); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := bindProgram(shim, shimForRoot); err != nil {
+	if err := bindProgram(shim, hatch.Program); err != nil {
 		return err
 	}
-	return unix.Mount("", shimForRoot, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+	return unix.Mount("", hatch.Program, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/guest/hatch"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -78,7 +80,7 @@ func (m *machine) finishRoot() error {
 		return bootErr("make file", resolvers, err, "")
 	}
 	if err := showShim(); err != nil {
-		m.warn("show "+shimForRoot, err)
+		m.warn("show "+hatch.Program, err)
 	}
 	m.set(kernelSettings())
 	return nil

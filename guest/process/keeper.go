@@ -207,7 +207,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	}
 	var forked *child
 	fork := func() error {
-		if err := as(i.user, func() (err error) {
+		if err := As(i.user, func() (err error) {
 			if err := checkDir(s.Dir); err != nil || s.Program != nil {
 				return err
 			}

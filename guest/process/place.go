@@ -41,10 +41,10 @@ func markOf(p Place) string {
 	return ""
 }
 
-// as runs f with the calling thread touching files as a credential. On a share the
-// kernel remembers owners as they are shown to who asks, and root has no
+// As runs f with the calling thread touching files as a credential; nil is root. On a
+// share the kernel remembers owners as they are shown to who asks, and root has no
 // business among the files of an agent.
-func as(c *syscall.Credential, f func() error) error {
+func As(c *syscall.Credential, f func() error) error {
 	if c != nil {
 		_ = syscall.Setfsgid(int(c.Gid)) // these two never fail for root
 		_ = syscall.Setfsuid(int(c.Uid))

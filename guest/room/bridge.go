@@ -16,12 +16,8 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-// Where else programs of a room look: older ones for the socket, and everybody for the
-// program that asks.
-const (
-	olderSocket = "/tmp/osaurus-bridge.sock"
-	shim        = "/usr/local/bin/osaurus-host"
-)
+// olderSocket is where older programs look for the socket.
+const olderSocket = "/tmp/osaurus-bridge.sock"
 
 // outlet is a room's way to the bridge. Its files are the guest's own, and the room is
 // shown them: nobody in it can put others in their place, and the guest writes them
@@ -110,8 +106,8 @@ func (b *builder) bridge() error {
 			b.warn("%s is not there: %v", olderSocket, err)
 		}
 	}
-	if err := b.showFile(b.Shim, shim, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
-		b.warn("%s is the layer's own: %v", shim, err)
+	if err := b.showFile(b.Shim, hatch.Program, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
+		b.warn("%s is the layer's own: %v", hatch.Program, err)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"osaurus-sandbox/guest/process"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -105,18 +107,14 @@ func (b *builder) bindFolder(from, to string, attributes int) error {
 // asAgent runs f with this thread touching files as the room's user, who may have
 // some capabilities for it: the folders above what is shown may be root's alone.
 func (b *builder) asAgent(with uint64, f func() error) error {
-	_ = syscall.Setfsgid(int(b.UID)) // neither fails for root
-	_ = syscall.Setfsuid(int(b.UID))
-	defer func() {
-		_ = syscall.Setfsuid(0)
-		_ = syscall.Setfsgid(0)
-	}()
-	if with != 0 {
-		if err := raise(with); err != nil {
-			return err
+	return process.As(&syscall.Credential{Uid: b.UID, Gid: b.UID}, func() error {
+		if with != 0 {
+			if err := raise(with); err != nil {
+				return err
+			}
 		}
-	}
-	return f()
+		return f()
+	})
 }
 
 // home shows the agent's own folder of the workspace, and in it the folders that

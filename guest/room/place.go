@@ -18,11 +18,6 @@ type place struct {
 	hidden bool
 }
 
-// rootCapabilities are what installing packages takes, and all that the root
-// of a room has.
-const rootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
-	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL
-
 // entered are the namespaces of a room that a command is in. Not the
 // control group's: from inside one, the kernel refuses to start a child in a
 // group that is outside of what the caller then sees.
@@ -75,33 +70,6 @@ func (p place) dropCapabilities() error {
 	return hold(keep)
 }
 
-// bound takes all capabilities but some out of the thread's bounding set.
-func bound(keep uint64) error {
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if keep&(1<<c) != 0 {
-			continue
-		}
-		// EINVAL is a capability that is newer than the kernel.
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL {
-			return fmt.Errorf("drop capability %d: %w", c, err)
-		}
-	}
-	return nil
-}
-
-// hold leaves the thread only some of the capabilities that it has.
-func hold(keep uint64) error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	data := [2]unix.CapUserData{
-		{Effective: uint32(keep), Permitted: uint32(keep)},
-		{Effective: uint32(keep >> 32), Permitted: uint32(keep >> 32)},
-	}
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("give capabilities up: %w", err)
-	}
-	return nil
-}
-
 // Credential is the agent's user; root's is that of the thread.
 func (p place) Credential() *syscall.Credential {
 	if p.root {
@@ -130,18 +98,3 @@ type threshold struct{ group group }
 func (threshold) Enter() error                    { return nil }
 func (threshold) Credential() *syscall.Credential { return nil }
 func (t threshold) Cgroup() string                { return string(t.group) }
-
-// raise makes capabilities effective again that the thread still may use.
-func raise(with uint64) error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("ask for capabilities: %w", err)
-	}
-	data[0].Effective |= uint32(with)
-	data[1].Effective |= uint32(with >> 32)
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("take capabilities up: %w", err)
-	}
-	return nil
-}

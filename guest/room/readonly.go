@@ -4,7 +4,6 @@ package room
 
 import (
 	"fmt"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -66,16 +65,12 @@ func (p readOnly) seal() error {
 }
 
 // find opens the folder as the agent, whose it may be.
-func (p readOnly) find() (int, error) {
-	if c := p.Credential(); c != nil {
-		_ = syscall.Setfsgid(int(c.Gid)) // these never fail for root
-		_ = syscall.Setfsuid(int(c.Uid))
-		defer func() {
-			_ = syscall.Setfsuid(0)
-			_ = syscall.Setfsgid(0)
-		}()
-	}
-	return lookUp(p.folder, unix.O_PATH|unix.O_DIRECTORY)
+func (p readOnly) find() (at int, err error) {
+	err = process.As(p.Credential(), func() error {
+		at, err = lookUp(p.folder, unix.O_PATH|unix.O_DIRECTORY)
+		return err
+	})
+	return at, err
 }
 
 // domain keeps the thread from reaching, through /proc, into the agent's other

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,5 +104,44 @@ func TestHouseFindsWhatIsWrong(t *testing.T) {
 	}
 	if len(found) != 7 {
 		t.Errorf("found %d things:\n%s", len(found), all)
+	}
+}
+
+// A page of promises with one of everything that is wrong.
+func TestPromisesWithoutTests(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a/a_test.go":        "package a\n\nfunc TestWall(t *testing.T) {}\n\nfunc FuzzWall(f *testing.F) {}\n",
+		"b/b_darwin_test.go": "package b\n\nfunc TestDoor(t *testing.T) {}\n",
+		promises: `# Security
+
+| promise | limit | proven by |
+| --- | --- | --- |
+| walls | | ` + "`a` `TestWall`, `FuzzWall`; `b` `TestDoor`" + ` |
+| moved | | ` + "`b` `TestWall`" + ` |
+| gone | | ` + "`TestRoof`" + ` |
+| bold | | we say so |
+
+Beside that ` + "`TestWall` and `TestFloor`" + `.
+`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong, err := wrongPromises(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"SECURITY.md:6: there is no TestWall in b", "SECURITY.md:7: there is no TestRoof in the whole module",
+		"SECURITY.md:8: a promise without a test", "SECURITY.md:10: there is no TestFloor in the whole module",
+	}
+	if !slices.Equal(wrong, want) {
+		t.Errorf("%q, want %q", wrong, want)
 	}
 }

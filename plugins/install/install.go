@@ -59,16 +59,6 @@ type Life interface {
 	End(ctx context.Context, agent config.AgentID, plugin config.PluginID) error
 }
 
-// still is the life of plugins that run nothing by themselves, and whose commands are
-// the agent's.
-type still struct{}
-
-func (still) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
-	return nil
-}
-func (still) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}
-func (still) End(context.Context, config.AgentID, config.PluginID) error { return nil }
-
 // Happening is what became of a plugin of an agent, for the journal of events.
 type Happening struct {
 	What   What
@@ -100,7 +90,7 @@ type Options struct {
 	Packages Packages
 	Secrets  Secrets
 	Registry *tools.Registry
-	Life     Life            // nil is none: then a plugin is its tools alone
+	Life     Life
 	Note     func(Happening) // nil is nobody; it must not wait
 	// Program is this program's release, which verified plugins are stamped with.
 	Program string
@@ -136,9 +126,6 @@ type shelf struct {
 // Open reads which plugins agents have, and has their tools listed. What was
 // under way when the last daemon ended is settled when the guest runs.
 func Open(o Options, agents []config.AgentID) *Installer {
-	if o.Life == nil {
-		o.Life = still{}
-	}
 	i := &Installer{Options: o, turns: turns{of: map[key]*turn{}}, agents: map[config.AgentID]*shelf{}}
 	i.life, i.end = context.WithCancel(context.Background())
 	for _, agent := range agents {
@@ -190,15 +177,6 @@ func (i *Installer) Find(agent config.AgentID, plugin config.PluginID) (Record, 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.shelfOf(agent).find(plugin)
-}
-
-// Recipe is what a plugin may and does, if the agent has it or it is being made.
-func (i *Installer) Recipe(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
-	r, ok := i.Find(agent, plugin)
-	if !ok || r.Status == Broken || r.Status == Uninstalling {
-		return plugins.Recipe{}, false
-	}
-	return r.Plugin, true
 }
 
 // get is Find for who needs it.

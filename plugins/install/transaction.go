@@ -64,18 +64,7 @@ func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.R
 	return i.install(ctx, a, Record{ID: id, Plugin: recipe, Agent: a.ID, Hash: hash}, how)
 }
 
-// Reinstall does the same with the recipe that the agent has.
-func (i *Installer) Reinstall(ctx context.Context, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
-	const op = "reinstall plugin"
-	end, err := i.turn(ctx, op, a, plugin)
-	if err != nil {
-		return Record{}, err
-	}
-	defer end()
-	return i.reinstall(ctx, op, a, plugin, how)
-}
-
-// reinstall is Reinstall for who has the turn.
+// reinstall does the same with the recipe that the agent has, for who has the turn.
 func (i *Installer) reinstall(ctx context.Context, op string, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
 	if err := i.settle(ctx, a, plugin); err != nil {
 		return Record{}, err

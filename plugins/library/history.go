@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -247,6 +246,3 @@ func removeFile(path string) error {
 	}
 	return nil
 }
-
-// ModifiedAt is when the revision was made.
-func (p Past) ModifiedAt() time.Time { return p.Recipe.ModifiedAt }

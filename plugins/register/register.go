@@ -132,7 +132,7 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 		return Made{}, err
 	}
 	if !g.Running() {
-		return Made{}, fault.New(fault.Unavailable, op, string(id), errors.New("the sandbox is not running")).Advise("Start it: osaurus-sandbox start")
+		return Made{}, fault.New(fault.Unavailable, op, string(id), errors.New("the sandbox is not running")).Advise("Start it: osaurus-sandbox up")
 	}
 	restricted, caveats := restrict(r, a, via)
 	tell("keeping " + string(id) + " in the library")

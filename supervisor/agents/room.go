@@ -60,7 +60,7 @@ func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
 		return l, nil
 	}
-	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox start")
+	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
 }
 
 // enter lends the guest with an agent's room made in it.

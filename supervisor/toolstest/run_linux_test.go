@@ -2,7 +2,9 @@ package toolstest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +29,40 @@ import (
 func TestWithoutARoom(t *testing.T) {
 	b := new(hosttest.Backend)
 	toolstest.Run(t, world(t, b, b), toolstest.Host)
+}
+
+// TestReadOn: whoever goes on where an answer says that the rest begins has read all of a
+// file, whatever is in it and however it is read.
+func TestReadOn(t *testing.T) {
+	const text = "one\nzwei ä€😀 and more\n\n" + "\xff\xfe\xe2\x82" + "three\n" + "a line that is longer than what is answered\nno end"
+	b := new(hosttest.Backend)
+	w := world(t, b, b)
+	a := w.Agent(t, "ada", nil)
+	if err := os.WriteFile(filepath.Join(w.Home.AgentHome("ada"), "f"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{`"max_chars":1`, `"max_chars":7`, `"line_count":1`, `"line_count":2,"max_chars":30`, `"max_chars":1000`} {
+		var all string
+		at, calls := 0, 0
+		for more := true; more; calls++ {
+			e := w.Tools.Call(t.Context(), tools.Call{Agent: a}, "sandbox_read_file", fmt.Appendf(nil, `{"path":"f","offset":%d,%s}`, at, how))
+			var got struct {
+				Result struct {
+					Content    string
+					NextOffset int `json:"next_offset"`
+				}
+			}
+			if err := json.Unmarshal([]byte(e.Text()), &got); err != nil || !e.OK() || calls > len(text) {
+				t.Fatalf("%s: %v, %s", how, err, e.Text())
+			}
+			all += got.Result.Content
+			at, more = got.Result.NextOffset, got.Result.NextOffset > 0
+		}
+		// How many signs stand for what is no text is not told.
+		if strings.ReplaceAll(all, "\uFFFD", "") != strings.ToValidUTF8(text, "") {
+			t.Errorf("%s: in %d calls %q", how, calls, all)
+		}
+	}
 }
 
 // TestCallWaitsForTheGuest: a call to a sandbox that is stopped starts it, is told

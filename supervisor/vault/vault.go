@@ -99,6 +99,12 @@ func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretNa
 	return v.lend(ctx, who, name, bridgeClient)
 }
 
+// InferenceKey is what this host shows to the endpoint for inference. No agent reads it,
+// so the audit takes no note.
+func (v *Vault) InferenceKey(ctx context.Context) (secrets.Value, error) {
+	return v.open().Get(ctx, secrets.Inference())
+}
+
 // Environment is the values of secrets that a plugin declares, for a program of it: as
 // NAME=value, of those that there are.
 func (v *Vault) Environment(ctx context.Context, who bridge.Caller, names []config.SecretName) (list []string, _ error) {

@@ -320,10 +320,17 @@ func TestStoreChanges(t *testing.T) {
 	r := newRig(t, nil)
 	r.stores[config.SecretsInKeychain] = agefile.New(config.Home(t.TempDir()), nil)
 	r.set(key("", "TOKEN"), canary+"-file")
+	r.set(secrets.Inference(), canary+"-inference")
+	if v, err := r.InferenceKey(t.Context()); err != nil || v.Reveal() != canary+"-inference" {
+		t.Errorf("the host's own key: %v", err)
+	}
 	live := r.Redact(t.Context(), alice)
 	r.choose(config.SecretsInKeychain)
 	if _, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN"); !errors.Is(err, secrets.Missing) {
 		t.Errorf("from the other store: %v", err)
+	}
+	if _, err := r.InferenceKey(t.Context()); !errors.Is(err, secrets.Missing) {
+		t.Errorf("the host's own key from the other store: %v", err)
 	}
 	r.set(key("", "TOKEN"), canary+"-keychain")
 	r.until("the other store's secrets are known", func() bool {

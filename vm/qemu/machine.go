@@ -5,7 +5,6 @@ package qemu
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,19 +17,17 @@ import (
 
 // machine implements vm.Machine.
 type machine struct {
-	*vm.Life
+	*vm.Power
 	vm.Ports
 	cfg      vm.Config
 	program  program
 	accel    Accelerator
 	log      *slog.Logger
 	backends []backend
+	run      *run // nil before Start
 
 	mu       sync.Mutex
-	run      *run   // nil before Start
-	asked    bool   // the end was asked for, by Kill or Close
 	shutdown string // why QEMU said that it ends
-	failure  error  // why the start was given up
 }
 
 func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (*machine, error) {
@@ -40,29 +37,23 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	}
 	// The caller may go on to use its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
-	life := vm.NewLife(cfg.Name)
-	return &machine{Life: life, Ports: vm.NewPorts(life, socket), cfg: cfg, program: p, accel: accel, log: log, backends: backends}, nil
+	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends}
+	m.Power = vm.NewPower(cfg.Name, m, "QEMU is killed but not gone: it waits for a disk or share of the host.")
+	m.Ports = vm.NewPorts(m.Life, socket)
+	return m, nil
 }
 
 // Start implements vm.Machine.
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
-	r, err := m.launch(op)
-	if err != nil {
+	if err := m.On(op, m.launch); err != nil {
 		return err
 	}
-	if err := r.connect(ctx, m.event); err != nil {
-		if ctx.Err() != nil || !r.exits() {
-			m.mu.Lock()
-			m.failure = fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err))
-			m.mu.Unlock()
-			r.process.kill()
+	if err := m.run.connect(ctx, m.event); err != nil {
+		if ctx.Err() == nil && m.run.exits() {
+			return m.Fallen(op)
 		}
-		<-m.Done()
-		if err := m.Err(); err != nil {
-			return err
-		}
-		return fault.New(fault.Rejected, op, m.cfg.Name, errors.New("it was killed"))
+		return m.GiveUp(op, fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
 	}
 	// A guest may have ended already: that was a start too.
 	m.Move(vm.Running, vm.Starting)
@@ -70,55 +61,52 @@ func (m *machine) Start(ctx context.Context) error {
 }
 
 // launch starts QEMU and whoever waits for its end.
-func (m *machine) launch(op string) (*run, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.Move(vm.Starting, vm.Stopped) {
-		return nil, m.Misfit(op)
-	}
+func (m *machine) launch() error {
 	r, err := launch(&m.cfg, m.program.path, m.accel, m.backends, m.log)
 	if err != nil {
-		err = fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err))
-		closeBackends(m.backends)
-		m.End(err)
-		return nil, err
+		return err
 	}
 	m.run = r
 	go func() {
 		r.wait()
-		closeBackends(m.backends)
-		m.End(m.verdict())
+		m.Release()
+		m.End(m.Verdict(m.outcome()))
 	}()
-	return r, nil
+	return nil
 }
 
-// verdict says whether the machine's end was orderly, once QEMU is gone.
-func (m *machine) verdict() error {
+// outcome says how the machine has ended, once QEMU is gone: nil is orderly.
+func (m *machine) outcome() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const op = "run machine"
-	cause := m.run.process.cause()
+	cause, report := m.run.process.cause(), m.run.console.Panic()
 	switch {
-	case m.asked:
+	case cause == nil && m.shutdown == "guest-reset" && report != "":
+		return m.Panicked(report)
+	case cause == nil && (m.shutdown == "guest-shutdown" || m.shutdown == "guest-reset"):
 		return nil
-	case cause == nil && m.shutdown == "guest-shutdown":
-		return nil
-	case cause == nil && m.shutdown == "guest-reset" && m.run.console.Panic() != "":
-		return fault.New(fault.Execution, op, m.cfg.Name, fmt.Errorf("the guest's kernel panicked:\n%s", m.run.console.Panic())).
-			Advise("Start it again; if it panics again, another pack or more memory may help.")
-	case cause == nil && m.shutdown == "guest-reset":
-		return nil
-	case m.failure != nil:
-		return m.failure
 	case cause != nil && m.run.control == nil:
 		return fault.New(fault.Execution, "start machine", m.cfg.Name, cause).
 			Advise("QEMU refused to run this machine; check the host with `osaurus-sandbox doctor`.")
 	case cause == nil:
 		cause = fmt.Errorf("qemu ended unasked (%s)", m.shutdown)
 	}
-	return fault.New(fault.Execution, op, m.cfg.Name, cause).
+	return fault.New(fault.Execution, "run machine", m.cfg.Name, cause).
 		Advise("Something ended QEMU: see the host's kernel log (sudo dmesg) for a lack of memory, then start the machine again.")
 }
+
+// Pull implements vm.Cable.
+func (m *machine) Pull() bool {
+	if !m.run.alive() {
+		return false
+	}
+	m.stopping()
+	m.run.process.kill()
+	return true
+}
+
+// Release implements vm.Cable.
+func (m *machine) Release() { closeBackends(m.backends) }
 
 // event follows what QEMU does by itself.
 func (m *machine) event(e qmp.Event) {
@@ -178,44 +166,8 @@ func (m *machine) change(ctx context.Context, op, command string, from, during, 
 
 // tell executes a command of QEMU's in a state that has a control connection.
 func (m *machine) tell(ctx context.Context, op, command string) error {
-	m.mu.Lock()
-	control := m.run.control
-	m.mu.Unlock()
-	if err := control.Do(ctx, command, nil, nil); err != nil {
+	if err := m.run.control.Do(ctx, command, nil, nil); err != nil {
 		return fault.New(fault.KindOf(err), op, m.cfg.Name, err)
 	}
 	return nil
-}
-
-// Kill implements vm.Machine.
-func (m *machine) Kill(ctx context.Context) error {
-	m.mu.Lock()
-	r := m.run
-	if r != nil && r.alive() {
-		m.asked = true
-	}
-	m.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	m.stopping()
-	r.process.kill()
-	select {
-	case <-m.Done():
-		return nil
-	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "kill machine", m.cfg.Name, ctx.Err()).
-			Advise("QEMU is killed but not gone: it waits for a disk or share of the host.")
-	}
-}
-
-// Close implements vm.Machine.
-func (m *machine) Close() error {
-	m.mu.Lock()
-	if m.run == nil && !m.Ended() {
-		closeBackends(m.backends)
-		m.End(nil)
-	}
-	m.mu.Unlock()
-	return m.Kill(context.Background())
 }

@@ -114,10 +114,8 @@ func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, r
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
-	life, board := vm.NewLife(cfg.Name), newSwitchboard(sockets[0])
-	return &machine{
-		Life: life, Ports: vm.NewPorts(life, board), name: cfg.Name,
-		apple: apple, hardware: hardware, serial: line, sockets: board,
-		cable: make(chan struct{}),
-	}, nil
+	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), cable: make(chan struct{})}
+	m.Power = vm.NewPower(cfg.Name, m, silent)
+	m.Ports = vm.NewPorts(m.Life, m.sockets)
+	return m, nil
 }

@@ -72,7 +72,7 @@ func (m *machine) follow(op string, powered <-chan error) {
 			}
 		case <-panicked:
 			panicked = nil
-			time.AfterFunc(panicGrace, m.pull)
+			time.AfterFunc(panicGrace, func() { m.Pull() })
 		case <-cable:
 			cable = nil
 			again, patience = time.After(0), time.After(pullPatience)
@@ -120,34 +120,16 @@ func (m *machine) broken() error {
 
 // finish ends the machine, which is over because of err.
 func (m *machine) finish(err error) {
-	m.release()
-	m.End(m.verdict(err))
-}
-
-// verdict says whether an end was orderly.
-func (m *machine) verdict(err error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	report := m.serial.report()
-	switch {
-	case m.asked:
-		return nil
-	case report != "":
-		return fault.New(fault.Execution, "run machine", m.name, fmt.Errorf("the guest's kernel panicked:\n%s", report)).
-			Advise("Start it again; if it panics again, another pack or more memory may help.")
-	case m.failure != nil:
-		return m.failure
+	m.Release()
+	if report := m.serial.report(); report != "" {
+		err = m.Panicked(report)
 	}
-	return err
+	m.End(m.Verdict(err))
 }
 
 // abandon ends a machine's life although the framework does not.
 func (m *machine) abandon() {
-	m.mu.Lock()
-	m.stuck = fault.New(fault.Timeout, "kill machine", m.name, fmt.Errorf("the framework has not stopped it for %v", pullPatience)).
-		Advise("End its process com.apple.Virtualization.VirtualMachine in the Activity Monitor.")
-	err := m.stuck
-	m.mu.Unlock()
 	m.sockets.close()
-	m.End(err)
+	m.Abandon(fault.New(fault.Timeout, "kill machine", m.name, fmt.Errorf("the framework has not stopped it for %v", pullPatience)).
+		Advise("End its process com.apple.Virtualization.VirtualMachine in the Activity Monitor."))
 }

@@ -15,7 +15,7 @@ import (
 
 // machine implements vm.Machine.
 type machine struct {
-	*vm.Life
+	*vm.Power
 	vm.Ports
 	name     string
 	apple    *vz.VirtualMachine
@@ -23,14 +23,8 @@ type machine struct {
 	serial   *serial
 	sockets  *switchboard
 
-	cable chan struct{} // closed by pull
+	cable chan struct{} // closed by Pull
 	once  sync.Once
-
-	mu      sync.Mutex
-	started bool  // there is a goroutine that follows it
-	asked   bool  // the end was asked for, by Kill or Close
-	failure error // why the start was given up
-	stuck   error // why the framework's machine may still be there
 }
 
 // Start implements vm.Machine.
@@ -44,50 +38,37 @@ func (m *machine) powerOn(ctx context.Context, op string, power func() error, wa
 	watching, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	states := m.Watch(watching)
-	if err := m.begin(ctx, op, power); err != nil {
+	if err := m.On(op, func() error { return m.begin(ctx, op, power) }); err != nil {
 		return err
 	}
-	err := m.reach(ctx, op, states, want)
-	if err == nil {
-		return nil
+	if err := m.reach(ctx, op, states, want); err != nil {
+		return m.GiveUp(op, err)
 	}
-	m.mu.Lock()
-	m.failure = err // unless it has ended: then it has its verdict
-	m.mu.Unlock()
-	m.pull()
-	<-m.Done()
-	if err := m.Err(); err != nil {
-		return err
-	}
-	return fault.New(fault.Rejected, op, m.name, errors.New("it was killed"))
+	return nil
 }
 
 // begin powers the machine on, and follows it from then.
 func (m *machine) begin(ctx context.Context, op string, power func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.Move(vm.Starting, vm.Stopped) {
-		return m.Misfit(op)
-	}
-	err := m.serial.open()
-	if err == nil && ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		err = fault.New(fault.KindOf(err), op, m.name, err).Advise(fault.AdviceOf(err))
-		m.release()
-		m.End(err)
+	if err := m.serial.open(); err != nil {
 		return err
 	}
-	m.started = true
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	powered := make(chan error, 1)
 	go func() { powered <- power() }()
 	go m.follow(op, powered)
 	return nil
 }
 
-// release lets go of all that the machine held, once it has ended.
-func (m *machine) release() {
+// Pull implements vm.Cable.
+func (m *machine) Pull() bool {
+	m.once.Do(func() { close(m.cable) })
+	return true
+}
+
+// Release implements vm.Cable.
+func (m *machine) Release() {
 	m.sockets.close()
 	m.serial.close()
 }
@@ -164,44 +145,10 @@ func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, 
 	}
 }
 
+// silent is the advice about a framework that does not answer.
+const silent = "The framework does not answer: try again, or kill the machine."
+
 func (m *machine) impatient(ctx context.Context, op string) error {
 	return fault.New(fault.KindOf(ctx.Err()), op, m.name, ctx.Err()).
-		Advise("The framework does not answer: try again, or kill the machine.")
-}
-
-// pull pulls the cable. Whoever follows the machine sees to its end.
-func (m *machine) pull() { m.once.Do(func() { close(m.cable) }) }
-
-// Kill implements vm.Machine.
-func (m *machine) Kill(ctx context.Context) error {
-	const op = "kill machine"
-	m.mu.Lock()
-	started := m.started
-	if started && !m.Ended() {
-		m.asked = true
-	}
-	m.mu.Unlock()
-	if !started {
-		return nil
-	}
-	m.pull()
-	select {
-	case <-m.Done():
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.stuck
-	case <-ctx.Done():
-		return m.impatient(ctx, op)
-	}
-}
-
-// Close implements vm.Machine.
-func (m *machine) Close() error {
-	m.mu.Lock()
-	if !m.started && !m.Ended() {
-		m.release()
-		m.End(nil)
-	}
-	m.mu.Unlock()
-	return m.Kill(context.Background())
+		Advise(silent)
 }

@@ -3,7 +3,7 @@
 package search
 
 import (
-	"fmt"
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -11,11 +11,8 @@ import (
 // compileGlob makes an expression of a glob: ? and * stay within a name, ** goes
 // over folders, [ab] and {a,b} are choices, and \ takes a letter as it is. It
 // matches whole paths that are relative and have slashes between names.
-func compileGlob(glob string, ignoreCase bool) (*regexp.Regexp, error) {
+func compileGlob(glob string) (*regexp.Regexp, error) {
 	var b strings.Builder
-	if ignoreCase {
-		b.WriteString("(?i)")
-	}
 	b.WriteString(`(?s)\A(?:`)
 	depth := 0
 	for i := 0; i < len(glob); {
@@ -62,7 +59,7 @@ func compileGlob(glob string, ignoreCase bool) (*regexp.Regexp, error) {
 		}
 	}
 	if depth > 0 {
-		return nil, fmt.Errorf("a { has no }")
+		return nil, errors.New("a { has no }")
 	}
 	b.WriteString(`)\z`)
 	return regexp.Compile(b.String())
@@ -95,5 +92,5 @@ func charClass(text string) (class string, n int, err error) {
 		}
 		i++
 	}
-	return "", 0, fmt.Errorf("a [ has no ]")
+	return "", 0, errors.New("a [ has no ]")
 }

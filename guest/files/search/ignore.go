@@ -60,7 +60,7 @@ func parseRules(text string) []rule {
 			r.literal = line
 		} else {
 			var err error
-			if r.match, err = compileGlob(line, false); err != nil {
+			if r.match, err = compileGlob(line); err != nil {
 				continue
 			}
 		}

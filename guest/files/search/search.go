@@ -139,7 +139,7 @@ func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 		low := strings.ToLower(strings.TrimPrefix(glob, "/"))
 		return func(path, name string) bool { return strings.Contains(strings.ToLower(of(path, name)), low) }, nil
 	}
-	match, err := compileGlob(strings.TrimPrefix(glob, "/"), false)
+	match, err := compileGlob(strings.TrimPrefix(glob, "/"))
 	if err != nil {
 		return nil, err
 	}

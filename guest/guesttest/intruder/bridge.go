@@ -88,15 +88,3 @@ func hold(args []string) {
 	fmt.Println("holding", len(all))
 	select {}
 }
-
-// modes PATH... says what is there and whose it is.
-func modes(args []string) {
-	for _, path := range args {
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			fmt.Println(path, unix.ErrnoName(err.(unix.Errno)))
-			continue
-		}
-		fmt.Printf("%s %o %d:%d\n", path, st.Mode, st.Uid, st.Gid)
-	}
-}

@@ -48,7 +48,6 @@ func CheckFilePath(p *guestpb.FilePath) error {
 
 // CheckReadFile says what is wrong with a request to read.
 func CheckReadFile(r *guestpb.ReadFileRequest) error {
-	const far = 1 << 62 // offsets are signed
 	bad := badly("check what to read")
 	ways := 0
 	for _, is := range []bool{r.Offset > 0, r.FirstLine > 0, r.LastLines > 0} {
@@ -59,10 +58,8 @@ func CheckReadFile(r *guestpb.ReadFileRequest) error {
 	switch {
 	case ways > 1:
 		return bad("an offset, a first line or last lines, but not two of these")
-	case r.Lines > 0 && r.FirstLine == 0:
-		return bad("so many lines, but from which on?")
-	case r.Offset > far:
-		return bad("the offset %d is too far", r.Offset)
+	case r.Lines > 0 && r.LastLines > 0:
+		return bad("so many lines, or the last so many, but not both")
 	}
 	return CheckFilePath(r.File)
 }

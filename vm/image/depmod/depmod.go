@@ -4,6 +4,7 @@ package depmod
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -126,7 +127,7 @@ func readModinfo(packing string, r io.Reader) ([]byte, error) {
 	}
 	section := f.Section(".modinfo")
 	if section == nil {
-		return nil, fmt.Errorf("it has no section .modinfo")
+		return nil, errors.New("it has no section .modinfo")
 	}
 	return section.Data()
 }

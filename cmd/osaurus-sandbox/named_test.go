@@ -1,0 +1,83 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// said is a command line of this program where a person is told to type one: in code
+// between backticks, after a colon, in an example, or in a block of code.
+var said = regexp.MustCompile("(?:`|: |\"|^ *(?:\\$ )?)osaurus-sandbox((?: [a-z][a-z-]+)+)([^`\"\n|#]*)")
+
+// unknown is what is wrong with such a line, if anything.
+func unknown(root *cobra.Command, words []string, rest string) string {
+	cmd := root
+	for _, word := range words {
+		if !cmd.HasSubCommands() {
+			break // an argument
+		}
+		next, _, err := cmd.Find([]string{word})
+		if err != nil || next == cmd {
+			return "there is no command " + strings.Join(words, " ")
+		}
+		cmd = next
+	}
+	own, _, _ := strings.Cut(rest, " -- ") // what follows is another program's
+	for _, flag := range regexp.MustCompile(` --([a-z][a-z-]+)`).FindAllStringSubmatch(own, -1) {
+		if cmd.Flag(flag[1]) == nil && flag[1] != "help" {
+			return cmd.CommandPath() + " has no flag --" + flag[1]
+		}
+	}
+	return ""
+}
+
+// Every command that an error, a help text or a document tells a person to type is there,
+// with the flags that it is told with.
+func TestCommandsThatAreNamedAreThere(t *testing.T) {
+	root := newRoot(console{})
+	for line, wrong := range map[string]bool{
+		"up": false, "agent set alice network=none": false, "exec alice --root": false,
+		"start": true, "agent make": true, "up --soon": true,
+	} {
+		m := said.FindStringSubmatch("`osaurus-sandbox " + line + "`")
+		if got := unknown(root, strings.Fields(m[1]), m[2]); (got != "") != wrong {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	named := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch ending := filepath.Ext(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != "..":
+			return fs.SkipDir
+		case d.IsDir() || ending != ".go" && ending != ".md" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, "osaurus-sandbox ") {
+				continue // regular expressions are slow
+			}
+			for _, m := range said.FindAllStringSubmatch(line, -1) {
+				named++
+				if wrong := unknown(root, strings.Fields(m[1]), m[2]); wrong != "" {
+					t.Errorf("%s: %q: %s", path, strings.TrimSpace(m[0]), wrong)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named < 100 {
+		t.Errorf("only %d commands were found", named)
+	}
+}

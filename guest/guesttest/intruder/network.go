@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen takes connections at an address until its input ends.
+func listen(args []string) {
+	l, err := net.Listen(args[0], args[1])
+	say("listen", err)
+	if err != nil {
+		os.Exit(1)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(c, "hello")
+			c.Close()
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// dial connects to an address and reads what comes.
+func dial(args []string) {
+	const patience = 3 * time.Second
+	c, err := net.DialTimeout(args[0], args[1], patience)
+	if err != nil {
+		fmt.Println("refused:", err)
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	b, _ := io.ReadAll(c)
+	fmt.Printf("connected: %s\n", strings.TrimSpace(string(b)))
+}
+
+// hogConnections sends a packet to each of so many ports of an address, which makes each
+// a connection.
+func hogConnections(args []string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	to := netip.MustParseAddr(args[0]).As4()
+	many, _ := strconv.Atoi(args[1])
+	for port := range many {
+		// That some are refused is what they are sent for.
+		_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1024 + port, Addr: to})
+	}
+}

@@ -1,0 +1,70 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stop stops all that it may for as many seconds, lets that lie for as many, and undoes
+// it. What opens a file that is named waits, too.
+func stop(args []string) {
+	signal.Ignore(unix.SIGIO) // somebody waits
+	for _, path := range args[1:] {
+		fd, err := unix.Open(path, unix.O_RDONLY, 0)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+		}
+		say("lease", err)
+	}
+	fmt.Println("stopping")
+	for end := time.Now().Add(seconds(args)); time.Now().Before(end); {
+		_ = unix.Kill(-1, unix.SIGSTOP)
+	}
+	time.Sleep(seconds(args))
+	for range 10 {
+		_ = unix.Kill(-1, unix.SIGCONT)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// spawn says how many nanoseconds it takes to run a program, of each of some times.
+func spawn(args []string) {
+	times, _ := strconv.Atoi(args[0])
+	for range times {
+		began := time.Now()
+		pid, err := syscall.ForkExec(args[1], args[1:], &syscall.ProcAttr{})
+		if err != nil {
+			panic(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			panic(err)
+		}
+		fmt.Println(time.Since(began).Nanoseconds())
+	}
+}
+
+const shmKey, shmSize = 4711, 4096
+
+func shmPut([]string) {
+	id, err := unix.SysvShmGet(shmKey, shmSize, unix.IPC_CREAT|0o666)
+	if err == nil {
+		b, _ := unix.SysvShmAttach(id, 0, 0)
+		copy(b, "secret")
+	}
+	say("shm", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func shmGet([]string) {
+	_, err := unix.SysvShmGet(shmKey, shmSize, 0)
+	say("shm", err)
+}
