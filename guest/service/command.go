@@ -116,7 +116,7 @@ func (c *command) full(err error) error {
 		return err
 	}
 	return fault.New(fault.Rejected, "start command", c.room.User(), fmt.Errorf("the room is at its limit of processes: %w", err)).
-		Advise("End some of them, or raise the agent's limit `pids`.")
+		Advise("End some of them, or raise the agent's limit limits.processes.")
 }
 
 // openTerminal makes the terminal of a command.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
@@ -23,7 +24,7 @@ type watch struct {
 	over  context.Context // ends with close
 	end   context.CancelFunc
 	work  sync.WaitGroup
-	reset events.Bell // rung when an agent was
+	reset bell.Bell // rung when an agent was
 }
 
 // newWatch returns a watch that has begun.
