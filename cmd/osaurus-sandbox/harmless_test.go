@@ -201,7 +201,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "artifacts list": {}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "diagnose": {}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
-		"memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
+		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
 		"plugin duplicate": {"evil", "Twin"}, "plugin edit": {"evil"}, "plugin enable": {"evil", "alice"}, "plugin history": {"evil"}, "plugin import": {"owner/name"},
 		"plugin install": {"evil", "alice"}, "plugin lint": {"FILE"}, "plugin list": {}, "plugin register": {"alice", "evil"}, "plugin remove": {"evil", "--yes"},
 		"plugin rename": {"evil", "Other"}, "plugin rollback": {"evil", "1"}, "plugin show": {"evil"}, "plugin status": {}, "plugin uninstall": {"evil", "alice"},
@@ -212,7 +212,7 @@ func TestNothingIsObeyed(t *testing.T) {
 	}
 	silent := map[string]string{
 		"job tail": "what a command writes, as it is", "exec": "what a command writes, as it is", "shell": "a person's own terminal in the room", "boot": "what a command writes, as it is",
-		"plugin export": "JSON, as it is kept: byte for byte", "memory export": "what a program reads", "artifacts open": "starts a program of the person's",
+		"plugin export": "JSON, as it is kept: byte for byte", "artifacts open": "starts a program of the person's",
 		"audit list": "reads the database: see audit's own test", "audit verify": "reads the database", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
 		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
