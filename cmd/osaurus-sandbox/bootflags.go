@@ -15,13 +15,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-const (
-	// shareRoot is where the guest of boot finds its shares, by their tags.
-	shareRoot = "/mnt"
-	// shareMinFree is what a guest leaves free on the host's disk: enough for
-	// the host to stay usable and to say that its disk is full.
-	shareMinFree = 1 << 30
-)
+// shareRoot is where the guest of boot finds its shares, by their tags.
+const shareRoot = "/mnt"
 
 // spec is the machine that the flags and settings describe, but for its image
 // and its files.
@@ -78,7 +73,7 @@ func parseShare(text string) (launch.Share, error) {
 	}
 	tag := rest[at+1:]
 	return launch.Share{
-		Share:      vm.Share{Tag: tag, Path: folder, ReadOnly: readOnly, MinFree: shareMinFree},
+		Share:      vm.Share{Tag: tag, Path: folder, ReadOnly: readOnly, MinFree: launch.MinFree},
 		MountPoint: filepath.Join(shareRoot, tag),
 	}, nil
 }

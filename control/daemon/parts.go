@@ -228,7 +228,7 @@ func (d *daemon) permits() life.Permits {
 // watched is the diary, with who looks after plugins beside it.
 type watched struct{ *daemon }
 
-// Note implements agents.Recorder.
+// Note implements events.Recorder.
 func (w watched) Note(e events.Event) {
 	w.diary.Note(e)
 	if w.plugins != nil { // they are made after agents are

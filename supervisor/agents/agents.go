@@ -44,11 +44,6 @@ const (
 // another base than that which the agent's layer fits onto.
 const AnotherBase supervisor.Cause = "another base"
 
-// Recorder takes note of events. It must not wait for anything.
-type Recorder interface {
-	Note(events.Event)
-}
-
 // Options are what agents are kept with.
 type Options struct {
 	Home    config.Home
@@ -60,7 +55,7 @@ type Options struct {
 	Tokens *bridge.Tokens
 	// Secrets may be nil: then no output is freed of any.
 	Secrets Secrets
-	Record  Recorder
+	Record  events.Recorder
 	Log     *slog.Logger
 }
 

@@ -68,16 +68,11 @@ type Artifact struct {
 	Created time.Time
 }
 
-// Recorder takes note of events. It must not wait for anything.
-type Recorder interface {
-	Note(events.Event)
-}
-
 // Options are what artifacts are kept with.
 type Options struct {
 	Home   config.Home
 	DB     *store.DB
-	Record Recorder
+	Record events.Recorder
 }
 
 // Artifacts are those of a home. The methods may be called from any goroutine; their

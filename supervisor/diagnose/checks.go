@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/launch"
 )
 
 const (
@@ -29,9 +30,6 @@ const (
 	// maxSkew is how far the guest's clock may be off: less than what makes
 	// certificates, builds or logs go wrong.
 	maxSkew = 2 * time.Second
-	// minHostRoom is what shares leave free on the host's disk: with less, the
-	// guest cannot write to the workspace at all.
-	minHostRoom = 1 << 30
 	// networkPoll is how often a network that is not up yet is looked at.
 	networkPoll = 200 * time.Millisecond
 	// roundTrips are asked one after the other: the slowest of a few says more
@@ -210,7 +208,7 @@ func hostRoom(_ context.Context, b bench) (string, error) {
 	if err := unix.Statfs(string(b.Home()), &s); err != nil {
 		return "", fault.New(fault.Execution, "ask for room", string(b.Home()), err)
 	}
-	return room(int64(s.Bavail)*int64(s.Bsize), minHostRoom, "Free some space on the disk of "+string(b.Home())+".")
+	return room(int64(s.Bavail)*int64(s.Bsize), launch.MinFree, "Free some space on the disk of "+string(b.Home())+".")
 }
 
 func room(free, need int64, advice string) (string, error) {

@@ -48,6 +48,12 @@ type Event struct {
 	Fields map[string]string // what else a program wants to know: "from": "running"
 }
 
+// Recorder takes note of events: a journal, and whoever hears of them too. It waits
+// for nothing.
+type Recorder interface {
+	Note(Event)
+}
+
 // check refuses what only a mistake of the caller's can be, and cuts what is
 // merely long.
 func (e Event) check() (Event, error) {

@@ -55,6 +55,10 @@ type Bridge interface {
 	Serve(net.Listener) error
 }
 
+// MinFree is what a guest is to leave free of the disk that a share is on: a host
+// with a full disk cannot even save its settings. With less, the guest cannot write there.
+const MinFree = 512 << 20
+
 // Share is a folder of the host and where it is in the guest.
 type Share struct {
 	vm.Share

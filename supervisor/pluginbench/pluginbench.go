@@ -9,7 +9,6 @@ import (
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/register"
-	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/pluginconfig"
@@ -28,7 +27,7 @@ type Options struct {
 	Topics   *topics.Topics
 	Lines    *loglines.Lines
 	Config   *pluginconfig.Config
-	Record   agents.Recorder
+	Record   events.Recorder
 	// Program is this program's release: see install.Options.
 	Program string
 	Log     *slog.Logger

@@ -32,7 +32,7 @@ type Options struct {
 	DB *store.DB
 	// Keep takes the secret that was asked for.
 	Keep   func(context.Context, secrets.Key, secrets.Value) error
-	Record interface{ Note(events.Event) }
+	Record events.Recorder
 	Log    *slog.Logger
 }
 

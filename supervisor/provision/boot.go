@@ -14,11 +14,7 @@ import (
 )
 
 const (
-	name = "osaurus-sandbox"
-	// minFree is what a guest leaves free of the disk that the workspace is
-	// on: a host with a full disk cannot even save the settings.
-	minFree = 512 << 20
-
+	name                         = "osaurus-sandbox"
 	workspaceTag, workspaceMount = "workspace", "/workspace"
 	sharedTag, sharedMount       = "shared", "/workspace/shared"
 	outputTag, outputMount       = "output", "/output"
@@ -80,9 +76,9 @@ func (s *Site) spec(set config.Settings) (launch.Spec, error) {
 		Shares: []launch.Share{
 			// What agents share belongs to whoever asks, everywhere: where it
 			// belonged to one, the others could not change it.
-			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: minFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: sharedMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: vm.OwnershipAsker, MinFree: minFree}, MountPoint: outputMount},
+			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: launch.MinFree}, MountPoint: workspaceMount},
+			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: vm.OwnershipAsker, MinFree: launch.MinFree}, MountPoint: sharedMount},
+			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: vm.OwnershipAsker, MinFree: launch.MinFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
 	}, nil

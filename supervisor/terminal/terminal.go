@@ -26,7 +26,7 @@ type Options struct {
 	DB      *store.DB
 	Sandbox *supervisor.Supervisor
 	Agents  *agents.Agents
-	Record  agents.Recorder
+	Record  events.Recorder
 	Log     *slog.Logger
 }
 
