@@ -12,9 +12,8 @@ STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GUEST_ARCHES := amd64 arm64
 PROGRAM      := bin/osaurus-sandbox
 
-# What make fuzz spends on each target, and where make run keeps its files.
+# What make fuzz spends on each target.
 FUZZTIME     ?= 30s
-RUN_HOME     ?= $(CURDIR)/.build/home
 
 # The guest tier are the packages whose tests start machines. They run two
 # packages at a time: a guest waits, for its host and for itself, about as much
@@ -75,14 +74,12 @@ mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from 
 	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
 run: setup-run build ## have a sandbox running, and look around in it
-	@export OSAURUS_HOME='$(RUN_HOME)'; \
-	$(PROGRAM) doctor; \
-	$(PROGRAM) up; \
-	$(PROGRAM) exec --root -- sh -c 'cat /etc/os-release; uname -a'; \
-	$(PROGRAM) status; \
-	echo; \
-	echo "The sandbox stays up. To stop it:"; \
-	echo "  OSAURUS_HOME='$(RUN_HOME)' $(PROGRAM) down --daemon"
+	@$(PROGRAM) doctor
+	@$(PROGRAM) up
+	@$(PROGRAM) exec --root -- sh -c '. /etc/os-release; echo "$$PRETTY_NAME, $$(uname -rm)"'
+	@$(PROGRAM) status
+	@echo
+	@echo "The sandbox stays up. To go on: README.md, The first ten minutes. To stop it: $(PROGRAM) down --daemon"
 
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	@rm -f $(UNSTEADY)

@@ -60,6 +60,11 @@ func TestFaults(t *testing.T) {
 		{"name of the sandbox", `{"name": "sandbox", "description": "d"}`, "$.name"},
 		{"name that begins as the sandbox's", `{"name": "Sandbox_plugin", "description": "d"}`, "$.name"},
 
+		{"description for a terminal", `{"name": "P", "description": "d\u001b[2J"}`, "$.description"},
+		{"description for a terminal, by C1", `{"name": "P", "description": "d\u009b2J"}`, "$.description"},
+		{"tool's description for a terminal", with(`"tools": [{"id": "t", "description": "d\u001b]0;x\u0007", "run": "true"}]`), "$.tools[0].description"},
+		{"argument's description for a terminal", with(`"tools": [{"id": "t", "description": "d", "run": "true", "parameters": {"a": {"type": "string", "description": "\u001b[8m"}}}]`), "$.tools[0].parameters.a.description"},
+
 		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
 		{"path that leads out later", with(`"files": {"a/../../x": ""}`), `$.files["a/../../x"]`},
 		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},

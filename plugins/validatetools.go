@@ -103,6 +103,7 @@ func (v *validator) param(path string, p Param) {
 	if len(p.Description) > MaxDescription {
 		v.fault(below(path, "description"), "size", "Say it in fewer words.", "%d bytes are more than %d", len(p.Description), MaxDescription)
 	}
+	v.prose(below(path, "description"), p.Description)
 	if v.count(below(path, "enum"), len(p.Enum), MaxList) {
 		for i, choice := range p.Enum {
 			v.value(item(below(path, "enum"), i), p.Type, choice)

@@ -90,22 +90,29 @@ func debianPackage(t testing.TB, arch, name, pkg string) string {
 // for all test processes. What make puts at out is complete, or not there.
 func once(t testing.TB, arch, name string, make func(ctx context.Context, dir, out string) error) string {
 	t.Helper()
+	out, err := try(t, arch, name, make)
+	if err != nil {
+		t.Fatalf("lab: %s for %s: %v\n%s", name, arch, err, fault.AdviceOf(err))
+	}
+	return out
+}
+
+// try is once, for what a test may have to do without.
+func try(t testing.TB, arch, name string, make func(ctx context.Context, dir, out string) error) (string, error) {
+	t.Helper()
 	dir := filepath.Join(labDir(t), arch)
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
 	held, err := lock.Acquire(ctx, filepath.Join(dir, name+".lock"), nil)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer held.Release()
 	out := filepath.Join(dir, name)
 	if _, err := os.Stat(out); err == nil {
-		return out
+		return out, nil
 	}
-	if err := make(ctx, dir, out); err != nil {
-		t.Fatalf("lab: %s for %s: %v\n%s", name, arch, err, fault.AdviceOf(err))
-	}
-	return out
+	return out, make(ctx, dir, out)
 }
 
 // labDir is where the lab keeps things. All are big, so tests with -short do without.

@@ -126,7 +126,7 @@ func TestRename(t *testing.T) {
 	w.want(err, fault.Rejected)
 	w.must(w.sandbox.Restart(t.Context(), by))
 	w.must(w.exec("dora"))
-	if room, _ := w.backend.Guest().Room(string(alice.User)); room.Home != "/workspace/agents/dora" {
+	if room, _ := w.backend.Guest().Room(alice.User); room.Home != "/workspace/agents/dora" {
 		t.Errorf("%+v", room)
 	}
 	if s := w.subtrees(); s["agents/dora"] != alice.UID || len(s) != 2 {

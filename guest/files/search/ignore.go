@@ -94,11 +94,10 @@ func verdict(list []rule, rel, name string, folder bool) (ignore, about bool) {
 	return false, false
 }
 
-// leavesOut reports whether what is called name in the folder dir is to be left
+// leavesOut reports whether what is called name, by its full path, is to be left
 // out. Rules of deeper folders count for more, and those of .ignore for more
 // than any of git. What no rule is about is left out if it is hidden.
-func (r *rules) leavesOut(dir, name string, folder bool) bool {
-	full := join(dir, name)
+func (r *rules) leavesOut(full, name string, folder bool) bool {
 	below := func(at *rules) string {
 		if at.dir == "" {
 			return full

@@ -8,11 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -24,9 +21,6 @@ const (
 	// maxLine is the longest line that is looked at whole. Of a longer one, each
 	// part of that size is a line: it is data, and not written by a person.
 	maxLine = 4 << 20
-	// ahead is how many files the walk may be ahead of the search: it holds
-	// their descriptors.
-	ahead = 32
 )
 
 // Query is what to look for.
@@ -146,64 +140,33 @@ func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 	return func(path, name string) bool { return match.MatchString(of(path, name)) }, nil
 }
 
-// found is what was found in one file.
-type found struct {
-	matches []Match
-	err     error
-}
-
 // look walks, and searches files beside each other. What is found is told in the
 // order of the walk.
 func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var workers sync.WaitGroup
-	defer workers.Wait()
+	p := newPile(ctx, s.file)
+	defer p.wait()
 	defer cancel()
-	queue := make(chan chan found, ahead)
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	look := func(f *os.File, p string) error {
-		out := make(chan found, 1)
-		select {
-		case queue <- out:
-		case <-ctx.Done():
-			_ = f.Close()
-			return ctx.Err()
-		}
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			_ = f.Close()
-			out <- found{}
-			return ctx.Err()
-		}
-		workers.Go(func() {
-			defer func() { <-slots }()
-			defer f.Close()
-			out <- s.file(ctx, f, p)
-		})
-		return nil
-	}
 	walked := make(chan error, 1)
 	go func() {
-		defer close(queue)
+		defer p.end()
 		if !folder {
-			walked <- s.single(at, look)
+			walked <- s.single(at, p)
 			return
 		}
-		w := &walker{ctx: ctx, asked: s.asked, unreadable: func() { s.unreadable.Add(1) }, visit: s.visitor(ctx, queue, look)}
+		w := &walker{ctx: ctx, asked: s.asked, unreadable: func() { s.unreadable.Add(1) }, visit: s.visitor(p)}
 		walked <- w.walk(at, "", nil, 0)
 	}()
 	var err error
-	for out := range queue {
-		if err != nil {
-			continue // until the walk has seen that it is over
+	for f := range p.searched() {
+		if err == nil {
+			err = ctx.Err()
 		}
-		f := <-out
-		if err = f.err; err == nil {
+		if err == nil {
 			err = s.say(f.matches)
 		}
 		if err != nil {
-			cancel()
+			cancel() // and then until the walk has seen that it is over
 		}
 	}
 	if ended := <-walked; err == nil {
@@ -213,7 +176,7 @@ func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 }
 
 // single searches the one file that was named, whatever it is called.
-func (s *run) single(at *os.File, look func(*os.File, string) error) error {
+func (s *run) single(at *os.File, p *pile) error {
 	if s.query.Names {
 		return nil
 	}
@@ -222,32 +185,25 @@ func (s *run) single(at *os.File, look func(*os.File, string) error) error {
 		return err
 	}
 	s.files.Add(1)
-	return look(os.NewFile(uintptr(fd), at.Name()), "")
+	return p.add(file{fd: fd})
 }
 
 // visitor is what is done with each file of a walk.
-func (s *run) visitor(ctx context.Context, queue chan<- chan found, look func(*os.File, string) error) func(*os.File, string, string) error {
-	return func(dir *os.File, p, name string) error {
-		if !s.wanted(p, name) {
+func (s *run) visitor(p *pile) func(*os.File, string, string) error {
+	return func(dir *os.File, path, name string) error {
+		if !s.wanted(path, name) {
 			return nil
 		}
 		s.files.Add(1)
 		if s.query.Names {
-			out := make(chan found, 1)
-			out <- found{matches: []Match{{Path: p}}}
-			select {
-			case queue <- out:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			return p.add(file{path: path, fd: noFile, matches: []Match{{Path: path}}})
 		}
 		fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != nil {
 			s.unreadable.Add(1)
 			return nil
 		}
-		return look(os.NewFile(uintptr(fd), name), p)
+		return p.add(file{path: path, fd: fd})
 	}
 }
 
@@ -293,45 +249,47 @@ func trimContext(matches []Match, around int) []Match {
 	return matches
 }
 
-// buffers are reused: there are thousands of files, and few at a time.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); return &b }}
-
-// file searches one file. One that is no text is left out.
-func (s *run) file(ctx context.Context, f *os.File, p string) found {
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	t := &text{run: s, path: p}
-	data := (*b)[:0]
-	for first := true; ctx.Err() == nil; first = false {
+// file searches one file, with a buffer of bufferSize. One that is no text is left
+// out.
+func (s *run) file(ctx context.Context, f *file, buffer []byte) {
+	t := &text{run: s, path: f.path}
+	data := buffer[:0]
+	for first, last := true, false; !last && ctx.Err() == nil; first = false {
 		if len(data) == cap(data) && cap(data) < maxLine {
 			data = append(make([]byte, 0, 2*cap(data)), data...)
 		}
-		n, err := f.Read(data[len(data):cap(data)])
-		if err != nil && err != io.EOF {
+		fresh := data[len(data):cap(data)]
+		n, err := read(f.fd, fresh)
+		if err != nil {
 			s.unreadable.Add(1)
 			break
 		}
-		fresh := data[len(data) : len(data)+n]
-		data = data[:len(data)+n]
+		last = n < len(fresh) // of a regular file, that is its end
+		fresh, data = fresh[:n], data[:len(data)+n]
 		if bytes.IndexByte(fresh, 0) >= 0 {
 			if first {
-				return found{}
+				return
 			}
 			break
 		}
 		whole := len(data)
-		if err != io.EOF && whole < maxLine {
+		if !last && whole < maxLine {
 			whole = bytes.LastIndexByte(data, '\n') + 1
 		}
 		if whole > 0 {
-			if t.search(data[:whole]); t.enough() {
+			if t.search(data[:whole], last); t.enough() {
 				break
 			}
 			data = append(data[:0], data[whole:]...)
 		}
-		if err == io.EOF {
-			break
+	}
+	f.matches = t.matches
+}
+
+func read(fd int, b []byte) (int, error) {
+	for {
+		if n, err := unix.Read(fd, b); err != unix.EINTR {
+			return n, err
 		}
 	}
-	return found{matches: t.matches, err: ctx.Err()}
 }

@@ -263,7 +263,7 @@ func FuzzRules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, rulesText, name string) {
 		r := &rules{own: parseRules(rulesText), git: parseRules(rulesText), repo: true}
-		r.leavesOut("some/dir", name+"x", true)
+		r.leavesOut("some/dir/"+name+"x", name+"x", true)
 		if m, err := nameGlob(rulesText, true); err == nil {
 			m("some/dir/"+name, name)
 		}

@@ -21,8 +21,8 @@ type text struct {
 // enough reports whether the file alone has more than will be told.
 func (t *text) enough() bool { return t.count > t.run.query.Limit && t.after == 0 }
 
-// search searches whole lines.
-func (t *text) search(part []byte) {
+// search searches whole lines, of which the last part has the last.
+func (t *text) search(part []byte, last bool) {
 	counted := 0 // bytes of the part whose lines are in t.line
 	for from := 0; !t.enough(); {
 		start, end, ok := t.run.lines.next(part, from)
@@ -48,7 +48,7 @@ func (t *text) search(part []byte) {
 		t.line++
 		counted = from
 	}
-	if t.run.query.Context == 0 {
+	if t.run.query.Context == 0 && !last { // nobody asks how many there were
 		t.line += bytes.Count(part[counted:], []byte("\n"))
 	}
 }

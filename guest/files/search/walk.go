@@ -43,11 +43,12 @@ func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error 
 		if !folder && !e.Type().IsRegular() {
 			continue
 		}
-		if asked := !folder && w.asked(join(path, name), name); !asked && here.leavesOut(path, name, folder) {
+		at := join(path, name)
+		if asked := !folder && w.asked(at, name); !asked && here.leavesOut(at, name, folder) {
 			continue
 		}
 		if !folder {
-			if err := w.visit(dir, join(path, name), name); err != nil {
+			if err := w.visit(dir, at, name); err != nil {
 				return err
 			}
 			continue
@@ -56,7 +57,7 @@ func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error 
 			w.unreadable()
 			continue
 		}
-		if err := w.into(dir, name, join(path, name), here, depth+1); err != nil {
+		if err := w.into(dir, name, at, here, depth+1); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/lab"
+)
+
+// TestMCPConformance has MCP's own conformance tests try the server over HTTP. What it
+// does not pass is in a list, with the reasons; the suite also fails on what is there
+// and is passed.
+func TestMCPConformance(t *testing.T) {
+	suite := lab.Conformance(t)
+	if suite == "" {
+		t.SkipNow()
+	}
+	home := newHome(t, "home")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	_ = free.Close()
+
+	// The suite has no token to send.
+	door := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		token, err := os.ReadFile(home.MCPToken())
+		if err != nil {
+			t.Error(err)
+		}
+		r.SetURL(&url.URL{Scheme: "http", Host: at})
+		r.Out.Host = r.In.Host
+		r.Out.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}})
+	defer door.Close()
+	ok(t, "config", "set", "mcp.listen="+at, "mcp.origins="+door.URL)
+	ok(t, "agent", "list") // starts the daemon
+	until(t, func() bool {
+		r, err := http.Get("http://" + at + mcp.Path)
+		if err == nil {
+			_ = r.Body.Close()
+		}
+		return err == nil
+	})
+
+	ctx, cancel := context.WithTimeout(t.Context(), appLimit)
+	defer cancel()
+	run := exec.CommandContext(ctx, "node", suite, "server", "--url", door.URL+mcp.Path, "--suite", "all", "--expected-failures", "testdata/conformance.yml")
+	out, err := run.CombinedOutput()
+	_, summary, whole := strings.Cut(string(out), "=== SUMMARY ===")
+	if err != nil || !whole || !strings.Contains(summary, "✓ tools-list: 1 passed") {
+		t.Errorf("%v: %s", err, out)
+	}
+	t.Log(summary)
+}
