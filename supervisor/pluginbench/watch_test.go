@@ -1,4 +1,4 @@
-package pluginwatch_test
+package pluginbench
 
 import (
 	"context"
@@ -20,22 +20,19 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/pluginwatch"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
 )
 
-const (
-	by = supervisor.Cause("a test")
-	// patience is for what takes a moment on a host that has nothing else to do.
-	patience = time.Minute
-)
+// patience is for what takes a moment on a host that has nothing else to do.
+const patience = time.Minute
 
 // world is a home with an agent and its plugin, in a guest that is this host.
 type world struct {
@@ -43,7 +40,7 @@ type world struct {
 	home     config.Home
 	sandbox  *supervisor.Supervisor
 	agents   *agents.Agents
-	watch    atomic.Pointer[pluginwatch.Watch]
+	bench    atomic.Pointer[Bench]
 	room     string // what stands for the guest's root
 	happened chan install.What
 }
@@ -70,14 +67,15 @@ func newWorld(t *testing.T) *world {
 
 // look begins to look after plugins.
 func (w *world) look() {
-	i := install.Open(install.Options{
-		Home: w.home, Rooms: w, Registry: tools.NewRegistry(slog.New(slog.DiscardHandler)), Life: w, Program: "test", Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	b := &Bench{Options: Options{Tools: toolbench.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
+	b.Installer = install.Open(install.Options{
+		Home: w.home, Rooms: w, Registry: tools.NewRegistry(log), Life: w, Program: "test", Log: log,
 		Note: func(h install.Happening) { w.happened <- h.What },
 	}, nil)
-	w.t.Cleanup(i.Close)
-	watch := pluginwatch.New(i, w.agents, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
-	w.t.Cleanup(watch.Close)
-	w.watch.Store(watch)
+	b.watch = newWatch(b)
+	w.t.Cleanup(b.Close)
+	w.bench.Store(b)
 }
 
 func (w *world) must(err error) {
@@ -108,8 +106,8 @@ func (w *world) layer() string { return filepath.Join(w.room, "layer") }
 
 // Note implements agents.Recorder.
 func (w *world) Note(e events.Event) {
-	if watch := w.watch.Load(); watch != nil {
-		watch.Note(e)
+	if b := w.bench.Load(); b != nil {
+		b.Note(e)
 	}
 }
 
