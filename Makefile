@@ -12,9 +12,8 @@ STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GUEST_ARCHES := amd64 arm64
 PROGRAM      := bin/osaurus-sandbox
 
-# What make fuzz spends on each target, and where make run keeps its files.
+# What make fuzz spends on each target.
 FUZZTIME     ?= 30s
-RUN_HOME     ?= $(CURDIR)/.build/home
 
 # The guest tier are the packages whose tests start machines. They run two
 # packages at a time: a guest waits, for its host and for itself, about as much
@@ -50,7 +49,7 @@ SIGN_AS ?= -
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
 
-.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test tiers quick-lane guest-lane lab lint check-darwin unit kernel-tier guest-tier standin-tier faults gallery app verify-macos release-check fuzz bench generate clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,14 +74,12 @@ mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from 
 	@scripts/mcpb $(PROGRAM) "$$(git describe --tags --always 2>/dev/null | grep -E '^v[0-9]' || echo v0.0.0)" $(PROGRAM).mcpb
 
 run: setup-run build ## have a sandbox running, and look around in it
-	@export OSAURUS_HOME='$(RUN_HOME)'; \
-	$(PROGRAM) doctor; \
-	$(PROGRAM) up; \
-	$(PROGRAM) exec --root -- sh -c 'cat /etc/os-release; uname -a'; \
-	$(PROGRAM) status; \
-	echo; \
-	echo "The sandbox stays up. To stop it:"; \
-	echo "  OSAURUS_HOME='$(RUN_HOME)' $(PROGRAM) down --daemon"
+	@$(PROGRAM) doctor
+	@$(PROGRAM) up
+	@$(PROGRAM) exec --root -- sh -c '. /etc/os-release; echo "$$PRETTY_NAME, $$(uname -rm)"'
+	@$(PROGRAM) status
+	@echo
+	@echo "The sandbox stays up. To go on: README.md, The first ten minutes. To stop it: $(PROGRAM) down --daemon"
 
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	@rm -f $(UNSTEADY)
@@ -141,6 +138,9 @@ standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernel
 
 faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
+
+gallery: guest-programs ## example plugins with the packages that they download: needs the web, and a quarter of an hour
+	OSAURUS_GALLERY=all $(GO) test -v -timeout 60m -run '^TestWholeGallery$$' ./cmd/osaurus-sandbox
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
@@ -151,7 +152,7 @@ func (w *askWorld) room(args ...string) string { return w.run("agent-alice", arg
 func (w *askWorld) root(args ...string) string { return w.run("", args...) }
 
 // run runs a program in a room, or as root of the guest.
-func (w *askWorld) run(room string, args ...string) string {
+func (w *askWorld) run(room config.LinuxUser, args ...string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
 	exit, err := w.guest.Client.Run(w.b.Context(), guest.Command{

@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
-	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
@@ -70,19 +67,7 @@ func BenchmarkReadFile(b *testing.B) {
 // read reads a file through the control API.
 func (w *world) read(name string) {
 	w.b.Helper()
-	stream, err := w.client.Tools.Call(w.b.Context(), connect.NewRequest(&controlpb.CallToolRequest{Agent: "alice", Tool: "sandbox_read_file", Arguments: fmt.Sprintf(`{"path":%q}`, name)}))
-	if err != nil {
-		w.b.Fatal(err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if e := stream.Msg().Envelope; e != "" && !strings.HasPrefix(e, `{"ok":true`) {
-			w.b.Fatal(e)
-		}
-	}
-	if err := stream.Err(); err != nil {
-		w.b.Fatal(err)
-	}
+	w.ask("sandbox_read_file", fmt.Sprintf(`{"path":%q}`, name))
 }
 
 // call calls a tool in this process: the API takes no 64 MiB.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -35,6 +37,7 @@ type world struct {
 	client  *control.Client
 	machine *atomic.Pointer[vm.Machine]
 	server  *control.Server
+	end     func() error // ends the daemon; may be called again
 }
 
 // tap is a driver that remembers its last machine.
@@ -53,6 +56,14 @@ func (t *tap) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 
 func newWorld(b *testing.B) *world {
 	b.Helper()
+	w := serve(b, newHome(b))
+	w.up()
+	w.create("alice")
+	return w
+}
+
+func newHome(b *testing.B) config.Home {
+	b.Helper()
 	home := config.Home(filepath.Join(b.TempDir(), "home"))
 	settings, err := json.Marshal(map[string]any{
 		"pack": lab.DebianPack(b).Dir, "toolbox": []string{}, "network": "none", "cpus": cpus, "memoryGB": memoryMB / 1024, "diskGB": 4, "autoStart": false,
@@ -63,8 +74,14 @@ func newWorld(b *testing.B) *world {
 	if err := config.WriteFile(home.SettingsFile(), settings); err != nil {
 		b.Fatal(err)
 	}
+	return home
+}
+
+// serve is a daemon, whose guest does not run yet.
+func serve(b *testing.B, home config.Home) *world {
+	b.Helper()
 	driver := &tap{Driver: &qemu.Driver{}}
-	ctx, end := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	var server *control.Server
 	go func() {
@@ -73,9 +90,12 @@ func newWorld(b *testing.B) *world {
 			close(ready)
 		}})
 	}()
+	end := sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
 	b.Cleanup(func() {
-		end()
-		if err := <-ended; err != nil {
+		if err := end(); err != nil {
 			b.Error(err)
 		}
 	})
@@ -90,17 +110,48 @@ func newWorld(b *testing.B) *world {
 		b.Fatal(err)
 	}
 	b.Cleanup(client.Close)
-	if _, err := client.Up(b.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
-		b.Fatal(err)
-	}
-	w := &world{b: b, home: home, client: client, machine: &driver.last, server: server}
-	w.create("alice")
-	return w
+	return &world{b: b, home: home, client: client, machine: &driver.last, server: server, end: end}
 }
 
-func (w *world) create(name string) {
+func (w *world) up() {
 	w.b.Helper()
-	if _, err := w.client.Agents.Create(w.b.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: name})); err != nil {
+	if _, err := w.client.Up(w.b.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+		w.b.Fatal(err)
+	}
+}
+
+func (w *world) create(name string) *controlpb.Agent {
+	w.b.Helper()
+	r, err := w.client.Agents.Create(w.b.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: name}))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	return r.Msg.Agent
+}
+
+// may has alice use tools that change something.
+func (w *world) may() {
+	w.b.Helper()
+	r := &controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"autonomousExec.enabled": "true", "maxCommandsPerTurn": "1000"}}
+	if _, err := w.client.Agents.Set(w.b.Context(), connect.NewRequest(r)); err != nil {
+		w.b.Fatal(err)
+	}
+}
+
+// ask has alice call a tool through the control API.
+func (w *world) ask(tool, arguments string) {
+	w.b.Helper()
+	stream, err := w.client.Tools.Call(w.b.Context(), connect.NewRequest(&controlpb.CallToolRequest{Agent: "alice", Tool: tool, Arguments: arguments}))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if e := stream.Msg().Envelope; e != "" && !strings.HasPrefix(e, `{"ok":true`) {
+			w.b.Fatal(e)
+		}
+	}
+	if err := stream.Err(); err != nil {
 		w.b.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ var (
 // ParseConfigKey reads what a plugin keeps a value under.
 func ParseConfigKey(text string) (ConfigKey, error) {
 	if !configKeyText.MatchString(text) {
-		return "", refuse("read config key", text, "It is 1 to 128 letters, digits, dots, dashes and underscores.")
+		return "", notAllowed("read config key", text, "It is 1 to 128 letters, digits, dots, dashes and underscores.")
 	}
 	return ConfigKey(text), nil
 }
@@ -42,7 +42,7 @@ func ParseConfigKey(text string) (ConfigKey, error) {
 // ParseTopic reads the type of an event.
 func ParseTopic(text string) (Topic, error) {
 	if !topicText.MatchString(text) {
-		return "", refuse("read event type", text, "It is 1 to 128 letters, digits, dots, colons, dashes and underscores.")
+		return "", notAllowed("read event type", text, "It is 1 to 128 letters, digits, dots, colons, dashes and underscores.")
 	}
 	return Topic(text), nil
 }
@@ -53,10 +53,10 @@ func ParseLevel(text string) (Level, error) {
 	case Debug, Info, Warn, Error, Stdout:
 		return l, nil
 	}
-	return "", refuse("read level", text, "It is debug, info, warn, error or stdout.")
+	return "", notAllowed("read level", text, "It is debug, info, warn, error or stdout.")
 }
 
-func refuse(op, text, allowed string) error {
+func notAllowed(op, text, allowed string) error {
 	return fault.New(fault.InvalidArgs, op, brief(text), errors.New("not allowed")).Advise(allowed)
 }
 

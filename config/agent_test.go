@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,9 @@ func TestAgentSettings(t *testing.T) {
 			if fault.KindOf(err) != fault.InvalidArgs || !strings.Contains(fault.AdviceOf(err), tc.key+" is ") || len(s.Differences(next)) != 0 {
 				t.Errorf("%s=%s: %v, %q", tc.key, text, err, fault.AdviceOf(err))
 			}
+		}
+		if slices.Contains(tc.good, "0") != (AgentZero(tc.key) != "") {
+			t.Errorf("0 of %s means %q", tc.key, AgentZero(tc.key))
 		}
 		if got := AgentEffectOf(tc.key); got != tc.wantEffect {
 			t.Errorf("%s counts %s", tc.key, got)

@@ -86,6 +86,12 @@ func AgentKeys() []string { return agentFields().keys() }
 // AgentEffectOf says from when a key of an agent's settings counts.
 func AgentEffectOf(key string) Effect { return agentFields().effect(key) }
 
+// AgentZero says what 0 means in an agent's settings; "" is what it says.
+func AgentZero(key string) string {
+	f, _ := agentFields().find(key)
+	return f.zero
+}
+
 // With returns the settings with one changed, from its text.
 func (s AgentSettings) With(key, text string) (AgentSettings, error) {
 	_, err := agentFields().put(&s, key, text)

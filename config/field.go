@@ -18,6 +18,7 @@ type field[S any] struct {
 	key     string
 	effect  Effect
 	allowed string                            // the values that are allowed, for a person
+	zero    string                            // what 0 means, where that is not none
 	raw     func(text string) json.RawMessage // a value from a command line as JSON, if it is one
 	set     func(*S, json.RawMessage) error
 	get     func(*S) any
@@ -141,6 +142,7 @@ func intField[S any](key string, lo, hi int, at func(*S) *int) field[S] {
 // orZero has a number's field take 0 as well, which means something else.
 func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
 	set := f.set
+	f.zero = meaning
 	f.allowed += ", or 0 for " + meaning
 	f.set = func(s *S, raw json.RawMessage) error {
 		if string(raw) == "0" {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"osaurus-sandbox/fault"
 )
@@ -124,6 +125,10 @@ func (h Home) Make(dir string) (string, error) {
 	info, err := os.Stat(string(h))
 	if err != nil {
 		return "", fault.New(fault.Unavailable, op, string(h), err).Advise("Make it readable for you, or set " + HomeVariable + " to another.")
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("%s belongs to another user, with the number %d", h, owner.Uid)).
+			Advise("Work as that user, or set " + HomeVariable + " to a folder of your own.")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("other users can write to %s", h)).Advise("Run: chmod go-w " + string(h))

@@ -44,3 +44,21 @@ func TestMakeIsPrivate(t *testing.T) {
 		t.Errorf("a home that others can write to: %v", err)
 	}
 }
+
+// In a folder of another user, that one swaps what this one relies on.
+func TestMakeInAnothersFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can have a folder of another user here")
+	}
+	h := home(t)
+	if _, err := h.Make(h.Run()); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	if err := os.Chown(string(h), nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Make(h.Run()); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "another user") {
+		t.Errorf("a home of another user: %v", err)
+	}
+}

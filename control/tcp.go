@@ -51,7 +51,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", t.Address)
+	l, err := door.Listen(t.Address)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, t.Address, err).Advise("Choose another port.")
 	}
@@ -60,6 +60,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.",
 	}, s.handler}
 	server := s.server(g)
+	server.IdleTimeout = door.IdleTimeout
 	s.http.RegisterOnShutdown(func() { _ = server.Close() })
 	go s.serve(server, l)
 	s.Log.Info("the API listens on TCP", "address", l.Addr(), "exposed", t.Exposed)
@@ -73,7 +74,7 @@ type guard struct {
 }
 
 func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch status, err := g.Admit(r); {
+	switch status, err := g.Admit(w, r); {
 	case err == nil:
 		g.next.ServeHTTP(w, r)
 	case status == http.StatusUnauthorized:

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/jsonschema-go/jsonschema"
+	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -19,7 +20,11 @@ import (
 // toolService is the part of the API that is about tools.
 type toolService struct{ service }
 
-// List answers the tools that an agent may call.
+// toolPage is where an answer with tools ends: one more, of plugins.MaxToolText, with what escapes
+// and two schemas cost, fits into a message.
+const toolPage = maxMessage / 2
+
+// List answers the tools that an agent may call, as many as fit.
 func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
 	agent, err := s.Agents.Get(r.Msg.Agent)
 	if err != nil {
@@ -29,22 +34,53 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 	if r.Msg.Lean {
 		profile = tools.Lean
 	}
-	answer := &controlpb.ListToolsResponse{}
+	answer, size := &controlpb.ListToolsResponse{}, 0
 	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
-		p := &controlpb.Tool{
-			Name: string(t.Name), Title: t.Title, Description: t.Description,
-			ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
+		if string(t.Name) <= r.Msg.After {
+			continue
 		}
-		for to, schema := range map[*string]*jsonschema.Schema{&p.InputSchema: t.Input, &p.OutputSchema: t.Output} {
-			text, err := json.Marshal(schema)
-			if err != nil {
-				return nil, err
-			}
-			*to = string(text)
+		if size >= toolPage {
+			answer.Next = answer.Tools[len(answer.Tools)-1].Name
+			break
+		}
+		p, err := toolProto(t)
+		if err != nil {
+			return nil, err
 		}
 		answer.Tools = append(answer.Tools, p)
+		size += proto.Size(p)
 	}
 	return connect.NewResponse(answer), nil
+}
+
+func toolProto(t tools.Tool) (*controlpb.Tool, error) {
+	p := &controlpb.Tool{
+		Name: string(t.Name), Title: t.Title, Description: t.Description,
+		ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
+	}
+	for to, schema := range map[*string]*jsonschema.Schema{&p.InputSchema: t.Input, &p.OutputSchema: t.Output} {
+		text, err := json.Marshal(schema)
+		if err != nil {
+			return nil, err
+		}
+		*to = string(text)
+	}
+	return p, nil
+}
+
+// ListTools are all tools that an agent, by its name or id, may call.
+func (c *Client) ListTools(ctx context.Context, agent string, p tools.Profile) (list []*controlpb.Tool, err error) {
+	for after := ""; ; {
+		r, err := c.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: agent, Lean: p == tools.Lean, After: after}))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r.Msg.Tools...)
+		if r.Msg.Next <= after { // also of an answer that goes in circles
+			return list, nil
+		}
+		after = r.Msg.Next
+	}
 }
 
 // Call calls a tool for an agent. What became of it is in the envelope: only

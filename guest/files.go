@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"time"
@@ -255,7 +254,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	for stream.Receive() {
 		a := stream.Msg()
 		if most -= len(a.Matches); most < 0 {
-			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), fmt.Errorf("the guest answers without an end"))
+			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answers without an end"))
 		}
 		for _, m := range a.Matches {
 			match := FileMatch{Path: clipPath(m.Path), Line: m.Line, Text: bytes.Clone(m.Text[:min(len(m.Text), MaxMatchLine)]), Clipped: m.Clipped, Context: m.Context}

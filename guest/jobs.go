@@ -61,7 +61,7 @@ const MaxJobWait = wire.MaxJobWait
 // Rejected also when too many jobs of the user run.
 func (c *Client) StartJob(ctx context.Context, cmd JobCommand) (Job, error) {
 	r := &guestpb.StartJobRequest{
-		User: string(cmd.User), Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
+		User: string(cmd.User), Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
 		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
 	}
 	if err := wire.CheckJob(r); err != nil {

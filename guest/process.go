@@ -33,7 +33,7 @@ type Command struct {
 
 	// Room is the Linux user in whose room the command runs; empty means as
 	// root of the guest. RoomRoot is for installing packages there.
-	Room     string
+	Room     config.LinuxUser
 	RoomRoot bool
 
 	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
@@ -86,12 +86,7 @@ type Terminal struct {
 type TerminalSize struct{ Rows, Cols uint16 }
 
 // DefaultEnv is the environment of a command that was given none.
-func DefaultEnv() []string {
-	return []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8",
-	}
-}
+func DefaultEnv() []string { return wire.RootEnvironment() }
 
 // Exit is how a command ended.
 type Exit struct {
@@ -219,7 +214,7 @@ func (cmd Command) proto() *guestpb.Start {
 		cmd.Env = DefaultEnv()
 	}
 	start := &guestpb.Start{
-		Args: byteSlices(cmd.Args), Env: byteSlices(cmd.Env), Dir: []byte(cmd.Dir),
+		Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
 		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
@@ -228,14 +223,6 @@ func (cmd Command) proto() *guestpb.Start {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
 	}
 	return start
-}
-
-func byteSlices(list []string) [][]byte {
-	out := make([][]byte, len(list))
-	for i, s := range list {
-		out[i] = []byte(s)
-	}
-	return out
 }
 
 // PID is the command's process id in the guest.

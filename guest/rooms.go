@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -19,7 +20,7 @@ const HomesDir = wire.HomesDir
 
 // Room is what the room of an agent shall be.
 type Room struct {
-	User     string // the Linux user: small letters, digits, - and _, at most 32
+	User     config.LinuxUser
 	UID      uint32 // of the user, its group and its quota; never another user's before
 	Home     string // a folder of HomesDir
 	Hostname string
@@ -93,7 +94,7 @@ func (c *Client) EnsureRoom(ctx context.Context, r Room, token string) (Ensured,
 	if err := errors.Join(wire.CheckRoom(spec), wire.CheckToken([]byte(token))); err != nil {
 		return Ensured{}, err
 	}
-	a, err := callWithin(ctx, roomTimeout, op, r.User, c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
+	a, err := callWithin(ctx, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
 	if err != nil {
 		return Ensured{}, err
 	}
@@ -101,32 +102,32 @@ func (c *Client) EnsureRoom(ctx context.Context, r Room, token string) (Ensured,
 }
 
 // SetRoomLimits changes the limits of a room that is there.
-func (c *Client) SetRoomLimits(ctx context.Context, user string, l Limits) error {
+func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l Limits) error {
 	limits := l.proto()
 	if err := wire.CheckLimits(limits); err != nil {
 		return err
 	}
-	_, err := callWithin(ctx, roomTimeout, "set limits", user, c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: user, Limits: limits})
+	_, err := callWithin(ctx, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limits})
 	return err
 }
 
 // ResetRoom ends all that runs in a room and throws its layer away. The home
 // stays, and the next EnsureRoom makes the room anew.
-func (c *Client) ResetRoom(ctx context.Context, user string) error {
-	_, err := callWithin(ctx, roomTimeout, "reset room", user, c.rooms.Reset, &guestpb.ResetRequest{User: user})
+func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
+	_, err := callWithin(ctx, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
 	return err
 }
 
 // RemoveRoom ends all that runs in a room and forgets it; with layer, its files
 // on the data disk go too. It may be called of a room that is not there.
-func (c *Client) RemoveRoom(ctx context.Context, user string, layer bool) error {
-	_, err := callWithin(ctx, roomTimeout, "remove room", user, c.rooms.Remove, &guestpb.RemoveRequest{User: user, Layer: layer})
+func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
+	_, err := callWithin(ctx, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
 	return err
 }
 
 // RoomUsages says what a room uses, or with an empty user what each does.
-func (c *Client) RoomUsages(ctx context.Context, user string) ([]RoomUsage, error) {
-	a, err := callWithin(ctx, callTimeout, "ask for usage", user, c.rooms.Usage, &guestpb.UsageRequest{User: user})
+func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]RoomUsage, error) {
+	a, err := callWithin(ctx, callTimeout, "ask for usage", string(user), c.rooms.Usage, &guestpb.UsageRequest{User: string(user)})
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +144,8 @@ func (c *Client) RoomUsages(ctx context.Context, user string) ([]RoomUsage, erro
 
 // RoomProcesses lists what runs in a room, or with an empty user in all, and
 // says whether there is more than one list holds.
-func (c *Client) RoomProcesses(ctx context.Context, user string) (list []RoomProcess, more bool, err error) {
-	a, err := callWithin(ctx, callTimeout, "list processes", user, c.rooms.Processes, &guestpb.ProcessesRequest{User: user})
+func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []RoomProcess, more bool, err error) {
+	a, err := callWithin(ctx, callTimeout, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -164,7 +165,7 @@ func (r Room) proto() *guestpb.Room {
 	if !ok {
 		network = -1 // refused by the check
 	}
-	return &guestpb.Room{User: r.User, Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, Limits: r.Limits.proto()}
+	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, Limits: r.Limits.proto()}
 }
 
 func (l Limits) proto() *guestpb.Limits {

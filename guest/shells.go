@@ -189,7 +189,7 @@ func (c *Client) CloseSession(ctx context.Context, user config.LinuxUser, id con
 
 func (s Shell) proto() *guestpb.Shell {
 	return &guestpb.Shell{
-		User: string(s.User), Session: string(s.Session), Env: byteSlices(s.Env), Dir: []byte(s.Dir),
+		User: string(s.User), Session: string(s.Session), Env: wire.Bytes(s.Env), Dir: []byte(s.Dir),
 		Transcript: wire.CleanTranscript(s.Transcript),
 	}
 }

@@ -26,6 +26,9 @@ const (
 	MaxText = 256
 	// MaxDescription is read by models each time they choose: some pages are too long already.
 	MaxDescription = 8 << 10
+	// MaxToolText is all that models read of one tool: its description, and its arguments with theirs,
+	// their choices and defaults. It is more than ten thousand words.
+	MaxToolText = 64 << 10
 	// MaxCommand is a shell command. Linux passes no argument longer than 128 KiB.
 	MaxCommand = 96 << 10
 	// MaxDepth is how deep lists and objects may be in each other, in metadata too.

@@ -71,7 +71,14 @@ func (v *validator) description(path, text, what string) {
 	case len(text) > MaxDescription:
 		v.fault(path, "size", "Say it in fewer words; long texts belong into a file.", "%d bytes are more than %d", len(text), MaxDescription)
 	}
-	v.noNUL(path, text)
+	v.prose(path, text)
+}
+
+// prose checks a text of perhaps several lines, which people and models read.
+func (v *validator) prose(path, text string) {
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) {
+		v.fault(path, "control-character", "Remove them: terminals obey some.", "has control characters")
+	}
 }
 
 // line checks a text that is shown on one.

@@ -60,6 +60,11 @@ func TestFaults(t *testing.T) {
 		{"name of the sandbox", `{"name": "sandbox", "description": "d"}`, "$.name"},
 		{"name that begins as the sandbox's", `{"name": "Sandbox_plugin", "description": "d"}`, "$.name"},
 
+		{"description for a terminal", `{"name": "P", "description": "d\u001b[2J"}`, "$.description"},
+		{"description for a terminal, by C1", `{"name": "P", "description": "d\u009b2J"}`, "$.description"},
+		{"tool's description for a terminal", with(`"tools": [{"id": "t", "description": "d\u001b]0;x\u0007", "run": "true"}]`), "$.tools[0].description"},
+		{"argument's description for a terminal", with(`"tools": [{"id": "t", "description": "d", "run": "true", "parameters": {"a": {"type": "string", "description": "\u001b[8m"}}}]`), "$.tools[0].parameters.a.description"},
+
 		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
 		{"path that leads out later", with(`"files": {"a/../../x": ""}`), `$.files["a/../../x"]`},
 		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},
@@ -87,6 +92,7 @@ func TestFaults(t *testing.T) {
 		{"endless timeout", tool(`"timeout": 100000`), "$.tools[0].timeout"},
 		{"timeout in pieces", tool(`"timeout": 1.5`), "$.tools[0].timeout"},
 		{"rule for output", tool(`"output": "html"`), "$.tools[0].output"},
+		{"tool that is a book", tool(`"parameters": {` + repeated(`"a%d": {"type": "string", "description": "`+strings.Repeat("x", 4000)+`"}`, 20) + `}`), "$.tools[0].parameters"},
 		{"argument with a dash", tool(`"parameters": {"output-format": {"type": "string"}}`), "$.tools[0].parameters.output-format"},
 		{"arguments that are one", tool(`"parameters": {"a": {"type": "string"}, "A": {"type": "string"}}`), "$.tools[0].parameters.a"},
 		{"argument of no type", tool(`"parameters": {"a": {"type": "file"}}`), "$.tools[0].parameters.a.type"},

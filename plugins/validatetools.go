@@ -39,7 +39,25 @@ func (v *validator) tools(r Recipe) {
 			v.fault(below(at, "output"), "output", `Write "text" or "json".`, "%q is no rule for output", brief(string(t.Output)))
 		}
 		v.params(below(at, "parameters"), t.Parameters)
+		if n := t.textSize(); n > MaxToolText {
+			v.fault(below(at, "parameters"), "size", "Say it in fewer words, and with fewer choices.", "models would read %d bytes of it, more than %d", n, MaxToolText)
+		}
 	}
+}
+
+// textSize is how much models read of the tool.
+func (t Tool) textSize() int {
+	n := len(t.Description)
+	for name, p := range t.Parameters {
+		n += len(name) + len(p.Description)
+		for _, choice := range p.Enum {
+			n += len(choice)
+		}
+		if p.Default != nil {
+			n += len(*p.Default)
+		}
+	}
+	return n
 }
 
 func (v *validator) toolName(path string, plugin config.PluginID, id ToolID) {
@@ -85,6 +103,7 @@ func (v *validator) param(path string, p Param) {
 	if len(p.Description) > MaxDescription {
 		v.fault(below(path, "description"), "size", "Say it in fewer words.", "%d bytes are more than %d", len(p.Description), MaxDescription)
 	}
+	v.prose(below(path, "description"), p.Description)
 	if v.count(below(path, "enum"), len(p.Enum), MaxList) {
 		for i, choice := range p.Enum {
 			v.value(item(below(path, "enum"), i), p.Type, choice)

@@ -71,11 +71,11 @@ type Guest interface {
 // Rooms is what a guest does for agents: see guest.Client.
 type Rooms interface {
 	EnsureRoom(ctx context.Context, r guest.Room, token string) (guest.Ensured, error)
-	SetRoomLimits(ctx context.Context, user string, l guest.Limits) error
-	ResetRoom(ctx context.Context, user string) error
-	RemoveRoom(ctx context.Context, user string, layer bool) error
-	RoomUsages(ctx context.Context, user string) ([]guest.RoomUsage, error)
-	RoomProcesses(ctx context.Context, user string) (list []guest.RoomProcess, more bool, err error)
+	SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.Limits) error
+	ResetRoom(ctx context.Context, user config.LinuxUser) error
+	RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error
+	RoomUsages(ctx context.Context, user config.LinuxUser) ([]guest.RoomUsage, error)
+	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error)
 }
 
 // Shells are the persistent shells of a guest: see guest.Client.

@@ -30,8 +30,7 @@ func (s *Supervisor) set(to State, by Cause, reason error) {
 // touch tells everybody that the status is not what it was. The mutex is held.
 func (s *Supervisor) touch() {
 	s.status.Revision++
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.changed.Ring()
 }
 
 // note records an event.

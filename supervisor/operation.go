@@ -44,7 +44,7 @@ func (s *Supervisor) do(ctx context.Context, c Command, by Cause) error {
 			s.mu.Unlock()
 			return errClosed(string(c))
 		}
-		changed, op := s.changed, s.op
+		changed, op := s.changed.Next(), s.op
 		reply, err := answerTo(c, s.status.State), error(nil)
 		switch {
 		case op != nil && op.command.serves(c):

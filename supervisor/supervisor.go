@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -58,7 +59,7 @@ type Supervisor struct {
 
 	mu       sync.Mutex // held for moments only, never across I/O
 	status   Status     // but for what Status adds
-	changed  chan struct{}
+	changed  bell.Bell  // rung with every revision of the status
 	settings config.Settings
 	op       *operation // under way, or nil
 	walk     *journey.Walk
@@ -106,7 +107,6 @@ func newSupervisor(ctx context.Context, o Options, lock *owner.Lock) (*Superviso
 	}
 	s := &Supervisor{
 		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
-		changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.watchHost)
@@ -202,7 +202,7 @@ func (s *Supervisor) Status() Status {
 func (s *Supervisor) Next(ctx context.Context, revision uint64) (Status, error) {
 	for {
 		s.mu.Lock()
-		status, changed, closed := s.snapshot(), s.changed, s.closed
+		status, changed, closed := s.snapshot(), s.changed.Next(), s.closed
 		s.mu.Unlock()
 		if status.Revision != revision {
 			return status, nil

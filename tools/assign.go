@@ -44,7 +44,7 @@ func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...
 	if r.own[agent] = own; len(own) == 0 {
 		delete(r.own, agent)
 	}
-	r.touch()
+	r.changed.Ring()
 	return nil
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// maxArguments bounds the arguments of a call: a file to write, and some more.
-const maxArguments = 80 << 20
+// maxArguments bounds the arguments of a call: what the bridge takes of a script. The API
+// takes less.
+const maxArguments = 8 << 20
 
 // preflight makes of the arguments that a model sent those that the schema asks
 // for. It forgives what can only mean one thing: a number in quotes, a list of

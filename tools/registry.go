@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
@@ -51,12 +52,12 @@ type Registry struct {
 	mu      sync.Mutex
 	tools   map[Name]Tool
 	own     map[config.AgentID]assigned
-	changed chan struct{}
+	changed bell.Bell
 }
 
 // NewRegistry returns a registry of tools.
 func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
-	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]assigned{}, changed: make(chan struct{})}
+	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]assigned{}}
 	for _, t := range list {
 		if err := r.Add(t); err != nil {
 			panic(err) // a mistake in this program
@@ -79,7 +80,7 @@ func (r *Registry) Add(t Tool) error {
 		return fault.New(fault.Rejected, op, string(t.Name), fmt.Errorf("there are %d already", maxTools))
 	}
 	r.tools[t.Name] = t
-	r.touch()
+	r.changed.Ring()
 	return nil
 }
 
@@ -90,22 +91,11 @@ func (r *Registry) Remove(names ...Name) {
 	for _, name := range names {
 		delete(r.tools, name)
 	}
-	r.touch()
-}
-
-// touch tells whoever waits that the tools are not what they were. The mutex is
-// held.
-func (r *Registry) touch() {
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.changed.Ring()
 }
 
 // Changed is closed when the tools are no longer those that List answers now.
-func (r *Registry) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
+func (r *Registry) Changed() <-chan struct{} { return r.changed.Next() }
 
 // Profile is how many tools a client is shown.
 type Profile string

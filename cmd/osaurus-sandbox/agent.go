@@ -304,7 +304,11 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 		writef(table, "%s\t%s\n", row[0], row[1])
 	}
 	for _, s := range a.Settings {
-		writef(table, "%s\t%s\n", s.Key, settingText(a, s.Key))
+		text := settingText(a, s.Key)
+		if means := config.AgentZero(s.Key); text == "0" && means != "" {
+			text += ", " + means
+		}
+		writef(table, "%s\t%s\n", s.Key, text)
 	}
 	return table.Flush()
 }

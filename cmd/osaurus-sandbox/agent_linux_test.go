@@ -148,7 +148,7 @@ func TestAgents(t *testing.T) {
 	t.Run("code", func(t *testing.T) { tryCode(t, home) })
 	t.Run("mcp", tryMCP)
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
-	t.Run("plugins", tryPlugins)
+	t.Run("plugins", func(t *testing.T) { tryPlugins(t, home) })
 	t.Run("installed plugins", func(t *testing.T) { tryInstalls(t, home) })
 	t.Run("gallery", tryGallery)
 	t.Run("terminal", func(t *testing.T) {

@@ -106,7 +106,7 @@ func evilText(field protoreflect.Name) string {
 		return object(map[string]any{"ok": true, "result": map[string]string{evil: evil}, "warnings": []string{evil}})
 	case "recipe":
 		r := plugins.Skeleton("Evil")
-		r.Description = strings.ReplaceAll(evil, "\x00", "") // which is refused
+		r.Setup = strings.ReplaceAll(evil, "\x00", "") // which is refused
 		text, err := r.Encode()
 		if err != nil {
 			panic(err)

@@ -77,7 +77,7 @@ func (s *steps) show(status *controlpb.Status) {
 func stepName(s *controlpb.Step) string {
 	name := map[string]string{
 		"pack": "find what the guest is made of", "image": "make the image", "toolbox": "install the toolbox",
-		"disk": "make the disk", "boot": "boot", "verify": "look whether all is there",
+		"disk": "make the disk", "boot": "boot", "verify": "check that all is there",
 	}[s.Name]
 	if name == "" {
 		name = s.Name

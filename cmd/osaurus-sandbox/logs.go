@@ -138,9 +138,11 @@ func printEvent(c console) func(*controlpb.EventsResponse) error {
 	return func(e *controlpb.EventsResponse) error {
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
-			parts = append(parts, name+"="+e.Fields[name])
+			if value := e.Fields[name]; value != "" {
+				parts = append(parts, name+"="+value)
+			}
 		}
-		_, err := writef(c.out, "%6d  %s  %-16s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
+		_, err := writef(c.out, "%6d  %s  %-18s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
 		return err
 	}
 }

@@ -88,6 +88,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			noteAnotherBuild(ctx, c, client)
 			return printStatus(c.out, status, asJSON)
 		},
 	}

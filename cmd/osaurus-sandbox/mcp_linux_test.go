@@ -282,8 +282,15 @@ func TestMCPInstall(t *testing.T) {
 	if out := ok(t, "mcp", "install", "zed", "--read-only"); !strings.Contains(out, "starts it already") || !strings.Contains(out, "may only read") {
 		t.Errorf("%s", out)
 	}
+	gone := func(path string) {
+		t.Helper()
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s stays: %v", path, err)
+		}
+	}
 	ok(t, "mcp", "uninstall", "zed")
 	is(before)
+	gone(real + backupSuffix)
 	if out := ok(t, "mcp", "uninstall", "zed"); !strings.Contains(out, "does not start it") {
 		t.Errorf("%s", out)
 	}
@@ -302,6 +309,8 @@ func TestMCPInstall(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp", "--agent", "alice", "--profile", "lean"]`) {
 		t.Errorf("%s %v", text, err)
 	}
+	ok(t, "mcp", "uninstall", "codex") // a file that install has made
+	gone(filepath.Join(user, ".codex", "config.toml"))
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
 	}

@@ -57,7 +57,10 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			if err != nil {
 				return err
 			}
-			changed, err := edit(c, client, s.dryRun, func(text []byte) ([]byte, error) { return client.Add(text, command) })
+			changed, err := edit(c, client, s.dryRun, func(text []byte) (change, error) {
+				added, err := client.Add(text, command)
+				return change{file: added, copy: text}, err
+			})
 			if err != nil || s.dryRun {
 				return err
 			}
@@ -97,7 +100,7 @@ func newMCPUninstall(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			changed, err := edit(c, client, dryRun, func(text []byte) ([]byte, error) { return undo(client, path, text) })
+			changed, err := edit(c, client, dryRun, func(text []byte) (change, error) { return undo(client, path, text) })
 			switch {
 			case err != nil || dryRun:
 				return err
@@ -210,8 +213,12 @@ func clientFile(client clients.Client) (string, error) {
 	return path, nil
 }
 
-// edit changes a client's file, and shows how. The file as it was is kept beside it.
-func edit(c console, client clients.Client, dryRun bool, do func([]byte) ([]byte, error)) (changed bool, err error) {
+// change is what a client's file is to be, and what is to be kept of it beside it.
+// Where there is nothing in one, there is to be none.
+type change struct{ file, copy []byte }
+
+// edit changes a client's file, and shows how.
+func edit(c console, client clients.Client, dryRun bool, do func([]byte) (change, error)) (changed bool, err error) {
 	const op = "edit the configuration of"
 	path, err := clientFile(client)
 	if err != nil {
@@ -222,22 +229,32 @@ func edit(c console, client clients.Client, dryRun bool, do func([]byte) ([]byte
 		return false, fault.New(fault.Unavailable, op, client.Title, err).Advise("Make the file readable for you.")
 	}
 	after, err := do(before)
-	if err != nil || bytes.Equal(before, after) {
+	if err != nil || bytes.Equal(before, after.file) {
 		return false, err
 	}
-	diff, _ := tools.Diff(path, string(before), string(after))
+	diff, _ := tools.Diff(path, string(before), string(after.file))
 	if _, err := fmt.Fprint(c.out, diff); err != nil || dryRun {
 		return true, err
 	}
-	if len(before) > 0 {
-		if err := config.ReplaceFile(path+backupSuffix, before, mode); err != nil {
+	if len(after.copy) > 0 {
+		if err := config.ReplaceFile(path+backupSuffix, after.copy, mode); err != nil {
 			return false, err
 		}
 	}
 	if now, _, err := readClient(path); err != nil || !bytes.Equal(now, before) {
 		return false, fault.New(fault.Rejected, op, client.Title, errors.Join(err, errors.New("it is being changed right now"))).Advise("Quit " + client.Title + ", and try again.")
 	}
-	return true, config.ReplaceFile(path, after, mode)
+	if len(after.file) > 0 {
+		err = config.ReplaceFile(path, after.file, mode)
+	} else {
+		err = os.Remove(path)
+	}
+	if err == nil && len(after.copy) == 0 {
+		if err = os.Remove(path + backupSuffix); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	return true, err
 }
 
 // readClient reads a client's file. None is an empty one that is to be the user's alone.
@@ -255,14 +272,14 @@ func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 
 // undo is a client's file as it was before install, if nothing else has changed in it
 // since, and otherwise without this program.
-func undo(client clients.Client, path string, text []byte) ([]byte, error) {
+func undo(client clients.Client, path string, text []byte) (change, error) {
 	removed, err := client.Remove(text)
 	if err != nil {
-		return nil, err
+		return change{}, err
 	}
 	backup, _, err := readClient(path + backupSuffix)
 	if err == nil && !client.Has(backup) && client.Same(removed, backup) {
-		return backup, nil
+		return change{file: backup}, nil
 	}
-	return removed, nil
+	return change{file: removed, copy: text}, nil
 }

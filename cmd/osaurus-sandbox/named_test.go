@@ -5,15 +5,21 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
 )
 
 // said is a command line of this program where a person is told to type one: in code
 // between backticks, after a colon, in an example, or in a block of code.
 var said = regexp.MustCompile("(?:`|: |\"|^ *(?:\\$ )?)osaurus-sandbox((?: [a-z][a-z-]+)+)([^`\"\n|#]*)")
+
+// setting is what is set in such a line, but for words that stand for another.
+var setting = regexp.MustCompile(` ([a-z][A-Za-z.]*)=`)
 
 // unknown is what is wrong with such a line, if anything.
 func unknown(root *cobra.Command, words []string, rest string) string {
@@ -29,6 +35,12 @@ func unknown(root *cobra.Command, words []string, rest string) string {
 		cmd = next
 	}
 	own, _, _ := strings.Cut(rest, " -- ") // what follows is another program's
+	keys := map[string][]string{"config set": config.Keys(), "agent set": config.AgentKeys(), "agent create": config.AgentKeys()}[strings.Join(words[:min(len(words), 2)], " ")]
+	for _, set := range setting.FindAllStringSubmatch(strings.Join(words, " ")+own, -1) {
+		if keys != nil && !slices.Contains(keys, set[1]) {
+			return "there is no setting " + set[1]
+		}
+	}
 	for _, flag := range regexp.MustCompile(` --([a-z][a-z-]+)`).FindAllStringSubmatch(own, -1) {
 		if cmd.Flag(flag[1]) == nil && flag[1] != "help" {
 			return cmd.CommandPath() + " has no flag --" + flag[1]
@@ -41,9 +53,12 @@ func unknown(root *cobra.Command, words []string, rest string) string {
 // with the flags that it is told with.
 func TestCommandsThatAreNamedAreThere(t *testing.T) {
 	root := newRoot(console{})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for line, wrong := range map[string]bool{
 		"up": false, "agent set alice network=none": false, "exec alice --root": false,
-		"start": true, "agent make": true, "up --soon": true,
+		"config set inference.model=x mcp.listen=": false, "agent create NAME KEY=VALUE": false,
+		"start": true, "agent make": true, "up --soon": true, "config set colour=red": true, "agent set alice limits.memory=1": true,
 	} {
 		m := said.FindStringSubmatch("`osaurus-sandbox " + line + "`")
 		if got := unknown(root, strings.Fields(m[1]), m[2]); (got != "") != wrong {

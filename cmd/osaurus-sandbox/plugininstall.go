@@ -52,7 +52,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		r.Plugin, r.Agent = args[0], args[1]
-		p, err := installPlugin(cmd.Context(), client, r, showProgress(c.err))
+		p, err := installPlugin(cmd.Context(), client, r, showSteps(c.err))
 		switch {
 		case err != nil:
 			return err

@@ -3,9 +3,17 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
 )
 
 // watcher is a plugin that uses all that a recipe may declare, and tries what it may not.
@@ -27,7 +35,7 @@ const watcher = `{
 
 // tryPlugins has an agent write a plugin and register it, through its tools alone, and then call
 // it; and makes others by each other way.
-func tryPlugins(t *testing.T) {
+func tryPlugins(t *testing.T, home config.Home) {
 	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
 	call := func(t *testing.T, tool string, arguments map[string]any) (result map[string]any, e map[string]any) {
@@ -96,22 +104,7 @@ func tryPlugins(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 	})
-	t.Run("other ways", func(t *testing.T) {
-		const recipe = `{"name": "%s", "description": "Greets.", "permissions": {"network": "outbound", "inference": true}, "tools": [{"id": "hi", "description": "Greets.", "run": "echo hi"}]}`
-		code, out := as(t, "alice", "osaurus-host plugin create <<'END'\n"+fmt.Sprintf(recipe, "by-bridge")+"\nEND")
-		if code != 0 || !strings.Contains(out, `"plugin_id":"by-bridge"`) || !strings.Contains(out, "became") {
-			t.Errorf("%d, %s", code, out)
-		}
-		done(t, "sandbox_write_file", map[string]any{"path": "plugins/by-hand/plugin.json", "content": fmt.Sprintf(recipe, "by-hand")})
-		if out := ok(t, "plugin", "register", "alice", "by-hand"); !strings.Contains(out, "by-hand_hi") {
-			t.Errorf("%s", out)
-		}
-		for _, plugin := range []string{"by-bridge", "by-hand"} {
-			if r := done(t, plugin+"_hi", map[string]any{}); r["stdout"] != "hi\n" {
-				t.Errorf("%s: %v", plugin, r)
-			}
-		}
-	})
+	t.Run("ways", func(t *testing.T) { comeByAllWays(t, home, done) })
 	t.Run("whoever looks after the agent is told", func(t *testing.T) {
 		if out := ok(t, "events", "--json"); !strings.Contains(out, "plugin.registered") || !strings.Contains(out, "osaurus-sandbox plugin uninstall watcher alice") {
 			t.Errorf("%s", out)
@@ -127,4 +120,72 @@ func tryPlugins(t *testing.T) {
 		}
 	})
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=false")
+}
+
+// comeByAllWays registers one recipe by each of the four ways: what is kept of it, what the agent
+// has, and what it can call then are the same to the byte, but for times and the stamp that says which way.
+func comeByAllWays(t *testing.T, home config.Home, done func(*testing.T, string, map[string]any) map[string]any) {
+	const id = "same-way"
+	const recipe = `{"name": "Same Way", "description": "Greets.", "permissions": {"network": "outbound", "inference": true}, "files": {"a/word": "hi\n"},
+		"tools": [{"id": "hi", "description": "Greets.", "run": "cat a/word", "parameters": {"to": {"type": "string", "default": "all"}}}]}`
+	var agent struct{ ID config.AgentID }
+	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &agent); err != nil {
+		t.Fatal(err)
+	}
+	folder := func() {
+		done(t, "sandbox_write_file", map[string]any{"path": "plugins/" + id + "/plugin.json", "content": recipe})
+	}
+	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+	var first string
+	for _, way := range []struct {
+		name, stamp string
+		come        func()
+	}{
+		{"the agent's tool", "agent_tool", func() { folder(); done(t, "sandbox_plugin_register", map[string]any{"plugin_id": id}) }},
+		{"the bridge", "host_bridge", func() {
+			if code, out := as(t, "alice", "osaurus-host plugin create <<'END'\n"+recipe+"\nEND"); code != 0 || !strings.Contains(out, `"plugin_id":"`+id+`"`) || !strings.Contains(out, "became") {
+				t.Fatalf("%d, %s", code, out)
+			}
+		}},
+		{"the command line", "control_api", func() { folder(); ok(t, "plugin", "register", "alice", id) }},
+		{"the API", "control_api", func() {
+			client, err := control.Connect(t.Context(), home, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			r := &controlpb.RegisterPluginRequest{Agent: "alice", From: &controlpb.RegisterPluginRequest_Recipe{Recipe: []byte(recipe)}}
+			if _, err := registerPlugin(t.Context(), client, r, showProgress(io.Discard)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		way.come()
+		text := strings.Builder{}
+		for _, path := range []string{filepath.Join(home.Plugins(), id+".json"), home.InstalledPlugins(agent.ID)} {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.Write(raw)
+		}
+		text.WriteString(ok(t, "tool", "describe", "alice", id+"_hi", "--json"))
+		is := text.String()
+		if !strings.Contains(is, way.stamp) {
+			t.Errorf("%s is stamped %s", way.name, is)
+		}
+		is = times.ReplaceAllString(strings.ReplaceAll(is, way.stamp, "STAMP"), "TIME")
+		is = regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(is, "HASH") // of what has the stamp in it
+		if first == "" {
+			first = is
+		}
+		if is != first {
+			t.Errorf("by %s it is\n%s\nand by the first way\n%s", way.name, is, first)
+		}
+		if r := done(t, id+"_hi", map[string]any{}); r["stdout"] != "hi\n" {
+			t.Errorf("%s: %v", way.name, r)
+		}
+		ok(t, "plugin", "uninstall", id, "alice")
+		ok(t, "plugin", "remove", id, "--yes")
+	}
 }

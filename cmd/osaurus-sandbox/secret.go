@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"text/tabwriter"
 
@@ -87,12 +86,20 @@ func pluginFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: the secret is for it alone")
 }
 
+// called names a secret to a person, who may have called its agent by its name.
+func called(k secrets.Key, agent string) string {
+	if _, err := config.ParseAgentID(agent); err != nil && k.Agent != secrets.Host {
+		k.Agent = config.AgentID(agent)
+	}
+	return k.String()
+}
+
 // printKey says what was done with a secret.
-func printKey(c console, done string, k secrets.Key, asJSON bool) error {
+func printKey(c console, done, agent string, k secrets.Key, asJSON bool) error {
 	if asJSON {
 		return printJSON(c.out, k)
 	}
-	_, err := fmt.Fprintln(c.out, done, k)
+	_, err := writef(c.out, "%s %s\n", done, called(k, agent))
 	return err
 }
 
@@ -113,14 +120,14 @@ shown. It is never an argument: other programs see those, and the shell remember
 			if err != nil {
 				return err
 			}
-			v, err := readSecret(cmd.Context(), c, k.String())
+			v, err := readSecret(cmd.Context(), c, called(k, args[0]))
 			if err != nil {
 				return err
 			}
 			if err := setSecret(cmd.Context(), c, k, v); err != nil {
 				return err
 			}
-			return printKey(c, "kept", k, asJSON)
+			return printKey(c, "kept", args[0], k, asJSON)
 		},
 	}
 	pluginFlag(cmd, &plugin)
@@ -183,7 +190,7 @@ func newSecretDelete(c console) *cobra.Command {
 			if err := deleteSecret(cmd.Context(), c, k); err != nil {
 				return err
 			}
-			return printKey(c, "deleted", k, asJSON)
+			return printKey(c, "deleted", args[0], k, asJSON)
 		},
 	}
 	pluginFlag(cmd, &plugin)

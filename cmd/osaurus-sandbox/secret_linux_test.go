@@ -248,7 +248,7 @@ func TestCanary(t *testing.T) {
 	if code, _, stderr := fed(t, "", "agent", "create", "alice", "--id", someAgent); code != 0 {
 		t.Fatal(stderr)
 	}
-	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || !strings.Contains(out, someAgent) {
+	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || out != "kept TOKEN of agent alice\n" {
 		t.Fatal(out, stderr)
 	}
 	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != exitNotFound {
@@ -342,7 +342,7 @@ func answerPrompt(t *testing.T) {
 		!strings.Contains(shown, "| of today") || !strings.Contains(shown, "kept secret ASKED of agent alice") {
 		t.Errorf("%d, %q", code, shown)
 	}
-	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent "+someAgent) {
+	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent alice") {
 		t.Errorf("who asked got %s", got)
 	}
 	if code, _, stderr := fed(t, secretToken, "prompt", "answer"); code != exitNotFound {

@@ -75,7 +75,7 @@ they say no, and 5 if nobody answers.`,
 			if _, err := client.Secrets.Ask(cmd.Context(), connect.NewRequest(request)); err != nil {
 				return err
 			}
-			return printKey(c, "kept", k, asJSON)
+			return printKey(c, "kept", args[0], k, asJSON)
 		}),
 	}
 	pluginFlag(cmd, &plugin)

@@ -65,6 +65,9 @@ func newServiceInstall(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := s.Ready(cmd.Context()); err != nil {
+				return err // and the daemon goes on
+			}
 			if client, err := control.Connect(cmd.Context(), home, clientName); err == nil {
 				err = quit(cmd.Context(), client, home)
 				client.Close()

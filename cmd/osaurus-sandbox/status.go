@@ -34,6 +34,7 @@ func newStatus(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
+			noteAnotherBuild(ctx, c, client)
 			if !watch {
 				status, err := answer(client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
 				if err != nil {

@@ -118,6 +118,8 @@ func tryCompletion(t *testing.T) {
 	}{
 		{[]string{"shell", ""}, "alice\n"}, {[]string{"job", "start", "al"}, "alice\n"}, {[]string{"session", "show", "alice", ""}, "s\n"},
 		{[]string{"exec", "alice", "--session", ""}, "s\n"}, {[]string{"job", "wait", "alice", ""}, id + "\ttrue\n"},
+		{[]string{"agent", "set", "al"}, "alice\n"}, {[]string{"agent", "set", "alice", ""}, "limits.memoryMB=\n"}, {[]string{"config", "set", ""}, "cpus=\n"},
+		{[]string{"tool", "describe", "alice", ""}, "sandbox_read_file\tRead a file\n"}, {[]string{"logs", "--agent", ""}, "alice\n"}, {[]string{"mcp", "install", ""}, "zed\n"},
 	} {
 		if out := ok(t, append([]string{"__complete"}, tc.line...)...); !strings.Contains(out, tc.want) {
 			t.Errorf("%q: %q", tc.line, out)
@@ -131,6 +133,18 @@ func TestTerminals(t *testing.T) {
 	t.Run("sessions", trySessions)
 	t.Run("jobs", tryJobs)
 	t.Run("completion", tryCompletion)
+	t.Run("upgrade", tryUpgrade)
+}
+
+// tryUpgrade is what a person is told whose program was replaced while its daemon
+// runs on: with every status and start, beside what they asked for.
+func tryUpgrade(t *testing.T) {
+	for _, command := range []string{"status", "up"} {
+		code, out, stderr := sandbox(t, command, "--json")
+		if code != 0 || !json.Valid([]byte(out)) || !strings.Contains(stderr, "the daemon is an earlier one: another build") || !strings.Contains(stderr, "down --daemon") {
+			t.Errorf("%s: %d, %s, %s", command, code, out, stderr)
+		}
+	}
 }
 
 // tryTerminalsInAGuest is the same with a real guest, and what is there after it

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/tools"
 )
 
 func newTool(c console) *cobra.Command {
@@ -43,11 +44,11 @@ func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, e
 		return nil, err
 	}
 	defer client.Close()
-	r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: agent, Lean: lean}))
-	if err != nil {
-		return nil, err
+	profile := tools.Full
+	if lean {
+		profile = tools.Lean
 	}
-	return r.Msg.Tools, nil
+	return client.ListTools(ctx, agent, profile)
 }
 
 func newToolList(c console) *cobra.Command {

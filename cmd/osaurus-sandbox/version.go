@@ -68,9 +68,19 @@ func (v daemonVersion) String() string {
 	}
 	text := fmt.Sprintf("%s, process %d", v.Program, v.PID)
 	if v.Program != build() {
-		text += ": another build than this; `osaurus-sandbox down --daemon` ends it, and the next command starts this one"
+		text += ": " + anotherBuild
 	}
 	return text
+}
+
+const anotherBuild = "another build than this; `osaurus-sandbox down --daemon` ends it, and the next command starts this one"
+
+// noteAnotherBuild tells a person who has replaced the program that the daemon is
+// still the one before.
+func noteAnotherBuild(ctx context.Context, c console, client *control.Client) {
+	if hello, err := client.Hello(ctx); err == nil && hello.Program != build() {
+		writef(c.err, "the daemon is %s: %s\n", hello.Program, anotherBuild)
+	}
 }
 
 // askVersion asks the daemon of the home, if one runs.

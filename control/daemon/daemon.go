@@ -34,7 +34,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o}
 	defer func() { err = errors.Join(err, d.giveBack()) }()
-	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeRegistrar, d.makeServices} {
+	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeServices} {
 		if err := begin(ctx); err != nil {
 			return err
 		}

@@ -14,10 +14,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/plugins"
-	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/life"
-	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor"
@@ -28,9 +26,8 @@ import (
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/pluginbench"
 	"osaurus-sandbox/supervisor/pluginconfig"
-	"osaurus-sandbox/supervisor/pluginlife"
-	"osaurus-sandbox/supervisor/pluginwatch"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
@@ -81,11 +78,7 @@ type daemon struct {
 	bench   toolbench.Options
 	tools   *tools.Registry
 	library *library.Library
-	plugins *install.Installer
-	life    *life.Life
-	watch   *pluginwatch.Watch
-
-	registrar *register.Registrar
+	plugins *pluginbench.Bench
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -203,7 +196,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.vault.Cleaned(bridge.Services{
 		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
-		Scripts: toolbench.Scripts(d.tools), Plugins: d.programPlugins(),
+		Scripts: toolbench.Scripts(d.tools), Plugins: d.plugins.Programs(),
 	})
 	return nil
 }
@@ -213,33 +206,21 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
-	d.life = pluginlife.New(pluginlife.Options{
-		Agents: d.agents, Terminals: d.terminals, Topics: d.topics, Vault: d.vault, Lines: d.lines, Record: d.diary, Log: d.log,
+	d.plugins, err = pluginbench.Open(pluginbench.Options{
+		Home: d.Home, Tools: d.bench, Registry: d.tools, Library: d.library, Topics: d.topics, Lines: d.lines, Config: d.config,
+		Record: d.diary, Program: d.Program, Log: d.log,
 	})
-	d.closes(d.life.Close)
-	var all []config.AgentID
-	for _, a := range d.agents.List() {
-		all = append(all, a.ID)
+	if err != nil {
+		return err
 	}
-	d.plugins = install.Open(install.Options{
-		Home: d.Home, Rooms: toolbench.PluginRooms(d.bench), Packages: d.bench.Installer, Secrets: toolbench.PluginSecrets(d.bench, d.config), Registry: d.tools, Life: d.life,
-		Note: func(h install.Happening) {
-			d.diary.Note(events.Event{Kind: events.Kind(h.What), Cause: h.By, Fields: map[string]string{
-				"agent": string(h.Agent.Name), "id": string(h.Agent.ID), "plugin": string(h.Plugin), "detail": h.Detail,
-			}})
-		},
-		Program: d.Program, Log: d.log,
-	}, all)
 	d.closes(d.plugins.Close)
-	d.watch = pluginwatch.New(d.plugins, d.agents, d.log)
-	d.closes(d.watch.Close)
 	return nil
 }
 
 // permits are what plugins may, once they are there.
 func (d *daemon) permits() life.Permits {
 	return life.Permits{Recipe: func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
-		r, ok := d.plugins.Find(agent, plugin)
+		r, ok := d.plugins.Installer.Find(agent, plugin)
 		return r.Plugin, ok
 	}}
 }
@@ -250,20 +231,16 @@ type watched struct{ *daemon }
 // Note implements agents.Recorder.
 func (w watched) Note(e events.Event) {
 	w.diary.Note(e)
-	if w.watch == nil { // it is made after agents are
-		return
+	if w.plugins != nil { // they are made after agents are
+		w.plugins.Note(e)
 	}
-	if e.Kind == agents.Deleted {
-		w.life.Forget(config.AgentID(e.Fields["id"]))
-	}
-	w.watch.Note(e)
 }
 
 // backing is what the API stands for.
 func (d *daemon) backing() control.Backing {
 	return control.Backing{
 		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins, Registrar: d.registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
+		Tools: d.tools, Plugins: d.plugins.Installer, Registrar: d.plugins.Registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
 		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
 		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
 	}

@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -23,6 +26,11 @@ const (
 	// minToken is the least that is taken for a secret: rand.Text's length.
 	minToken = 26
 	maxToken = 1 << 10
+
+	// maxConnections are more than clients need, and cost some 20 MiB.
+	maxConnections = 1 << 10
+	// IdleTimeout is how long a connection may have nothing to ask.
+	IdleTimeout = 2 * time.Minute
 )
 
 // Token is the token in a file of the home, made when it is first needed.
@@ -70,9 +78,26 @@ type Guard struct {
 // Loopback are the names of this computer, for itself.
 func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
+// Listen listens on TCP. Anybody on this computer can connect, and a guest that has a
+// network: they hold up who has the token, and not the daemon.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(l, maxConnections), nil
+}
+
 // Admit says whether a request may come in, and if not, with which status of HTTP
-// it is refused.
-func (g Guard) Admit(r *http.Request) (status int, err error) {
+// it is refused. Who is refused has to connect anew.
+func (g Guard) Admit(w http.ResponseWriter, r *http.Request) (status int, err error) {
+	if status, err = g.admit(r); err != nil {
+		w.Header().Set("Connection", "close")
+	}
+	return status, err
+}
+
+func (g Guard) admit(r *http.Request) (status int, err error) {
 	const op = "check request"
 	refused := func(subject, why, advice string) (int, error) {
 		return http.StatusForbidden, fault.New(fault.Rejected, op, faultrpc.Clip(subject), errors.New(why)).Advise(advice)

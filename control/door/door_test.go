@@ -1,8 +1,12 @@
 package door
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"osaurus-sandbox/config"
@@ -27,5 +31,37 @@ func TestToken(t *testing.T) {
 	}
 	if _, err := Token(home, path); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("a token that others can read: %v", err)
+	}
+}
+
+// Who may not come in keeps no connection.
+func TestRefusedAreDisconnected(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := Guard{Token: "secret", Hosts: Loopback()}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, err := g.Admit(w, r); err != nil {
+			http.Error(w, err.Error(), status)
+		}
+	}))
+	_ = server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	defer server.Close()
+	for authorization, stays := range map[string]bool{"": false, "Bearer other": false, "Bearer secret": true} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", authorization)
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(answer.Body); err != nil || answer.Close == stays || answer.Body.Close() != nil {
+			t.Errorf("with %q: status %d, and the connection is closed: %v (%v)", authorization, answer.StatusCode, answer.Close, err)
+		}
 	}
 }

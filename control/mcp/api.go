@@ -94,14 +94,11 @@ func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []To
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	err = a.with(ctx, agent.Client, func(ctx context.Context, client *control.Client) error {
-		r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean}))
-		if err != nil {
-			return err
-		}
-		for _, t := range r.Msg.Tools {
+		all, err := client.ListTools(ctx, string(agent.ID), p)
+		for _, t := range all {
 			list = append(list, toolFrom(t))
 		}
-		return nil
+		return err
 	})
 	return list, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -56,7 +55,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := net.Listen("tcp", string(at.Listen))
+	socket, err := door.Listen(string(at.Listen))
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
@@ -69,7 +68,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	}
 	l.sessions = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
 	l.requests = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
-	l.server = &http.Server{Handler: l, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
+	l.server = &http.Server{Handler: l, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: door.IdleTimeout, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
 	l.life.do(func() {
 		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("MCP can no longer be reached", "address", at.Listen, "error", err)
@@ -87,7 +86,7 @@ func (l *Listener) Close() error {
 
 // ServeHTTP lets those pass who may.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	status, err := l.guard.Admit(r)
+	status, err := l.guard.Admit(w, r)
 	if err == nil {
 		if r.URL.Path != Path {
 			status, err = http.StatusNotFound, fault.New(fault.NotFound, "find", r.URL.Path, errors.New("nothing is there")).Advise("MCP is at "+Path+".")

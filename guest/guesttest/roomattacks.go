@@ -262,7 +262,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "planted")); err == nil {
 		t.Error("the guest's root followed a link into the share")
 	}
-	if out, exit := bob.run(ctx, t, "[ ! -L /etc/passwd ] && cat /etc/passwd /etc/group"); exit.Status() != 0 || strings.Count(out, bob.User+":x:") != 2 {
+	if out, exit := bob.run(ctx, t, "[ ! -L /etc/passwd ] && cat /etc/passwd /etc/group"); exit.Status() != 0 || strings.Count(out, string(bob.User)+":x:") != 2 {
 		t.Errorf("%+v %s", exit, out)
 	}
 }

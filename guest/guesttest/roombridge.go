@@ -30,7 +30,7 @@ const (
 )
 
 // tokenFile is where an agent's programs find their token.
-func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + a.User + ".token" }
+func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + string(a.User) + ".token" }
 
 // asks has the agent ask the host with a token who it is.
 func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string, more ...string) string {
@@ -52,7 +52,7 @@ func (h *House) guestAsks(ctx context.Context, t *testing.T, socket, token strin
 // isAnswered says that the agent's own programs ask as the agent.
 func (a *agent) isAnswered(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if out, exit := a.run(ctx, t, "osaurus-host config get who"); out != a.User || exit.Status() != 0 {
+	if out, exit := a.run(ctx, t, "osaurus-host config get who"); out != string(a.User) || exit.Status() != 0 {
 		t.Errorf("%s is to the host %+v %s", a.User, exit, out)
 	}
 }
@@ -69,7 +69,7 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 			}
 		}
 		out, exit := a.asRoot(ctx, t, "OSAURUS_PLUGIN=test osaurus-host config get who")
-		if out != a.User || exit.Status() != 0 {
+		if out != string(a.User) || exit.Status() != 0 {
 			t.Errorf("the root of the room is %+v %s", exit, out)
 		}
 	}
@@ -93,7 +93,7 @@ func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out, exit := alice.run(ctx, t, "ls "+hatch.TokenDir); exit.Status() == 0 {
 		t.Errorf("tokens are listed: %s", out)
 	}
-	if out, _ := alice.asRoot(ctx, t, "ls "+hatch.TokenDir); out != alice.User+".token" {
+	if out, _ := alice.asRoot(ctx, t, "ls "+hatch.TokenDir); out != string(alice.User)+".token" {
 		t.Errorf("in alice's room there are %s", out)
 	}
 	for _, a := range []*agent{alice, bob} {
@@ -108,7 +108,7 @@ func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 	nothing := func(who, got string) {
 		t.Helper()
-		if !strings.HasPrefix(got, notKnown) || strings.Contains(got, alice.User) {
+		if !strings.HasPrefix(got, notKnown) || strings.Contains(got, string(alice.User)) {
 			t.Errorf("%s with alice's token: %s", who, got)
 		}
 	}
@@ -122,7 +122,7 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Errorf("alice's number in bob's room: %s", out)
 	}
 	out, exit := bob.run(ctx, t, "echo -n "+alice.token+" > mine && OSAURUS_TOKEN_FILE=mine osaurus-host config get who")
-	if exit.Status() == 0 || strings.Contains(out, alice.User) {
+	if exit.Status() == 0 || strings.Contains(out, string(alice.User)) {
 		t.Errorf("bob's program with alice's token: %+v %s", exit, out)
 	}
 	// The guest's own socket is not in a room; its root is nobody's agent.
@@ -135,7 +135,7 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for uid, want := range map[uint32]string{0: "200 ", bob.UID: "200 ", alice.UID: "closed", 1: "closed", 65534: "closed"} {
 		out, _ := bob.asRoot(ctx, t, fmt.Sprintf("%s/intruder ask %s %s %d", bob.Home, asIs, bob.token, uid))
-		if !strings.HasPrefix(out, want) || strings.Contains(out, alice.User) {
+		if !strings.HasPrefix(out, want) || strings.Contains(out, string(alice.User)) {
 			t.Errorf("as %d: %s", uid, out)
 		}
 	}

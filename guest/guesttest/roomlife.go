@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
@@ -88,7 +89,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	c := alice.house.Client
 	for _, change := range []func(*guest.Room){
 		func(r *guest.Room) { r.User = "root" }, func(r *guest.Room) { r.User = "-x" }, func(r *guest.Room) { r.User = "a/../b" },
-		func(r *guest.Room) { r.User = ".init" }, func(r *guest.Room) { r.User = strings.Repeat("a", 33) }, func(r *guest.Room) { r.UID = 0 },
+		func(r *guest.Room) { r.User = ".init" }, func(r *guest.Room) { r.User = config.LinuxUser(strings.Repeat("a", 33)) }, func(r *guest.Room) { r.UID = 0 },
 		func(r *guest.Room) { r.UID = 999 }, func(r *guest.Room) { r.Home = "/etc" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/.." },
 		func(r *guest.Room) { r.Home = guest.HomesDir + "/a/b" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/a\nb" }, func(r *guest.Room) { r.Hostname = "a b" },
 		func(r *guest.Room) { r.Network = "all" }, func(r *guest.Room) { r.Limits.CPUWeight = 10001 }, func(r *guest.Room) { r.Limits.Memory = 1 },
@@ -136,7 +137,7 @@ func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 }
 
 func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
-	for _, room := range []string{alice.User, ""} {
+	for _, room := range []config.LinuxUser{alice.User, ""} {
 		in, keys := io.Pipe()
 		shown := newWaiter("resized")
 		p, err := alice.house.Client.Exec(ctx, guest.Command{
@@ -170,7 +171,7 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var both sync.WaitGroup // which wait more than they work
-	for _, room := range []string{alice.User, ""} {
+	for _, room := range []config.LinuxUser{alice.User, ""} {
 		both.Go(func() {
 			exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
 			if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
@@ -227,10 +228,10 @@ func roomUsage(ctx context.Context, t *testing.T, alice, bob *agent) {
 	c := alice.house.Client
 	eventually(ctx, t, func() bool {
 		list, more, err := c.RoomProcesses(ctx, alice.User)
-		return err == nil && !more && len(list) == 1 && int(list[0].PID) == p.PID() && strings.HasPrefix(list[0].Command, "sleep 1000") && list[0].User == alice.User && list[0].Resident > 0
+		return err == nil && !more && len(list) == 1 && int(list[0].PID) == p.PID() && strings.HasPrefix(list[0].Command, "sleep 1000") && list[0].User == string(alice.User) && list[0].Resident > 0
 	})
 	use, err := c.RoomUsages(ctx, "")
-	if err != nil || len(use) != 2 || use[0].User != alice.User || use[1].User != bob.User {
+	if err != nil || len(use) != 2 || use[0].User != string(alice.User) || use[1].User != string(bob.User) {
 		t.Fatalf("%+v %v", use, err)
 	}
 	if u := use[0]; u.CPU <= 0 || u.Memory == 0 || u.PIDs != 1 || u.Disk < 1000000 || u.DiskFiles == 0 || u.Limits.PIDs != 512 || u.Limits.Memory == 0 || time.Since(u.Made) > time.Hour {

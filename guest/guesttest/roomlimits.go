@@ -361,7 +361,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err := c.RemoveRoom(ctx, bob.User, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(ctx, t, c, "ls /run/osaurus/data/rooms /sys/fs/cgroup/rooms /run/osaurus/rooms"); strings.Contains(got, bob.User) {
+	if got := output(ctx, t, c, "ls /run/osaurus/data/rooms /sys/fs/cgroup/rooms /run/osaurus/rooms"); strings.Contains(got, string(bob.User)) {
 		t.Errorf("left of it: %s", got)
 	}
 	bob.ensure(ctx, t)
@@ -380,14 +380,14 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 		anew              bool
 	}{
 		{"this one", "", "home heavy layer", false},
-		{"one that nobody has noted", "rm " + layer + bob.User + "/base", "home heavy layer", false},
-		{"another", "printf another > " + layer + bob.User + "/base", "home", true},
+		{"one that nobody has noted", "rm " + layer + string(bob.User) + "/base", "home heavy layer", false},
+		{"another", "printf another > " + layer + string(bob.User) + "/base", "home", true},
 		{"this one again", "", "home", false},
 	} {
 		if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil {
 			t.Fatal(err)
 		}
-		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+bob.User+"/base; "+tc.base)
+		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
 		e, err := bob.house.Client.EnsureRoom(ctx, bob.Room, bob.token)
 		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
 			t.Fatalf("%s: %+v %v", tc.name, e, err)

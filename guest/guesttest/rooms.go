@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 )
 
@@ -27,7 +28,7 @@ type House struct {
 	Server string
 	// Mint has the host's bridge take a new token for a user's, and that alone. What
 	// is at /api/config/who there is the user.
-	Mint func(user string, uid uint32) string
+	Mint func(user config.LinuxUser, uid uint32) string
 	// Spared leaves out what takes minutes and is the kernel's business alone: who
 	// uses everything up, and many rooms.
 	Spared bool
@@ -65,7 +66,7 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 // describe makes an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{house: h, Room: guest.Room{User: "agent-" + name, UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
+	a := &agent{house: h, Room: guest.Room{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)

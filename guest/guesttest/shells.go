@@ -42,7 +42,7 @@ func wantShell(t *testing.T, r guest.ShellResult, code int, out string) {
 
 func shellInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	first := alice.shell(ctx, t, "id -un; pwd; echo $HOME; echo problem >&2; cd /tmp; X=1; export Y=2; f() { echo f$X; }; false")
-	wantShell(t, first, 1, alice.User+"\n"+alice.Home+"\n"+alice.Home+"\nproblem\n")
+	wantShell(t, first, 1, string(alice.User)+"\n"+alice.Home+"\n"+alice.Home+"\nproblem\n")
 	if first.Dir != "/tmp" {
 		t.Errorf("the directory is %q", first.Dir)
 	}
@@ -117,7 +117,7 @@ func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	alice.shell(ctx, t, "X="+secret)
 	wantShell(t, bob.shell(ctx, t, "echo [$X]; ls /proc/*/environ >/dev/null 2>&1; ls /run/osaurus-shells | wc -l"), 0, "[]\n1\n")
 	list, err := bob.house.Client.Sessions(ctx, config.LinuxUser(bob.User))
-	if err != nil || len(list) != 1 || list[0].User != bob.User || list[0].State != guest.SessionIdle || list[0].Dir != bob.Home {
+	if err != nil || len(list) != 1 || list[0].User != string(bob.User) || list[0].State != guest.SessionIdle || list[0].Dir != bob.Home {
 		t.Errorf("%+v %v", list, err)
 	}
 	n, err := bob.house.Client.CloseSession(ctx, config.LinuxUser(bob.User), "")
@@ -144,7 +144,7 @@ func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Errorf("%+v %v", end, err)
 	}
 	tail, err := c.TailJob(ctx, user, j.ID, 0, 0)
-	if want := alice.User + "\n" + alice.Home + "\nproblem\n"; err != nil || string(tail.Data) != want {
+	if want := string(alice.User) + "\n" + alice.Home + "\nproblem\n"; err != nil || string(tail.Data) != want {
 		t.Errorf("%q %v", tail.Data, err)
 	}
 	long := alice.job(ctx, t, "(setsid sleep 600 &); sleep 600")

@@ -160,7 +160,7 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		place = room.Plugin(config.PluginID(r.Plugin), r.Offline)
 	}
 	child, err := k.opts.Processes.Start(process.Spec{
-		Args: texts(r.Args), Env: process.MergeEnv(room.Env, texts(r.Env)), Dir: cmp.Or(string(r.Dir), room.Home),
+		Args: wire.Texts(r.Args), Env: process.MergeEnv(room.Env, wire.Texts(r.Env)), Dir: cmp.Or(string(r.Dir), room.Home),
 		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: place,
 	})
 	if err != nil {
@@ -284,12 +284,4 @@ func newID() config.JobID {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
 	return config.JobID(hex.EncodeToString(b))
-}
-
-func texts(list [][]byte) []string {
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
 }

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/sandbox/seccomp"
 )
@@ -96,10 +97,9 @@ func (r *Room) Home() string { return r.spec.Home }
 
 // Environment is that of a login, of the agent or of the room's root.
 func (r *Room) Environment(root bool) []string {
-	const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	user, home, path := r.spec.User, r.spec.Home, r.spec.Home+"/.local/bin:"+system
+	user, home, path := r.spec.User, r.spec.Home, r.spec.Home+"/.local/bin:"+wire.SystemPath
 	if root {
-		user, home, path = "root", "/root", system
+		user, home, path = "root", wire.RootHome, wire.SystemPath
 	}
 	return []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
 }

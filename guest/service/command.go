@@ -45,7 +45,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 // with a terminal.
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream *execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
-	spec := process.Spec{Args: texts(start.Args), Env: texts(start.Env), Dir: string(start.Dir)}
+	spec := process.Spec{Args: wire.Texts(start.Args), Env: wire.Texts(start.Env), Dir: string(start.Dir)}
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (c *command) full(err error) error {
 		return err
 	}
 	return fault.New(fault.Rejected, "start command", c.room.User(), fmt.Errorf("the room is at its limit of processes: %w", err)).
-		Advise("End some of them, or raise the agent's limit `pids`.")
+		Advise("End some of them, or raise the agent's limit limits.processes.")
 }
 
 // openTerminal makes the terminal of a command.
@@ -224,12 +224,4 @@ func (c *command) feed() {
 			return
 		}
 	}
-}
-
-func texts(list [][]byte) []string {
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/room"
 )
@@ -51,7 +52,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 		if err != nil {
 			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
 		}
-		return job.Room{Env: rootEnv(), Home: rootHome, Logs: logs, LogsInside: logs, Met: func() (bool, bool) { return false, false }}, nil
+		return job.Room{Env: wire.RootEnvironment(), Home: wire.RootHome, Logs: logs, LogsInside: logs, Met: func() (bool, bool) { return false, false }}, nil
 	}
 	r, err := s.find(ctx, user)
 	if err != nil {
@@ -71,14 +72,4 @@ func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
 		return nil, err
 	}
 	return s.rooms.Get(ctx, user)
-}
-
-// rootHome and rootEnv are of the guest's own root.
-const rootHome = "/root"
-
-func rootEnv() []string {
-	return []string{
-		"HOME=" + rootHome, "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-	}
 }

@@ -29,6 +29,14 @@ func (s rooms) usable(user string) error {
 	return wire.CheckUser(user)
 }
 
+// countable is usable where no name means all of them.
+func (s rooms) countable(user string) error {
+	if user == "" && s.keeper != nil {
+		return nil
+	}
+	return s.usable(user)
+}
+
 func (s rooms) Ensure(ctx context.Context, r *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error) {
 	if err := wire.CheckRoom(r.Msg.Room); err != nil {
 		return nil, err
@@ -50,7 +58,7 @@ func (s rooms) SetLimits(ctx context.Context, r *connect.Request[guestpb.SetLimi
 	if err := errors.Join(s.usable(r.Msg.User), wire.CheckLimits(r.Msg.Limits)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&guestpb.SetLimitsResponse{}), s.keeper.SetLimits(ctx, r.Msg.User, r.Msg.Limits)
+	return answer(&guestpb.SetLimitsResponse{}, s.keeper.SetLimits(ctx, r.Msg.User, r.Msg.Limits))
 }
 
 func (s rooms) Reset(ctx context.Context, r *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error) {
@@ -58,7 +66,7 @@ func (s rooms) Reset(ctx context.Context, r *connect.Request[guestpb.ResetReques
 		return nil, err
 	}
 	s.leave(r.Msg.User)
-	return connect.NewResponse(&guestpb.ResetResponse{}), s.keeper.Remove(ctx, r.Msg.User, true)
+	return answer(&guestpb.ResetResponse{}, s.keeper.Remove(ctx, r.Msg.User, true))
 }
 
 func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {
@@ -66,29 +74,21 @@ func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequ
 		return nil, err
 	}
 	s.leave(r.Msg.User)
-	return connect.NewResponse(&guestpb.RemoveResponse{}), s.keeper.Remove(ctx, r.Msg.User, r.Msg.Layer)
+	return answer(&guestpb.RemoveResponse{}, s.keeper.Remove(ctx, r.Msg.User, r.Msg.Layer))
 }
 
 func (s rooms) Usage(ctx context.Context, r *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
-	if err := s.usable(anybody(r.Msg.User)); err != nil {
+	if err := s.countable(r.Msg.User); err != nil {
 		return nil, err
 	}
 	list, err := s.keeper.Usage(ctx, r.Msg.User)
-	return connect.NewResponse(&guestpb.UsageResponse{Rooms: list}), err
+	return answer(&guestpb.UsageResponse{Rooms: list}, err)
 }
 
 func (s rooms) Processes(ctx context.Context, r *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
-	if err := s.usable(anybody(r.Msg.User)); err != nil {
+	if err := s.countable(r.Msg.User); err != nil {
 		return nil, err
 	}
 	list, more, err := s.keeper.Processes(ctx, r.Msg.User)
-	return connect.NewResponse(&guestpb.ProcessesResponse{Processes: list, Truncated: more}), err
-}
-
-// anybody is a user whose name is fine where all are meant.
-func anybody(user string) string {
-	if user == "" {
-		return "anybody"
-	}
-	return user
+	return answer(&guestpb.ProcessesResponse{Processes: list, Truncated: more}, err)
 }

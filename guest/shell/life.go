@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 )
 
@@ -59,10 +60,7 @@ var errNotReady = errors.New("the shell did not come up")
 
 // launch starts a shell and returns when it can take calls.
 func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *life, err error) {
-	exports := make([]string, len(spec.Env))
-	for i, e := range spec.Env {
-		exports[i] = string(e)
-	}
+	exports := wire.Texts(spec.Env)
 	folder, inside, err := room.Desk()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Command house checks that the module is built as the design says: imports point down, packages say what they are, files hold one idea, promises have tests.
+// Command house checks that the module is built as the design says: imports point down, packages say what they are, files hold one idea, promises have tests, and what documents name is there.
 //
 // It reads `go list` for every system that the module is built for, prints
 // what is wrong, and exits with 1 if anything is.
@@ -39,12 +39,14 @@ func main() {
 			wrong = append(wrong, wrongFiles(p)...)
 		}
 	}
-	unproven, err := wrongPromises(".")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "house:", err)
-		os.Exit(1)
+	for _, look := range []func(root string) ([]string, error){wrongPromises, wrongNames} {
+		found, err := look(".")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "house:", err)
+			os.Exit(1)
+		}
+		wrong = append(wrong, found...)
 	}
-	wrong = append(wrong, unproven...)
 	slices.Sort(wrong)
 	for _, w := range slices.Compact(wrong) {
 		fmt.Println(w)

@@ -13,7 +13,7 @@ import (
 // on top of everything.
 var order = []string{
 	"bench", "internal", "cmd", "control", "supervisor", "plugins", "tools",
-	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault",
+	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault", "bell",
 }
 
 // only narrows what a folder may import further than order does: the longest

@@ -23,15 +23,24 @@ type Found struct {
 // is in the files that a command runs, and what is downloaded, is not read.
 func (f Found) Understood() bool { return f.Unclear == "" }
 
-// Outside are the hosts that are not in a list of exact names.
+// Outside are the hosts that are not in a list. A name in it that begins with a dot stands for all that are below.
 func (f Found) Outside(allowed []string) []string {
-	return slices.DeleteFunc(slices.Clone(f.Hosts), func(host string) bool { return slices.Contains(allowed, host) })
+	return slices.DeleteFunc(slices.Clone(f.Hosts), func(host string) bool {
+		return slices.ContainsFunc(allowed, func(name string) bool {
+			return host == name || strings.HasPrefix(name, ".") && strings.HasSuffix(host, name)
+		})
+	})
 }
 
 // Allowed are the hosts that an agent's own plugin may name in setup and run: those that packages and sources
-// come from, and the room itself. Where package managers are set to look comes on top: see HostsIn.
+// come from, where nobody has told package managers another, and the room itself. What they are told comes on
+// top: see HostsIn.
 func Allowed() []string {
-	return []string{"dl-cdn.alpinelinux.org", "github.com", "objects.githubusercontent.com", "localhost", "127.0.0.1", "::1"}
+	return []string{
+		"dl-cdn.alpinelinux.org", "github.com", "objects.githubusercontent.com",
+		"pypi.org", "files.pythonhosted.org", "crates.io", "static.crates.io", ".npmjs.org",
+		"localhost", "127.0.0.1", "::1",
+	}
 }
 
 // HostsIn are the hosts of the addresses in a text that is no command: a package manager's configuration.

@@ -3,6 +3,7 @@ package install_test
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,6 +188,20 @@ func TestWithoutSecrets(t *testing.T) {
 	w.missing["API_KEY"] = true
 	r, err := i.Install(t.Context(), alice, recipe("1"), install.How{WithoutSecrets: true})
 	if err != nil || !slices.Equal(r.Without, []config.SecretName{"API_KEY"}) {
+		t.Errorf("%+v %v", r, err)
+	}
+	// Nor does a store that cannot be read stand in the way.
+	w.missing["API_KEY"] = false
+	w.fail = func(what string) error {
+		if what == "has" || what == "lend" {
+			return errors.New("the store is locked")
+		}
+		return nil
+	}
+	if _, err := i.Install(t.Context(), alice, recipe("2"), install.How{}); err == nil {
+		t.Error("it was installed without its secrets, which nobody has asked for")
+	}
+	if r, err := i.Install(t.Context(), alice, recipe("2"), install.How{WithoutSecrets: true}); err != nil || !slices.Equal(r.Without, []config.SecretName{"API_KEY"}) {
 		t.Errorf("%+v %v", r, err)
 	}
 }

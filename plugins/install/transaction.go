@@ -278,7 +278,9 @@ func (t *transaction) setUp(ctx context.Context) error {
 	var out bytes.Buffer
 	cmd := Command(t.agent, t.record.ID, t.record.Plugin.Setup)
 	cmd.Stdout, cmd.Stderr, cmd.Timeout, cmd.MaxOutput = &out, &out, setupTime, maxSetup
-	if err := t.Life.Command(ctx, t.agent, t.record.ID, t.record.Plugin, true, &cmd); err != nil {
+	may := t.record.Plugin
+	may.Secrets = slices.DeleteFunc(slices.Clone(may.Secrets), func(name config.SecretName) bool { return slices.Contains(t.record.Without, name) })
+	if err := t.Life.Command(ctx, t.agent, t.record.ID, may, true, &cmd); err != nil {
 		return err
 	}
 	p, err := t.Rooms.Exec(ctx, t.agent, cmd)

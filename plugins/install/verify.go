@@ -90,13 +90,16 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 	for _, r := range all {
 		lack := seen.lacks(r)
 		report := Report{Plugin: r.ID, Problems: lack.problems()}
+		elsewhere := false
 		if len(report.Problems) > 0 {
-			report.Mended, report.Err = i.mend(ctx, a, r, lack, mend, by)
+			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, lack, mend, by)
 		}
 		if report.Sound() {
 			sound = append(sound, r.ID)
 		}
-		i.tell(a, r, report, by)
+		if !elsewhere {
+			i.tell(a, r, report, by)
+		}
 		reports = append(reports, report)
 	}
 	return reports, i.stamp(a.ID, sound)
@@ -183,21 +186,21 @@ func some(files []plugins.FilePath) string {
 	return b.String()
 }
 
-// mend mends a plugin, unless it was changed since it was looked at. Where more than
-// files is gone it is installed again, without asking anybody.
-func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended bool, err error) {
+// mend mends a plugin, unless it was changed since it was looked at: whoever did that, elsewhere,
+// has seen to it. Where more than files is gone it is installed again, without asking anybody.
+func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended, elsewhere bool, err error) {
 	if how == Nothing {
-		return false, nil
+		return false, false, nil
 	}
 	const op = "mend plugin"
 	end, err := i.turn(ctx, op, a, r.ID)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer end()
 	now, err := i.get(op, a, r.ID)
 	if err != nil || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
-		return err == nil, nil // whoever changed it has seen to it
+		return true, true, nil
 	}
 	files := l.missing
 	if how == All {
@@ -205,13 +208,13 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 	}
 	if l.reset || l.folder || len(l.packages) > 0 {
 		_, err := i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true})
-		return err == nil, err
+		return err == nil, false, err
 	}
 	if err := i.putBack(ctx, a, r, files); err != nil {
 		i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
-		return false, err
+		return false, false, err
 	}
-	return how == All || len(l.changed) == 0, nil
+	return how == All || len(l.changed) == 0, false, nil
 }
 
 // putBack writes some of a plugin's files again.

@@ -274,9 +274,12 @@ func (w *world) Forget(context.Context, tools.Agent, config.PluginID) error {
 	return w.touch("forget", func() error { return nil })
 }
 
-func (w *world) Command(_ context.Context, _ tools.Agent, plugin config.PluginID, _ plugins.Recipe, setup bool, cmd *guest.Command) error {
+func (w *world) Command(_ context.Context, _ tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *guest.Command) error {
 	cmd.Env = append(cmd.Env, fmt.Sprintf("MAY=%s %v", plugin, setup))
-	return nil
+	if len(r.Secrets) == 0 {
+		return nil
+	}
+	return w.touch("lend", func() error { return nil })
 }
 
 func (w *world) Begin(a tools.Agent, plugin config.PluginID, _ plugins.Recipe) {

@@ -42,7 +42,7 @@ func (p *plugin) supervise(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	for ctx.Err() == nil {
-		begun := p.begun.next()
+		begun := p.begun.Next()
 		err := p.keepRunning(ctx)
 		if ctx.Err() != nil {
 			return

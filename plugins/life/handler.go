@@ -85,7 +85,7 @@ func (p *plugin) topics() (list []plugins.Topics) {
 // handle runs one handler for one event. Without a guest it waits for the next.
 func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
 	for {
-		begun := p.begun.next()
+		begun := p.begun.Next()
 		err := p.attempt(ctx, s, e)
 		switch {
 		case err == nil || ctx.Err() != nil:

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
@@ -104,7 +105,7 @@ type plugin struct {
 	id     config.PluginID
 	recipe plugins.Recipe
 	hears  chan struct{} // closed when it hears what is told from then on
-	begun  bell          // rung when a guest has started, and when it is begun again
+	begun  bell.Bell     // rung when a guest has started, and when it is begun again
 
 	end  context.CancelFunc
 	work sync.WaitGroup
@@ -141,7 +142,7 @@ func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	defer l.mu.Unlock()
 	if there := l.plugins[key{a.ID, id}]; there != nil {
 		there.agent.Store(&a)
-		there.begun.ring()
+		there.begun.Ring()
 		return
 	}
 	if l.life.Err() != nil {
@@ -224,30 +225,5 @@ func (p *plugin) log(ctx context.Context, level bridge.Level, text string) {
 	who := bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: p.id}
 	if err := p.Tell(ctx, who, level, text); err != nil && ctx.Err() == nil {
 		p.Log.Warn("a plugin's line is not in its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
-	}
-}
-
-// bell tells all who wait.
-type bell struct {
-	mu    sync.Mutex
-	after chan struct{}
-}
-
-// next is closed when it is rung next.
-func (b *bell) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.after == nil {
-		b.after = make(chan struct{})
-	}
-	return b.after
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.after != nil {
-		close(b.after)
-		b.after = nil
 	}
 }

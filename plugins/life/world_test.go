@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -38,7 +39,7 @@ type world struct {
 	hold    time.Duration
 	exit    guest.Exit
 	told    []Heard
-	bell    bell
+	bell    bell.Bell
 	lines   []string
 	notes   []Event
 }
@@ -233,7 +234,7 @@ func (w *world) emit(topic bridge.Topic, payload string) {
 	w.mu.Lock()
 	w.told = append(w.told, Heard{Seq: Seq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
 	w.mu.Unlock()
-	w.bell.ring()
+	w.bell.Ring()
 }
 
 func (w *world) Last(context.Context) (Seq, error) {
@@ -245,7 +246,7 @@ func (w *world) Last(context.Context) (Seq, error) {
 func (w *world) Follow(ctx context.Context, _ config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error] {
 	return func(yield func(Heard, error) bool) {
 		for {
-			more := w.bell.next()
+			more := w.bell.Next()
 			w.mu.Lock()
 			list := w.told[min(int(after), len(w.told)):]
 			w.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -14,29 +13,18 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// indexes are where package managers look that nobody has told where, beside command.Allowed.
-// Where somebody has, that is in Mirrors.
-func indexes() []string {
-	return []string{"pypi.org", "files.pythonhosted.org", "crates.io", "static.crates.io"}
-}
-
-// npm is what all of npm's own index is below.
-const npm = ".npmjs.org"
-
 // reach refuses commands that name a host which is not allowed, or of which it cannot be
 // read what they name.
 func (g *Registrar) reach(r plugins.Recipe) error {
-	allowed := slices.Concat(command.Allowed(), indexes(), g.Mirrors())
+	allowed := slices.Concat(command.Allowed(), g.Mirrors())
 	for _, d := range r.Permissions.Network.Domains() {
 		allowed = append(allowed, string(d))
 	}
 	for _, c := range commands(r) {
 		found := command.Hosts(c.text)
-		for _, host := range found.Outside(allowed) {
-			if !strings.HasSuffix(host, npm) {
-				return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it names the host %s, which is not allowed", host)).
-					Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed) + ", *" + npm)
-			}
+		if outside := found.Outside(allowed); len(outside) > 0 {
+			return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it names the host %s, which is not allowed", outside[0])).
+				Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed))
 		}
 		if !found.Understood() {
 			return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it cannot be read which hosts it names: %s", found.Unclear)).

@@ -6,7 +6,10 @@
 // package unless somebody asks for it by name.
 //
 // What it enforces it enforces fully, or NewUNSAFE fails: there is no best
-// effort. See Confinement for what that is on this system.
+// effort. On Linux that is Landlock (files, signals, abstract sockets), seccomp,
+// resource limits, no new privileges and no capabilities; on macOS Seatbelt (files,
+// signals, network) and resource limits, and a process that leaves its group is not
+// ended with its command.
 package local
 
 import (

@@ -12,9 +12,6 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// Confinement says what is enforced on this system, for people.
-const Confinement = "Seatbelt (files, signals, network), resource limits; a process that leaves its group is not ended with its command"
-
 // seatbelt is Apple's program that runs another under a profile.
 const seatbelt = "/usr/bin/sandbox-exec"
 

@@ -14,9 +14,6 @@ import (
 	"osaurus-sandbox/sandbox/seccomp"
 )
 
-// Confinement says what is enforced on this system, for people.
-const Confinement = "Landlock (files, signals, abstract sockets), seccomp, resource limits, no new privileges, no capabilities"
-
 const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use the room backend."
 
 // available says what is missing before anything is tried.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -83,7 +84,7 @@ type Agents struct {
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
 	watched supervisor.Guest          // the last one that somebody has a token for
 
-	changed events.Bell // rung with every change of an agent
+	changed bell.Bell // rung with every change of an agent
 }
 
 // member is an agent and its room. Agents.mu guards it.

@@ -126,7 +126,7 @@ func TestRename(t *testing.T) {
 	w.want(err, fault.Rejected)
 	w.must(w.sandbox.Restart(t.Context(), by))
 	w.must(w.exec("dora"))
-	if room, _ := w.backend.Guest().Room(string(alice.User)); room.Home != "/workspace/agents/dora" {
+	if room, _ := w.backend.Guest().Room(alice.User); room.Home != "/workspace/agents/dora" {
 		t.Errorf("%+v", room)
 	}
 	if s := w.subtrees(); s["agents/dora"] != alice.UID || len(s) != 2 {
@@ -143,6 +143,33 @@ func TestRename(t *testing.T) {
 	w.want(err, fault.Rejected)
 	if same, err := w.Rename(t.Context(), "dora", "DORA", by); err != nil || same.Name != "dora" {
 		t.Errorf("%+v %v", same, err)
+	}
+}
+
+// A home follows as soon as no guest runs: what begins in the next one, whoever has asked for it
+// before it ran, finds it where it is then.
+func TestHomesFollow(t *testing.T) {
+	w := newWorld(t)
+	alice := w.create("alice")
+	w.must(w.exec("alice"))
+	_, err := w.Rename(t.Context(), "alice", "carol", by)
+	w.must(err)
+	if a, err := w.Get("carol"); err != nil || a.Folder != alice.Folder {
+		t.Errorf("while there is a room: %+v %v", a, err)
+	}
+	w.must(w.sandbox.Stop(t.Context(), by))
+	for {
+		changed := w.Changed()
+		if a, err := w.Get("carol"); err != nil {
+			t.Fatal(err)
+		} else if a.Folder == "carol" {
+			break
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("the home is where it was")
+		}
 	}
 }
 

@@ -121,8 +121,26 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	a.mu.Lock()
 	m.Folder = agent.Folder
 	a.mu.Unlock()
+	a.changed.Ring()
 	a.Folders.Remove(before)
 	return a.show(agent)
+}
+
+// followAll moves the homes of all who were renamed while they had a room.
+func (a *Agents) followAll() {
+	a.mu.Lock()
+	var late []*member
+	for _, m := range a.byName {
+		if m.Folder != m.Name {
+			late = append(late, m)
+		}
+	}
+	a.mu.Unlock()
+	for _, m := range late {
+		if err := a.followHome(a.life, m); err != nil && a.life.Err() == nil {
+			a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
+		}
+	}
 }
 
 // removeHome removes the home folder of an agent that was deleted, unless

@@ -16,7 +16,7 @@ import (
 func (a Agent) room() guest.Room {
 	l := a.Settings.Limits
 	return guest.Room{
-		User: string(a.User), UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network),
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network),
 		Limits: guest.Limits{
 			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
 			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
@@ -43,7 +43,7 @@ func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow
 	}
 	defer l.Return()
 	agent := a.agentOf(m)
-	cmd.Room = string(agent.User)
+	cmd.Room = agent.User
 	output := a.redact(ctx, agent, &cmd)
 	p, err := l.Exec(ctx, cmd)
 	if err != nil {
@@ -187,7 +187,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 	if was.room.Limits = want.room.Limits; was != want { // more than limits
 		return a.ensure(ctx, l, m)
 	}
-	if err := l.Rooms().SetRoomLimits(ctx, string(agent.User), want.room.Limits); err != nil {
+	if err := l.Rooms().SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
 		a.setMade(m, made{}) // the next command sees to it
 		return l.Explain(ctx, "limit room", string(agent.User), err)
 	}
@@ -218,7 +218,7 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	m.made = made{}
 	a.revoke(m)
 	a.mu.Unlock()
-	if err := l.Rooms().ResetRoom(ctx, string(agent.User)); err != nil {
+	if err := l.Rooms().ResetRoom(ctx, agent.User); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}
 	a.note(Reset, by, agent, nil)
@@ -243,7 +243,7 @@ func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.L
 	if !left {
 		return nil
 	}
-	if err := l.Rooms().RemoveRoom(ctx, string(user), true); err != nil {
+	if err := l.Rooms().RemoveRoom(ctx, user, true); err != nil {
 		return l.Explain(ctx, "remove room", string(user), err)
 	}
 	if err := a.rows.cleared(ctx, user); err != nil {
@@ -255,16 +255,24 @@ func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.L
 	return nil
 }
 
-// tidy removes what deleted agents have in a guest whenever one has started.
+// tidy removes what deleted agents have in a guest whenever one has started, and has homes
+// follow their agents' names when one has ended: whoever begins something in the next guest
+// has the home's path before there is a room.
 func (a *Agents) tidy() {
 	var seen time.Time
 	for status := a.Sandbox.Status(); ; {
-		if status.State == supervisor.Running && !status.StartedAt.Equal(seen) {
+		switch status.State {
+		case supervisor.Running:
+			if status.StartedAt.Equal(seen) {
+				break
+			}
 			seen = status.StartedAt
 			if l, ok := a.Sandbox.BorrowRunning(); ok {
 				a.clearAll(l)
 				l.Return()
 			}
+		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
+			a.followAll()
 		}
 		var err error
 		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {

@@ -34,7 +34,7 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 		return nil, false, nil
 	}
 	defer l.Return()
-	rooms, err := l.Rooms().RoomUsages(ctx, string(user))
+	rooms, err := l.Rooms().RoomUsages(ctx, user)
 	if err != nil && !noRoom(user, err) {
 		return nil, true, l.Explain(ctx, "ask for the use of rooms", string(user), err)
 	}
@@ -61,7 +61,7 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 		return nil, false, nil
 	}
 	defer l.Return()
-	processes, more, err := l.Rooms().RoomProcesses(ctx, string(user))
+	processes, more, err := l.Rooms().RoomProcesses(ctx, user)
 	if err != nil && !noRoom(user, err) {
 		return nil, false, l.Explain(ctx, "ask for the processes of rooms", string(user), err)
 	}

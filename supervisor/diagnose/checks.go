@@ -9,21 +9,23 @@ import (
 	"net/netip"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
 
 const (
 	greeting = "hello from sandbox"
-	// sharedInGuest is where the guest has the workspace's shared folder.
+	// sharedInGuest is where the guest has the workspace's shared folder, and
+	// sharedHere where that is in the workspace.
 	sharedInGuest = "/workspace/shared"
+	sharedHere    = "shared"
 	// maxSkew is how far the guest's clock may be off: less than what makes
 	// certificates, builds or logs go wrong.
 	maxSkew = 2 * time.Second
@@ -124,11 +126,16 @@ func trial() string { return ".diagnose-" + rand.Text() }
 
 func toGuest(ctx context.Context, b bench) (string, error) {
 	name := trial()
-	here := filepath.Join(b.Home().SharedFolder(), name)
-	if err := os.WriteFile(here, []byte(name), 0o600); err != nil {
+	root, err := os.OpenRoot(b.Home().Workspace())
+	if err != nil {
 		return "", advise(err, shareAdvice)
 	}
-	defer os.Remove(here)
+	defer root.Close()
+	here := path.Join(sharedHere, name)
+	if err := root.WriteFile(here, []byte(name), 0o600); err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	defer root.Remove(here)
 	said, err := b.sh(ctx, `cat "$1"`, path.Join(sharedInGuest, name))
 	if err == nil && said != name {
 		err = fault.New(fault.Execution, "read in guest", name, fmt.Errorf("it reads %q", said))
@@ -142,21 +149,22 @@ func toHost(ctx context.Context, b bench) (string, error) {
 	if _, err := b.sh(ctx, `printf %s "$1" > "$2"`, name, there); err != nil {
 		return "", advise(err, shareAdvice)
 	}
-	read, err := readShared(b.Home().SharedFolder(), name)
+	read, err := readShared(b.Home(), name)
 	if err == nil && read != name {
 		err = fault.New(fault.Execution, "read", name, fmt.Errorf("it reads %q", read))
 	}
 	return "read what was written", advise(err, shareAdvice)
 }
 
-// readShared reads and removes a small file in a folder that the guest writes
+// readShared reads and removes a small file in the workspace, which the guest writes
 // to: whatever it made there, nothing outside is touched, and nothing blocks.
-func readShared(folder, name string) (string, error) {
-	root, err := os.OpenRoot(folder)
+func readShared(home config.Home, name string) (string, error) {
+	root, err := os.OpenRoot(home.Workspace())
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
+	name = path.Join(sharedHere, name)
 	defer root.Remove(name)
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

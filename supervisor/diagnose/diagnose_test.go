@@ -3,6 +3,7 @@ package diagnose_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -340,4 +341,28 @@ func TestEndsEarly(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// The guest's root can put a link to anywhere in place of the folder that is checked:
+// nothing is written or read there.
+func TestLinkInPlaceOfTheFolder(t *testing.T) {
+	f, elsewhere := well(t), t.TempDir()
+	if err := errors.Join(os.Remove(f.home.SharedFolder()), os.Symlink(elsewhere, f.home.SharedFolder())); err != nil {
+		t.Fatal(err)
+	}
+	written := ""
+	f.said = slices.Insert(f.said, 0, saying{in: "cat ", do: func(f *fake, args []string) string {
+		list, _ := os.ReadDir(elsewhere)
+		written = fmt.Sprint(list)
+		return ""
+	}})
+	results := run(t, f)
+	for _, name := range []string{"virtiofs-to-guest", "virtiofs-to-host"} {
+		if r := results[name]; r.Passed() {
+			t.Errorf("%s passes: %s", name, r.Found())
+		}
+	}
+	if strings.Contains(written, "diagnose") {
+		t.Errorf("it wrote %s", written)
+	}
 }

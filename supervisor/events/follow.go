@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"iter"
-	"sync"
 
 	"osaurus-sandbox/fault"
 )
@@ -40,32 +39,5 @@ func Follow[E, C any](ctx context.Context, cursor C, follow bool, next func(cont
 				return
 			}
 		}
-	}
-}
-
-// Bell tells all who wait for it. Its zero value is one that was never rung.
-type Bell struct {
-	mu   sync.Mutex
-	next chan struct{}
-}
-
-// Next is closed when the bell is rung next. Whoever takes it before looking
-// whether there is something misses nothing.
-func (b *Bell) Next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
-// Ring tells all who wait.
-func (b *Bell) Ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
 	}
 }

@@ -26,7 +26,7 @@ func (g *Guest) Files() supervisor.Files { return hostFiles{g} }
 // on does something with a file, by the name that it has on this host, and tells
 // what went wrong by the name that it has in the guest.
 func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error) error {
-	if err := f.enter(string(file.User)); err != nil {
+	if err := f.enter(file.User); err != nil {
 		return err
 	}
 	there, here := "", filepath.Join(f.terminals.dir, "root")

@@ -30,8 +30,8 @@ type Backend struct {
 	Base string
 
 	mu    sync.Mutex
-	disk  map[string]string // who has a layer, and on which base
-	guest *Guest            // the last one
+	disk  map[config.LinuxUser]string // who has a layer, and on which base
+	guest *Guest                      // the last one
 }
 
 // Guest is the last guest, or nil.
@@ -42,7 +42,7 @@ func (b *Backend) Guest() *Guest {
 }
 
 // HasLayer reports whether a user has a layer on the data disk.
-func (b *Backend) HasLayer(user string) bool {
+func (b *Backend) HasLayer(user config.LinuxUser) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, has := b.disk[user]
@@ -79,7 +79,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[string]guest.Room{}, tokens: map[string]string{}}
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]guest.Room{}, tokens: map[config.LinuxUser]string{}}
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, provision.Machine{}, err
 	}
@@ -96,8 +96,8 @@ type Guest struct {
 	terminals *terminals
 
 	mu     sync.Mutex
-	rooms  map[string]guest.Room
-	tokens map[string]string
+	rooms  map[config.LinuxUser]guest.Room
+	tokens map[config.LinuxUser]string
 	asked  []string // what was asked of rooms, in order
 	refuse error    // what it answers about rooms, if it refuses
 }
@@ -167,7 +167,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 
 type command struct {
 	cmd  *exec.Cmd
-	room string
+	room config.LinuxUser
 	done chan struct{}
 	exit guest.Exit
 	err  error

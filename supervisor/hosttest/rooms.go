@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 )
@@ -26,7 +27,7 @@ func (g *Guest) Refuse(err error) {
 }
 
 // Room is a user's room.
-func (g *Guest) Room(user string) (guest.Room, bool) {
+func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r, ok := g.rooms[user]
@@ -34,7 +35,7 @@ func (g *Guest) Room(user string) (guest.Room, bool) {
 }
 
 // Token is what the programs of a user's room would show to the bridge.
-func (g *Guest) Token(user string) string {
+func (g *Guest) Token(user config.LinuxUser) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.tokens[user]
@@ -54,27 +55,27 @@ func (g *Guest) ask(what string, user string, do func() error) error {
 }
 
 // enter is what a command in a room begins with.
-func (g *Guest) enter(user string) error {
+func (g *Guest) enter(user config.LinuxUser) error {
 	if _, ok := g.Room(user); user != "" && !ok {
 		return noRoom(user)
 	}
 	return nil
 }
 
-func noRoom(user string) error {
-	return fault.New(fault.NotFound, "find room", user, errors.New("there is none"))
+func noRoom(user config.LinuxUser) error {
+	return fault.New(fault.NotFound, "find room", string(user), errors.New("there is none"))
 }
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
 func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
-	err = g.ask("ensure", r.User, func() error {
+	err = g.ask("ensure", string(r.User), func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
-			return fault.New(fault.Rejected, "make room", r.User, fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
+			return fault.New(fault.Rejected, "make room", string(r.User), fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
 		}
 		g.rooms[r.User], g.tokens[r.User] = r, token
 		if g.backend.disk == nil {
-			g.backend.disk = map[string]string{}
+			g.backend.disk = map[config.LinuxUser]string{}
 		}
 		was, has := g.backend.disk[r.User]
 		e = guest.Ensured{Made: true, Anew: has && was != g.backend.Base}
@@ -85,8 +86,8 @@ func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e gue
 }
 
 // SetRoomLimits implements supervisor.Rooms.
-func (g *Guest) SetRoomLimits(_ context.Context, user string, l guest.Limits) error {
-	return g.ask("limit", user, func() error {
+func (g *Guest) SetRoomLimits(_ context.Context, user config.LinuxUser, l guest.Limits) error {
+	return g.ask("limit", string(user), func() error {
 		r, ok := g.rooms[user]
 		if !ok {
 			return noRoom(user)
@@ -98,8 +99,8 @@ func (g *Guest) SetRoomLimits(_ context.Context, user string, l guest.Limits) er
 }
 
 // ResetRoom implements supervisor.Rooms.
-func (g *Guest) ResetRoom(_ context.Context, user string) error {
-	return g.ask("reset", user, func() error {
+func (g *Guest) ResetRoom(_ context.Context, user config.LinuxUser) error {
+	return g.ask("reset", string(user), func() error {
 		delete(g.rooms, user)
 		delete(g.backend.disk, user)
 		return nil
@@ -107,8 +108,8 @@ func (g *Guest) ResetRoom(_ context.Context, user string) error {
 }
 
 // RemoveRoom implements supervisor.Rooms.
-func (g *Guest) RemoveRoom(_ context.Context, user string, layer bool) error {
-	return g.ask("remove", user, func() error {
+func (g *Guest) RemoveRoom(_ context.Context, user config.LinuxUser, layer bool) error {
+	return g.ask("remove", string(user), func() error {
 		delete(g.rooms, user)
 		if layer {
 			delete(g.backend.disk, user)
@@ -118,11 +119,11 @@ func (g *Guest) RemoveRoom(_ context.Context, user string, layer bool) error {
 }
 
 // RoomUsages implements supervisor.Rooms.
-func (g *Guest) RoomUsages(_ context.Context, user string) (list []guest.RoomUsage, err error) {
-	err = g.ask("usage", user, func() error {
+func (g *Guest) RoomUsages(_ context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
+	err = g.ask("usage", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, guest.RoomUsage{User: r.User, CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
+				list = append(list, guest.RoomUsage{User: string(r.User), CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
 			}
 		}
 		if _, ok := g.rooms[user]; user != "" && !ok {
@@ -136,11 +137,11 @@ func (g *Guest) RoomUsages(_ context.Context, user string) (list []guest.RoomUsa
 }
 
 // RoomProcesses implements supervisor.Rooms.
-func (g *Guest) RoomProcesses(_ context.Context, user string) (list []guest.RoomProcess, more bool, err error) {
-	err = g.ask("processes", user, func() error {
+func (g *Guest) RoomProcesses(_ context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
+	err = g.ask("processes", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, guest.RoomProcess{User: r.User, PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
+				list = append(list, guest.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
 			}
 		}
 		return nil

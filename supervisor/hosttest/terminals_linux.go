@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
@@ -75,8 +76,8 @@ func (*terminals) Hello(_ context.Context, r *connect.Request[guestpb.HelloReque
 
 // home is a user's home folder, and its login environment.
 func (t *terminals) home(user string) (dir string, env []string, err error) {
-	if _, ok := t.guest.Room(user); !ok {
-		return "", nil, noRoom(user)
+	if _, ok := t.guest.Room(config.LinuxUser(user)); !ok {
+		return "", nil, noRoom(config.LinuxUser(user))
 	}
 	dir = filepath.Join(t.dir, user)
 	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "USER=" + user, "LANG=C.UTF-8", "SHELL=/bin/bash", "TERM=xterm"}

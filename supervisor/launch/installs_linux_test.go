@@ -60,7 +60,7 @@ type guestRooms struct {
 }
 
 func (r guestRooms) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {
-	cmd.Room = string(a.User)
+	cmd.Room = a.User
 	p, err := r.client.Exec(ctx, cmd)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 		t.Fatal(err)
 	}
 	s.home.own("agents/"+name, uid)
-	room := guest.Room{User: string(a.User), UID: uid, Home: a.Home, Hostname: name}
+	room := guest.Room{User: a.User, UID: uid, Home: a.Home, Hostname: name}
 	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (s *shop) keep(t *testing.T, a tools.Agent, name, text string) {
 func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string {
 	t.Helper()
 	var out bytes.Buffer
-	exit, err := s.home.guest.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Room: string(a.User), RoomRoot: root, Stdout: &out, Stderr: &out})
+	exit, err := s.home.guest.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Room: a.User, RoomRoot: root, Stdout: &out, Stderr: &out})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%s: %+v %v\n%s", script, exit, err, &out)
 	}
@@ -318,7 +318,7 @@ func (s *shop) waitForLock(t *testing.T, m *system, a tools.Agent) {
 	defer cancel()
 	locked := make(chan struct{})
 	holder, err := s.home.guest.Client.Exec(ctx, guest.Command{
-		Args: []string{"sh", "-c", m.lock}, Room: string(a.User), RoomRoot: true, Grace: time.Second, Stdout: signal{"locked", locked},
+		Args: []string{"sh", "-c", m.lock}, Room: a.User, RoomRoot: true, Grace: time.Second, Stdout: signal{"locked", locked},
 	})
 	if err != nil {
 		t.Fatal(err)

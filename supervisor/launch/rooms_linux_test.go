@@ -121,8 +121,8 @@ func (h *home) own(folder string, uid uint32) {
 	}
 }
 
-func (h *home) mint(user string, uid uint32) string {
-	return string(h.programs.Tokens.Mint(bridge.Holder{Agent: tester, Name: "tester", User: config.LinuxUser(user), UID: uid}))
+func (h *home) mint(user config.LinuxUser, uid uint32) string {
+	return string(h.programs.Tokens.Mint(bridge.Holder{Agent: tester, Name: "tester", User: user, UID: uid}))
 }
 
 // tester is every agent of the tests to the bridge; its users are different.

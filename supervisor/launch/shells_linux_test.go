@@ -98,7 +98,7 @@ type bare struct {
 
 const prompt = "@ready@"
 
-func startBare(ctx context.Context, b *testing.B, c *guest.Client, user string) *bare {
+func startBare(ctx context.Context, b *testing.B, c *guest.Client, user config.LinuxUser) *bare {
 	b.Helper()
 	in, typing := io.Pipe()
 	p := &bare{b: b, typing: typing, more: make(chan struct{}, 1)}

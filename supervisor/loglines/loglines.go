@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -50,7 +51,7 @@ type ring struct {
 	lines []Line
 	bytes int
 	last  events.Seq
-	told  events.Bell
+	told  bell.Bell
 }
 
 var _ bridge.Log = (*Lines)(nil)

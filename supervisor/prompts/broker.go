@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
@@ -50,7 +51,7 @@ type Broker struct {
 	mu      sync.Mutex // held for moments only
 	waiting []*waiting // the oldest first
 	ended   []Prompt   // the last ones, the oldest first
-	changed chan struct{}
+	changed bell.Bell
 }
 
 // waiting is a prompt that waits. Broker.mu guards what may change of it.
@@ -62,7 +63,7 @@ type waiting struct {
 
 // Open returns the broker of a home.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{Options: o, rows: rows{o.DB}, changed: make(chan struct{})}
+	b := &Broker{Options: o, rows: rows{o.DB}}
 	lost, ended, err := b.rows.open(ctx, "the daemon ended")
 	if err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (b *Broker) add(ctx context.Context, w *waiting) error {
 		w.State, w.Cause = Cancelled, "it could not be kept"
 		b.waiting = without(b.waiting, w)
 	}
-	b.touch()
+	b.changed.Ring()
 	b.mu.Unlock()
 	if err == nil {
 		b.note(p)
@@ -212,7 +213,7 @@ func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.waiting = without(b.waiting, w)
 	b.ended = append(b.ended, p)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
-	b.touch()
+	b.changed.Ring()
 	close(w.done)
 	b.mu.Unlock()
 	b.note(p)
@@ -271,7 +272,7 @@ func (b *Broker) look() (list []Prompt, changed <-chan struct{}) {
 	for _, w := range b.waiting {
 		list = append(list, w.Prompt)
 	}
-	return list, b.changed
+	return list, b.changed.Next()
 }
 
 // Get is a prompt as it is now.
@@ -310,12 +311,6 @@ func (b *Broker) all() []*waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.waiting)
-}
-
-// touch tells who watches. The mutex is held.
-func (b *Broker) touch() {
-	close(b.changed)
-	b.changed = make(chan struct{})
 }
 
 // note takes note of what a prompt has become.

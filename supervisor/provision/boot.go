@@ -71,10 +71,8 @@ func (s *Site) spec(set config.Settings) (launch.Spec, error) {
 	if err != nil {
 		return launch.Spec{}, err
 	}
-	for _, dir := range []string{s.home.SharedFolder(), filepath.Join(s.home.Workspace(), "agents"), s.home.Output()} {
-		if _, err := s.home.Make(dir); err != nil {
-			return launch.Spec{}, err
-		}
+	if err := makeFolders(s.home); err != nil {
+		return launch.Spec{}, err
 	}
 	return launch.Spec{
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,

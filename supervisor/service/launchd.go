@@ -71,6 +71,8 @@ func escape(text string) string {
 // target is the session of the user who asks.
 func (launchd) target() string { return fmt.Sprintf("gui/%d", os.Getuid()) }
 
+func (l launchd) reach() []string { return []string{"launchctl", "print", l.target()} }
+
 func (l launchd) load(_, file string) [][]string {
 	return [][]string{{"launchctl", "bootstrap", l.target(), file}}
 }

@@ -42,6 +42,8 @@ type manager interface {
 	file(label string) (string, error)
 	// describe is what stands in it.
 	describe(Service) []byte
+	// reach asks whether the manager can be spoken with at all.
+	reach() []string
 	// load, unload and running are the commands for it.
 	load(label, file string) [][]string
 	unload(label, file string) [][]string
@@ -85,8 +87,15 @@ func (s Service) File() string {
 	return file
 }
 
+// Ready says why the system could not start a service for its user, before
+// anything is done for one.
+func (s Service) Ready(ctx context.Context) error {
+	return run(ctx, "install service", s.manager.reach())
+}
+
 // Install writes the description and has the system start the service, now and
-// whenever the user logs in. One that is installed is replaced.
+// whenever the user logs in. One that is installed is replaced. One that cannot be
+// started and was not there before is taken away again.
 func (s Service) Install(ctx context.Context) error {
 	const op = "install service"
 	file, err := s.manager.file(s.label())
@@ -96,7 +105,9 @@ func (s Service) Install(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you.")
 	}
-	if _, err := os.Stat(file); err == nil {
+	_, err = os.Stat(file)
+	replaces := err == nil
+	if replaces {
 		for _, command := range s.manager.unload(s.label(), file) {
 			_ = run(ctx, op, command) // it may have been stopped by hand
 		}
@@ -106,6 +117,9 @@ func (s Service) Install(ctx context.Context) error {
 	}
 	for _, command := range s.manager.load(s.label(), file) {
 		if err := run(ctx, op, command); err != nil {
+			if !replaces {
+				_ = s.Uninstall(context.WithoutCancel(ctx)) // what failed is told
+			}
 			return err
 		}
 	}
@@ -172,5 +186,5 @@ func run(ctx context.Context, op string, command []string) error {
 		return fault.New(fault.Unavailable, op, command[0], err).Advise("This system has no manager of user services that is known here. Start `osaurus-sandbox serve` with what it has.")
 	}
 	return fault.New(fault.Execution, op, strings.Join(command, " "), fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))).
-		Advise("See that you are logged in as the user who shall have the service, with a session of its own.")
+		Advise("Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger")
 }

@@ -56,6 +56,7 @@ type stub struct {
 
 func (m stub) file(label string) (string, error) { return filepath.Join(m.dir, label), nil }
 func (stub) describe(s Service) []byte           { return []byte(s.program) }
+func (m stub) reach() []string                   { return m.command("load")[0] }
 func (m stub) load(string, string) [][]string    { return m.command("load") }
 func (m stub) unload(string, string) [][]string  { return m.command("unload") }
 func (m stub) running(string) []string           { return []string{"test", "-e", filepath.Join(m.dir, "loaded")} }
@@ -100,12 +101,23 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err := s.Install(ctx); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "no session") || fault.AdviceOf(err) == "" {
 		t.Errorf("%v", err)
 	}
+	gone := func() {
+		t.Helper()
+		if _, err := os.Stat(s.File()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the description stays: %v", err)
+		}
+	}
+	gone() // as it was before
+	if err := s.Ready(ctx); err == nil {
+		t.Error("who cannot be spoken with is ready")
+	}
+	if err := os.WriteFile(s.File(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Uninstall(ctx); err == nil {
 		t.Error("the failure is not told")
 	}
-	if _, err := os.Stat(s.File()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the description stays: %v", err)
-	}
+	gone()
 }
 
 func TestLabels(t *testing.T) {

@@ -48,6 +48,8 @@ func systemdQuote(word string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(word) + `"`
 }
 
+func (systemd) reach() []string { return []string{"systemctl", "--user", "show-environment"} }
+
 func (systemd) load(label, _ string) [][]string {
 	unit := label + ".service"
 	return [][]string{{"systemctl", "--user", "daemon-reload"}, {"systemctl", "--user", "enable", unit}, {"systemctl", "--user", "restart", unit}}

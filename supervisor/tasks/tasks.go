@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -89,7 +90,7 @@ type Tasks struct {
 	db     *store.DB
 	note   func(events.Event)
 	now    func() time.Time
-	queued events.Bell
+	queued bell.Bell
 }
 
 var _ bridge.Tasks = (*Tasks)(nil)

@@ -51,6 +51,9 @@ func New(o Options) *tools.Registry {
 	return r
 }
 
+// Rooms are the rooms of a home's agents.
+func Rooms(o Options) tools.Rooms { return rooms{o} }
+
 // Files are the files of a home's agents.
 func Files(o Options) tools.Files { return files{o} }
 

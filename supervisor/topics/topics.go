@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -52,7 +53,7 @@ type Gap struct{ From, To events.Seq }
 type Topics struct {
 	db   *store.DB
 	keep int
-	told events.Bell
+	told bell.Bell
 }
 
 var _ bridge.Events = (*Topics)(nil)

@@ -45,7 +45,8 @@ const (
 
 // ToolsClient is a client for the osaurus.control.v1.Tools service.
 type ToolsClient interface {
-	// List answers the tools that an agent may call, by name.
+	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
+	// and where to go on.
 	List(context.Context, *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
@@ -111,7 +112,8 @@ func (c *toolsClient) Watch(ctx context.Context, req *connect.Request[controlpb.
 
 // ToolsHandler is an implementation of the osaurus.control.v1.Tools service.
 type ToolsHandler interface {
-	// List answers the tools that an agent may call, by name.
+	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
+	// and where to go on.
 	List(context.Context, *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.

@@ -14,12 +14,17 @@ import (
 	"osaurus-sandbox/guest/preface"
 )
 
+// badly makes errors about what a request says.
+func badly(op string) func(format string, args ...any) error {
+	return func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf(format, args...))
+	}
+}
+
 // CheckStart says what is wrong with a command. Both ends ask it: the host so
 // that a mistake is found early, the guest because it trusts no caller.
 func CheckStart(s *guestpb.Start) error {
-	bad := func(format string, args ...any) error {
-		return fault.New(fault.InvalidArgs, "check command", "", fmt.Errorf(format, args...))
-	}
+	bad := badly("check command")
 	if len(s.GetArgs()) == 0 || len(s.Args[0]) == 0 {
 		return bad("there is no program to run")
 	}
@@ -80,9 +85,7 @@ var (
 
 // CheckBoot says what is wrong with a boot's wishes.
 func CheckBoot(b *guestpb.Boot) error {
-	bad := func(format string, args ...any) error {
-		return fault.New(fault.InvalidArgs, "check boot", "", fmt.Errorf(format, args...))
-	}
+	bad := badly("check boot")
 	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
 		return bad("%q is no host name of at most %d letters, digits, dots and dashes", faultrpc.Clip(h), MaxHostname)
 	}
@@ -112,9 +115,7 @@ func CheckBoot(b *guestpb.Boot) error {
 }
 
 func checkNetwork(n *guestpb.Network) error {
-	bad := func(format string, args ...any) error {
-		return fault.New(fault.InvalidArgs, "check network plan", "", fmt.Errorf(format, args...))
-	}
+	bad := badly("check network plan")
 	switch n.GetKind() {
 	case guestpb.Network_KIND_NONE, guestpb.Network_KIND_DHCP:
 		return nil

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -53,7 +54,7 @@ var (
 // name of folders too.
 func CheckUser(user string) error {
 	if !userName.MatchString(user) || user == "root" {
-		return fault.New(fault.InvalidArgs, "check room", faultrpc.Clip(user), fmt.Errorf("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
+		return fault.New(fault.InvalidArgs, "check room", faultrpc.Clip(user), errors.New("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
 	}
 	return nil
 }
@@ -124,12 +125,12 @@ func CheckSize(rows, cols uint32) error {
 func checkPlugin(plugin string, offline bool, room string) error {
 	if plugin == "" {
 		if offline {
-			return fmt.Errorf("only a plugin's program is without a network of its room")
+			return errors.New("only a plugin's program is without a network of its room")
 		}
 		return nil
 	}
 	if room == "" {
-		return fmt.Errorf("a plugin's program needs a room")
+		return errors.New("a plugin's program needs a room")
 	}
 	_, err := config.ParsePluginID(plugin)
 	return err
@@ -142,13 +143,13 @@ func checkPlace(s *guestpb.Start) error {
 			return err
 		}
 	} else if s.RoomRoot || s.ReadOnly {
-		return fmt.Errorf("the root of a room, and what is read-only, need a room")
+		return errors.New("the root of a room, and what is read-only, need a room")
 	}
 	if err := checkPlugin(s.Plugin, s.Offline, string(s.Room)); err != nil {
 		return err
 	}
 	if s.Plugin != "" && (s.RoomRoot || s.ReadOnly) {
-		return fmt.Errorf("a plugin's program is its agent's, and nothing else")
+		return errors.New("a plugin's program is its agent's, and nothing else")
 	}
 	if s.Pty != nil {
 		if err := CheckSize(s.Pty.Rows, s.Pty.Cols); err != nil {

@@ -2,13 +2,11 @@ package wire
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 )
 
@@ -118,13 +116,6 @@ func CheckJobWait(nanos int64) error {
 		return badly("check wait")("%v is not between 0 and %v", time.Duration(nanos), MaxJobWait)
 	}
 	return nil
-}
-
-// badly makes errors about what a request says.
-func badly(op string) func(format string, args ...any) error {
-	return func(format string, args ...any) error {
-		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf(format, args...))
-	}
 }
 
 // CleanTranscript makes a transcript of the other end fit to be kept and

@@ -4,6 +4,7 @@ package wire
 import (
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"osaurus-sandbox/fault"
@@ -46,7 +47,7 @@ func ParseKey(b []byte) (Key, error) {
 func ParseKeyHeader(s string) (Key, error) {
 	var k Key
 	if len(s) != hex.EncodedLen(KeySize) {
-		return k, fault.New(fault.Rejected, "check boot key", "", fmt.Errorf("no key, or not of the right length"))
+		return k, fault.New(fault.Rejected, "check boot key", "", errors.New("no key, or not of the right length"))
 	}
 	if _, err := hex.Decode(k[:], []byte(s)); err != nil {
 		return k, fault.New(fault.Rejected, "check boot key", "", err)

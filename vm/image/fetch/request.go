@@ -104,6 +104,9 @@ func (d *download) request(ctx context.Context) (response *http.Response, releas
 	response, err = client.Do(request)
 	if err != nil {
 		done()
+		if asked, ok := errors.AsType[*url.Error](err); ok && asked.URL == d.file.URL {
+			err = asked.Err // it is said already whose error this is
+		}
 		return nil, nil, err
 	}
 	return response, func() { response.Body.Close(); done() }, nil

@@ -1,0 +1,72 @@
+package pluginbench
+
+import (
+	"context"
+	"fmt"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+// rooms is where agents have their plugins.
+func (b *Bench) rooms() install.Rooms {
+	return rooms{toolbench.Rooms(b.Tools), toolbench.Files(b.Tools), b.Options}
+}
+
+type rooms struct {
+	tools.Rooms
+	tools.Files
+	home Options
+}
+
+// Agent implements install.Rooms.
+func (r rooms) Agent(id config.AgentID) (tools.Agent, error) { return r.home.agent(id) }
+
+// agent is an agent as tools know it.
+func (o Options) agent(id config.AgentID) (tools.Agent, error) {
+	a, err := o.Tools.Agents.Get(string(id))
+	return toolbench.AgentOf(a), err
+}
+
+// Start implements install.Rooms.
+func (r rooms) Start(ctx context.Context) error {
+	l, err := r.home.sandbox().Borrow(ctx)
+	if err == nil {
+		l.Return()
+	}
+	return err
+}
+
+// Boot implements install.Rooms.
+func (r rooms) Boot() string {
+	if s := r.home.sandbox().Status(); s.State == supervisor.Running {
+		return fmt.Sprint(s.StartedAt.UnixNano())
+	}
+	return ""
+}
+
+func (o Options) sandbox() *supervisor.Supervisor { return o.Tools.Agents.Sandbox }
+
+// running are the rooms of the guest that runs: what plugins do by themselves starts none.
+func (b *Bench) running() life.Rooms { return running{toolbench.Rooms(b.Tools), b.Options} }
+
+type running struct {
+	tools.Jobs
+	home Options
+}
+
+// Exec implements life.Rooms.
+func (r running) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {
+	return r.home.Tools.Agents.ExecRunning(ctx, string(a.ID), cmd)
+}
+
+// StartJob implements life.Rooms.
+func (r running) StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error) {
+	j, err := r.home.Tools.Terminals.StartJobRunning(ctx, string(a.ID), cmd, by)
+	return j.Job, err
+}

@@ -1,0 +1,191 @@
+package pluginwatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/pluginwatch"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	by = supervisor.Cause("a test")
+	// patience is for what takes a moment on a host that has nothing else to do.
+	patience = time.Minute
+)
+
+// world is a home with an agent and its plugin, in a guest that is this host.
+type world struct {
+	t        *testing.T
+	home     config.Home
+	sandbox  *supervisor.Supervisor
+	agents   *agents.Agents
+	watch    atomic.Pointer[pluginwatch.Watch]
+	room     string // what stands for the guest's root
+	happened chan install.What
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100)}
+	w.must(config.WriteFile(w.home.SettingsFile(), []byte(`{"autoStart": false}`)))
+	db, err := store.Open(t.Context(), w.home.Database())
+	w.must(err)
+	w.sandbox, err = supervisor.New(t.Context(), supervisor.Options{Home: w.home, Backend: &hosttest.Backend{}, Folders: new(vm.Subtrees)})
+	w.must(err)
+	w.agents, err = agents.Open(t.Context(), agents.Options{
+		Home: w.home, DB: db, Sandbox: w.sandbox, Folders: new(vm.Subtrees), Tokens: bridge.NewTokens(), Record: w, Log: slog.New(slog.DiscardHandler),
+	})
+	w.must(err)
+	t.Cleanup(func() {
+		w.agents.Close()
+		if err := errors.Join(w.sandbox.Close(context.Background()), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// look begins to look after plugins.
+func (w *world) look() {
+	i := install.Open(install.Options{
+		Home: w.home, Rooms: w, Registry: tools.NewRegistry(slog.New(slog.DiscardHandler)), Life: w, Program: "test", Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Note: func(h install.Happening) { w.happened <- h.What },
+	}, nil)
+	w.t.Cleanup(i.Close)
+	watch := pluginwatch.New(i, w.agents, slog.New(slog.NewTextHandler(w.t.Output(), nil)))
+	w.t.Cleanup(watch.Close)
+	w.watch.Store(watch)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mended waits until the plugin was mended.
+func (w *world) mended(when string) {
+	w.t.Helper()
+	end := time.After(patience)
+	for {
+		select {
+		case what := <-w.happened:
+			if what == install.Repaired {
+				return
+			}
+		case <-end:
+			w.t.Fatalf("nobody has mended the plugin after %s", when)
+		}
+	}
+}
+
+// layer is what stands for install.LayerFile.
+func (w *world) layer() string { return filepath.Join(w.room, "layer") }
+
+// Note implements agents.Recorder.
+func (w *world) Note(e events.Event) {
+	if watch := w.watch.Load(); watch != nil {
+		watch.Note(e)
+	}
+}
+
+func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
+	a, err := w.agents.Get(string(id))
+	return toolbench.AgentOf(a), err
+}
+
+func (w *world) Start(ctx context.Context) error { return w.sandbox.Start(ctx, by) }
+
+func (w *world) Boot() string {
+	if s := w.sandbox.Status(); s.State == supervisor.Running {
+		return fmt.Sprint(s.StartedAt.UnixNano())
+	}
+	return ""
+}
+
+// Exec runs a command of this host, with the agent's home and layer where the test has them.
+func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+	here := func(text string) string {
+		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
+		return strings.ReplaceAll(text, a.Home, filepath.Join(w.room, "home"))
+	}
+	for n, arg := range c.Args {
+		c.Args[n] = here(arg)
+	}
+	c.Dir = here(c.Dir)
+	return w.agents.ExecRunning(ctx, string(a.ID), c)
+}
+
+func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWrite) (guest.FileWritten, error) {
+	return guest.FileWritten{}, fault.New(fault.Rejected, "write", "", errors.New("the plugin has no files"))
+}
+
+func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
+	return nil
+}
+func (w *world) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}
+func (w *world) End(context.Context, config.AgentID, config.PluginID) error { return nil }
+
+// Whatever takes away what a plugin has installed outside of the workspace, it is there again
+// without anybody asking; and nothing is left of plugins whose agent is gone.
+func TestWatch(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("plugins' commands are a shell's")
+	}
+	w := newWorld(t)
+	alice, err := w.agents.Create(t.Context(), agents.New{Name: "alice"}, by)
+	w.must(err)
+	record := fmt.Sprintf(`[{"plugin": {"name": "Setter", "description": "Sets up.", "setup": "echo set up >> made"}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h", "layer": "%032x"}]`, alice.ID, 1)
+	w.must(config.WriteFile(w.home.InstalledPlugins(alice.ID), []byte(record)))
+	w.must(os.MkdirAll(filepath.Join(w.room, "home"), 0o755))
+	w.look()
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a start", func() error { return w.sandbox.Start(t.Context(), by) }},
+		{"a restart", func() error { return w.sandbox.Restart(t.Context(), by) }},
+		{"a reset of the agent", func() error { return w.agents.Reset(t.Context(), "alice", by) }},
+		{"a reset of the sandbox", func() error { return w.sandbox.Reset(t.Context(), by) }},
+	} {
+		if err := os.Remove(w.layer()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		w.must(step.do())
+		w.mended(step.name)
+	}
+	made, err := os.ReadFile(filepath.Join(w.room, "home", "plugins", "setter", "made"))
+	if n := strings.Count(string(made), "set up"); err != nil || n < 4 {
+		t.Errorf("it was set up %d times: %v", n, err)
+	}
+	if _, err := w.agents.Delete(t.Context(), "alice", false, by); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(w.home.InstalledPlugins(alice.ID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the deleted agent's plugins: %v", err)
+	}
+}
