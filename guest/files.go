@@ -70,13 +70,16 @@ type FilePart struct {
 	LastLines uint64
 	Lines     uint64 // no more than so many, but for LastLines; 0 is no limit
 	Limit     uint64 // bytes; 0 is no limit
+	OrNothing bool   // nothing is read of a file that is larger than Limit
+	// Characters are the most of those, beside Limit; 0 is no limit.
+	Characters uint64
 }
 
 // FileRead is what was read.
 type FileRead struct {
 	Info      FileInfo
 	Offset    uint64 // where in the file it begins
-	Truncated bool   // Limit left something out
+	Truncated bool   // a limit left something out, or all
 	SHA256    []byte // of the file, if all of it was read
 }
 
@@ -150,6 +153,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	const op = "read"
 	m := &guestpb.ReadFileRequest{
 		File: f.proto(), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
+		Characters: part.Characters,
 	}
 	if err := wire.CheckReadFile(m); err != nil {
 		return FileRead{}, err
@@ -168,6 +172,10 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 		m := stream.Msg()
 		if m.Info != nil {
 			r.Info, r.Offset = fileInfo(m.Info), m.Offset
+			if part.OrNothing && r.Info.Size > part.Limit {
+				r.Truncated = true
+				return r, nil
+			}
 		}
 		if n += uint64(len(m.Data)); part.Limit > 0 && n > part.Limit {
 			return FileRead{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest sent more than was asked for"))

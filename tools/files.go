@@ -28,7 +28,7 @@ func (p Path) file() guest.File { return guest.File{Root: p.Root, Path: p.Rel} }
 // readAll reads a file that is small enough, with its digest.
 func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, digest []byte, err error) {
 	var b bytes.Buffer
-	r, err := files.ReadFile(ctx, a, p.file(), guest.FilePart{Limit: maxEdit}, &b)
+	r, err := files.ReadFile(ctx, a, p.file(), guest.FilePart{Limit: maxEdit, OrNothing: true}, &b)
 	if err != nil {
 		return nil, nil, aboutPath("path", err)
 	}

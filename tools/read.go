@@ -103,7 +103,7 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 	in.oneWay(c)
 	part := guest.FilePart{
 		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
-		Limit: bytesFor(in.MaxChars) + 1,
+		Limit: bytesFor(in.MaxChars), Characters: uint64(in.MaxChars),
 	}
 	var b bytes.Buffer
 	r, err := files.ReadFile(ctx, c.Agent, p.file(), part, &b)
@@ -120,6 +120,7 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 		return out, nil
 	}
 	text, cut := cutChars(b.String(), in.MaxChars)
+	cut = cut || r.Truncated
 	out.Content = strings.ToValidUTF8(text, "\uFFFD")
 	out.Size, out.LineCount = utf8.RuneCountInString(out.Content), countLines(out.Content)
 	if next := r.Offset + uint64(len(text)); cut || next < r.Info.Size && text != "" {

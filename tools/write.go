@@ -51,6 +51,7 @@ func newWrite(files Files) Tool {
 		if err != nil && failureOf(err).Kind != fault.NotFound && failureOf(err).Kind != fault.Rejected {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
+		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
 		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true})
 		if err != nil {
 			return writeOut{}, err
@@ -59,7 +60,10 @@ func newWrite(files Files) Tool {
 			out.Action = "create"
 		}
 		out.Before, out.After = digestText(digest), digestText(w.SHA256)
-		if !binary(before) {
+		switch {
+		case !compared:
+			c.Warn("there is no diff: the file or what it was before is larger than 8 MiB, or was not to be read")
+		case !binary(before):
 			out.Diff, out.Cut = Diff(out.Path, string(before), in.Content)
 		}
 		return out, nil

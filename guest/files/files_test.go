@@ -112,6 +112,7 @@ func TestRead(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "long"), []byte(whole), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "no end"), []byte("a\nb\nc"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "signs"), []byte("aä€😀"), 0o644))
 	for _, tc := range []struct {
 		name      string
 		r         *guestpb.ReadFileRequest
@@ -123,6 +124,10 @@ func TestRead(t *testing.T) {
 		{"just enough bytes", &guestpb.ReadFileRequest{File: at(dir, "no end"), Limit: 5}, "a\nb\nc", false},
 		{"from behind the end", &guestpb.ReadFileRequest{File: at(dir, "no end"), Offset: 99}, "", false},
 		{"from behind all ends", &guestpb.ReadFileRequest{File: at(dir, "no end"), Offset: math.MaxUint64}, "", false},
+		{"characters", &guestpb.ReadFileRequest{File: at(dir, "signs"), Characters: 3}, "aä€", true},
+		{"just enough characters", &guestpb.ReadFileRequest{File: at(dir, "signs"), Characters: 4}, "aä€😀", false},
+		{"characters and bytes", &guestpb.ReadFileRequest{File: at(dir, "signs"), Characters: 4, Limit: 3}, "aä", true},
+		{"characters of many messages", &guestpb.ReadFileRequest{File: at(dir, "long"), Characters: 200_000}, whole[:200_000], true},
 		{"lines from an offset", &guestpb.ReadFileRequest{File: at(dir, "long"), Offset: 3, Lines: 2}, "e 1\nline 2\n", false},
 		{"lines", &guestpb.ReadFileRequest{File: at(dir, "no end"), Lines: 2}, "a\nb\n", false},
 		{"lines from a line on", &guestpb.ReadFileRequest{File: at(dir, "long"), FirstLine: 20_000, Lines: 2}, "line 20000\nline 20001\n", false},

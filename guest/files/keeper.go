@@ -226,6 +226,7 @@ func through(conn net.Conn) (proxy *httputil.ReverseProxy, end func()) {
 	proxy = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport:     transport,
+		BufferPool:    new(chunks),
 		FlushInterval: -1, // what is found is told at once
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
@@ -240,6 +241,19 @@ func through(conn net.Conn) (proxy *httputil.ReverseProxy, end func()) {
 		transport.CloseIdleConnections()
 	}
 }
+
+// chunks are the buffers of a proxy, as large as what is sent at once: each is a frame
+// of its own.
+type chunks struct{ sync.Pool }
+
+func (c *chunks) Get() []byte {
+	if b, ok := c.Pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, wire.Chunk)
+}
+
+func (c *chunks) Put(b []byte) { c.Pool.Put(&b) }
 
 // socketPair is a connection to a child, and the child's end of it.
 func socketPair() (net.Conn, *os.File, error) {

@@ -4,9 +4,12 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
+	"math"
 	"os"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -50,7 +53,7 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 	if err := stream.Send(&guestpb.ReadFileResponse{Info: is, Offset: uint64(from)}); err != nil {
 		return err
 	}
-	p := &part{ctx: ctx, stream: stream, left: r.Msg.Limit, bounded: r.Msg.Limit > 0, lines: r.Msg.Lines}
+	p := &part{ctx: ctx, stream: stream, left: bound(r.Msg.Limit), characters: bound(r.Msg.Characters), lines: r.Msg.Lines}
 	if err := p.copy(f); err != nil {
 		return explain(op, shown(r.Msg.File), err)
 	}
@@ -76,13 +79,16 @@ func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileReque
 
 // part is what of a file is being answered.
 type part struct {
-	ctx       context.Context
-	stream    *connect.ServerStream[guestpb.ReadFileResponse]
-	left      uint64 // bytes, if it is bounded
-	bounded   bool
-	lines     uint64 // that are left; 0 is all
-	truncated bool
+	ctx        context.Context
+	stream     *connect.ServerStream[guestpb.ReadFileResponse]
+	left       uint64 // bytes
+	characters uint64 // that are left
+	lines      uint64 // that are left; 0 is all
+	truncated  bool
 }
+
+// bound is a limit, of which 0 is none.
+func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
 func (p *part) copy(f io.Reader) error {
 	buffer := make([]byte, wire.Chunk)
@@ -127,15 +133,31 @@ func (p *part) take(data []byte) (_ []byte, over bool) {
 			}
 		}
 	}
-	if !p.bounded {
-		return data, over
-	}
-	if uint64(len(data)) > p.left {
+	if fits := p.fits(data); fits < len(data) {
 		p.truncated = true
-		return data[:p.left], true
+		return data[:fits], true
 	}
 	p.left -= uint64(len(data))
 	return data, over
+}
+
+// fits is how many of some bytes the limits leave. A character is counted where it
+// begins.
+func (p *part) fits(data []byte) int {
+	data = data[:min(uint64(len(data)), p.left)]
+	if p.characters == math.MaxUint64 {
+		return len(data)
+	}
+	for i, c := range data {
+		if !utf8.RuneStart(c) {
+			continue
+		}
+		if p.characters == 0 {
+			return i
+		}
+		p.characters--
+	}
+	return len(data)
 }
 
 // skipLines reads so many lines away.

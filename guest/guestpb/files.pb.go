@@ -509,6 +509,7 @@ type ReadFileRequest struct {
 	FirstLine     uint64                 `protobuf:"varint,4,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"` // of which the first is 1
 	LastLines     uint64                 `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // the last so many
 	Lines         uint64                 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`                          // no more than so many lines, but for last_lines; 0 is all
+	Characters    uint64                 `protobuf:"varint,7,opt,name=characters,proto3" json:"characters,omitempty"`                // the most characters of UTF-8, as is limit of bytes; 0 is all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,12 +586,19 @@ func (x *ReadFileRequest) GetLines() uint64 {
 	return 0
 }
 
+func (x *ReadFileRequest) GetCharacters() uint64 {
+	if x != nil {
+		return x.Characters
+	}
+	return 0
+}
+
 type ReadFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Info          *FileInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`      // in the first message
 	Offset        uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // there too: where in the file the data begins
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Truncated     bool                   `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last one: the limit left something out
+	Truncated     bool                   `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last one: a limit left something out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1169,7 +1177,7 @@ const file_files_proto_rawDesc = "" +
 	"\vFolderEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12.\n" +
 	"\x04info\x18\x02 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\fR\x06target\"\xc3\x01\n" +
+	"\x06target\x18\x03 \x01(\fR\x06target\"\xe3\x01\n" +
 	"\x0fReadFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
@@ -1178,7 +1186,10 @@ const file_files_proto_rawDesc = "" +
 	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x1d\n" +
 	"\n" +
 	"last_lines\x18\x06 \x01(\x04R\tlastLines\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\x04R\x05lines\"\x92\x01\n" +
+	"\x05lines\x18\x05 \x01(\x04R\x05lines\x12\x1e\n" +
+	"\n" +
+	"characters\x18\a \x01(\x04R\n" +
+	"characters\"\x92\x01\n" +
 	"\x10ReadFileResponse\x12.\n" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
