@@ -116,7 +116,7 @@ func writeFloor(path string, arch vm.Arch) error {
 // floorTime is how long QEMU runs until its guest has powered off.
 func floorTime(b *testing.B, p pack.Pack, initramfs string, accel qemu.Accelerator) time.Duration {
 	b.Helper()
-	name, machine, cpu, console := "qemu-system-x86_64", "q35", "max,la57=off", "ttyS0"
+	name, machine, cpu, console := "qemu-system-x86_64", "q35", "max,la57=off,erms=off,fsrm=off", "ttyS0"
 	if p.Manifest.Arch == vm.ARM64 {
 		name, machine, cpu, console = "qemu-system-aarch64", "virt,gic-version=max", "cortex-a57", "ttyAMA0"
 	}
