@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -85,7 +84,7 @@ func newAgentList(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
 			for _, a := range r.Msg.Agents {
 				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
@@ -180,10 +179,8 @@ func newAgentReset(c console) *cobra.Command {
 		Example: `  osaurus-sandbox agent reset alice`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes {
-				if err := confirm(c, "reset "+args[0], loss); err != nil {
-					return err
-				}
+			if err := confirm(c, yes, "reset "+args[0], loss); err != nil {
+				return err
 			}
 			client, err := need(cmd.Context())
 			if err != nil {
@@ -209,10 +206,8 @@ an agent of the same name that is made later, unless you say --workspace. Its se
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !yes {
-				if err := confirm(c, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
-					return err
-				}
+			if err := confirm(c, yes, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
+				return err
 			}
 			client, err := need(cmd.Context())
 			if err != nil {
@@ -296,10 +291,10 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 	if asJSON {
 		return printProto(w, a)
 	}
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	for _, row := range [][2]string{
 		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
-		{"created", a.Created.AsTime().Local().Format(time.DateTime)},
+		{"created", when(a.Created)},
 	} {
 		writef(table, "%s\t%s\n", row[0], row[1])
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -88,14 +86,14 @@ func newArtifactsList(c console) *cobra.Command {
 				}
 				return nil
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "ID\tCREATED\tAGENT\tSESSION\tSIZE\tNAME\tWHAT")
 			for _, f := range list {
 				name := f.Name
 				if f.Folder {
 					name += "/"
 				}
-				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), f.Agent, f.Session,
+				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), f.Agent, f.Session,
 					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
 			}
 			return table.Flush()
@@ -171,10 +169,8 @@ func newArtifactsDelete(c console) *cobra.Command {
 				}
 				list, names = append(list, f), append(names, faultrpc.Clip(f.Name))
 			}
-			if !yes {
-				if err := confirm(c, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
-					return err
-				}
+			if err := confirm(c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+				return err
 			}
 			for _, f := range list {
 				if _, err := client.Artifacts.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteArtifactRequest{Id: f.Id})); err != nil {

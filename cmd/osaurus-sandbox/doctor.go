@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +42,7 @@ func newDoctor() *cobra.Command {
 
 func printReport(cmd *cobra.Command, r doctor.Report) error {
 	p := paintFor(cmd.OutOrStdout())
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	table := newTable(cmd.OutOrStdout())
 	for _, f := range r.Findings {
 		status := p.good(string(f.Status))
 		if f.Mend != "" {

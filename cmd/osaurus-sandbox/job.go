@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -97,11 +96,11 @@ func newJobList(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
 			for _, j := range r.Msg.Jobs {
 				writef(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
-					j.Started.AsTime().Local().Format(time.DateTime), bytesText(j.Written), cmp.Or(j.Label, j.Command))
+					when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command))
 			}
 			return table.Flush()
 		}),
@@ -169,8 +168,8 @@ func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
 	if asJSON {
 		return printProto(w, j)
 	}
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	rows := [][2]string{{"id", j.Id}, {"agent", j.Agent}, {"command", j.Command}, {"label", j.Label}, {"state", jobState(j)}, {"started", j.Started.AsTime().Local().Format(time.DateTime)}}
+	table := newTable(w)
+	rows := [][2]string{{"id", j.Id}, {"agent", j.Agent}, {"command", j.Command}, {"label", j.Label}, {"state", jobState(j)}, {"started", when(j.Started)}}
 	if !j.Running {
 		rows = append(rows, [2]string{"took", j.Ended.AsTime().Sub(j.Started.AsTime()).Round(time.Millisecond).String()})
 	}

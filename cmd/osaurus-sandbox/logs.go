@@ -45,9 +45,9 @@ func newLogs(c console) *cobra.Command {
 				if asJSON {
 					err = printLine(c.out, l)
 				} else if l.Level != "" {
-					_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Level, l.Text)
+					_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, when(l.Time), l.Level, l.Text)
 				} else if l.Time != nil {
-					_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, l.Time.AsTime().Local().Format(time.DateTime), l.Text)
+					_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, when(l.Time), l.Text)
 				} else {
 					_, err = writef(c.out, "%-7s  %s\n", l.Source, l.Text)
 				}
@@ -142,7 +142,7 @@ func printEvent(c console) func(*controlpb.EventsResponse) error {
 				parts = append(parts, name+"="+value)
 			}
 		}
-		_, err := writef(c.out, "%6d  %s  %-18s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Kind, strings.Join(parts, " "), e.Cause)
+		_, err := writef(c.out, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
 		return err
 	}
 }

@@ -74,8 +74,8 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			if m.confirm != "" && !yes {
-				if err := confirm(c, m.use, m.confirm); err != nil {
+			if m.confirm != "" {
+				if err := confirm(c, yes, m.use, m.confirm); err != nil {
 					return err
 				}
 			}
@@ -179,8 +179,11 @@ func provision(ctx context.Context, s *control.Client) (*controlpb.Status, error
 	return last, stream.Err()
 }
 
-// confirm asks a person whether they mean it.
-func confirm(c console, what, loss string) error {
+// confirm asks a person whether they mean it, unless they have said yes.
+func confirm(c console, yes bool, what, loss string) error {
+	if yes {
+		return nil
+	}
 	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
 		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -51,14 +49,14 @@ func eachFact(ctx context.Context, client *control.Client, agent string, do func
 }
 
 func printFacts(w io.Writer, facts []*controlpb.Fact) error {
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintln(table, "ID\tCREATED\tPINNED\tSOURCE\tFACT")
 	for _, f := range facts {
 		pinned := ""
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, f.Created.AsTime().Local().Format(time.DateTime), pinned, f.Source, faultrpc.Clip(f.Content))
+		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, faultrpc.Clip(f.Content))
 	}
 	return table.Flush()
 }
@@ -186,8 +184,8 @@ func newMemoryDelete(c console) *cobra.Command {
 			if all != (len(args) == 1) {
 				return fault.New(fault.InvalidArgs, "delete memory", "", errors.New("which fact?")).Advise("Write its id, or --all.")
 			}
-			if all && !yes {
-				if err := confirm(c, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
+			if all {
+				if err := confirm(c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
 					return err
 				}
 			}

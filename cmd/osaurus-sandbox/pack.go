@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,7 @@ func newPackList() *cobra.Command {
 				}
 				return errors.Join(printJSON(cmd.OutOrStdout(), manifests), broken)
 			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+			table := newTable(cmd.OutOrStdout())
 			fmt.Fprintln(table, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST")
 			for _, p := range list {
 				m := p.Manifest

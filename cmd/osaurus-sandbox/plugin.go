@@ -5,8 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -68,7 +66,7 @@ func newPluginList(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
 			for _, p := range r.Msg.Plugins {
 				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
@@ -101,7 +99,7 @@ func modifiedText(p *controlpb.Plugin) string {
 	if p.Modified == nil {
 		return ""
 	}
-	return p.Modified.AsTime().Local().Format(time.DateTime)
+	return when(p.Modified)
 }
 
 func newPluginShow(c console) *cobra.Command {
@@ -130,7 +128,7 @@ func newPluginShow(c console) *cobra.Command {
 
 // printPlugin prints what a person wants to know before they install a plugin.
 func printPlugin(w io.Writer, p *controlpb.Plugin) error {
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	row := func(name, text string) {
 		if text != "" {
 			writef(table, "%s\t%s\n", name, text)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -32,12 +30,12 @@ func newPluginHistory(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "REVISION\tMODIFIED\tVERSION\tHASH\t")
 			for _, p := range r.Msg.Revisions {
 				at, note := "", p.Error
 				if p.Modified != nil {
-					at = p.Modified.AsTime().Local().Format(time.DateTime)
+					at = when(p.Modified)
 				}
 				if p.Current {
 					note = "current"

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -197,7 +195,7 @@ func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 }
 
 func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintln(table, "PLUGIN\tIS\tPROBLEMS")
 	for _, report := range r.Reports {
 		is := "in order"
@@ -242,10 +240,10 @@ func newPluginStatus(c console) *cobra.Command {
 }
 
 func printInstalled(w io.Writer, list []*controlpb.InstalledPlugin) error {
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintln(table, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS")
 	for _, p := range list {
-		writef(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), p.Installed.AsTime().Local().Format(time.DateTime), howPlugin(p), len(p.Tools))
+		writef(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), howPlugin(p), len(p.Tools))
 	}
 	return table.Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -49,10 +48,10 @@ func newPromptList(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE")
 			for _, p := range r.Msg.Prompts {
-				writef(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, p.Deadline.AsTime().Local().Format(time.DateTime), oneLine(p.Text))
+				writef(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text))
 			}
 			return table.Flush()
 		}),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -29,7 +28,7 @@ func newPs(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
 			for _, p := range r.Msg.Processes {
 				writef(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),

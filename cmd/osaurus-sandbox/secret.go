@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"text/tabwriter"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -162,7 +161,7 @@ func newSecretList(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, keys)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			for _, k := range keys {
 				writef(table, "%s\t%s\n", k.Name, k.Plugin)
 			}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -49,11 +47,11 @@ func newSessionList(c console) *cobra.Command {
 			case asJSON:
 				return printProto(c.out, r.Msg)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND")
 			for _, s := range r.Msg.Sessions {
 				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
-					s.Used.AsTime().Local().Format(time.DateTime), s.Attached, s.Dir, s.Command)
+					when(s.Used), s.Attached, s.Dir, s.Command)
 			}
 			return table.Flush()
 		}),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -104,7 +103,7 @@ func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
 	if asJSON {
 		return printProto(w, s)
 	}
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	row := func(name string, text any) {
 		if text := safef("%s", text); text != "" {
 			writef(table, "%s\t%s\n", name, text)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -119,11 +117,11 @@ func newTaskList(c console) *cobra.Command {
 			if asJSON {
 				return eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error { return printLine(c.out, t) })
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
 			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
 				const row = 100 // of a text, enough to recognise it
-				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, t.Created.AsTime().Local().Format(time.DateTime), row, faultrpc.Clip(t.Text))
+				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, faultrpc.Clip(t.Text))
 				return err
 			})
 			return errors.Join(err, table.Flush())
@@ -143,15 +141,15 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 		until = "lease over"
 	}
 	rows := [][2]string{
-		{"id", t.Id}, {"agent", t.Agent}, {"state", t.State}, {"source", t.Source}, {"key", t.Key}, {"created", t.Created.AsTime().Local().Format(time.DateTime)},
+		{"id", t.Id}, {"agent", t.Agent}, {"state", t.State}, {"source", t.Source}, {"key", t.Key}, {"created", when(t.Created)},
 		{"depth", fmt.Sprint(t.Depth)}, {"leases", fmt.Sprint(t.Attempts)}, {"worker", t.Worker},
 	}
 	if t.Ended == nil {
-		rows = append(rows, [2]string{until, t.Until.AsTime().Local().Format(time.DateTime)})
+		rows = append(rows, [2]string{until, when(t.Until)})
 	} else {
-		rows = append(rows, [2]string{"ended", t.Ended.AsTime().Local().Format(time.DateTime)})
+		rows = append(rows, [2]string{"ended", when(t.Ended)})
 	}
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	for _, row := range append(rows, [2]string{"text", t.Text}, [2]string{"result", t.Result}) {
 		// Only a text or a result has more lines than one.
 		for i, line := range strings.Split(strings.TrimRight(row[1], "\n"), "\n") {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ func newToolList(c console) *cobra.Command {
 			if asJSON {
 				return printJSON(c.out, list)
 			}
-			table := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', 0)
+			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tCHANGES\tWHAT")
 			for _, t := range list {
 				changes := "something"
@@ -124,7 +123,7 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		return err
 	}
 	writef(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, lines(t.Description))
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintln(table, "ARGUMENT\tTYPE\tDEFAULT\tWHAT")
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		p := schema.Properties[name]

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"connectrpc.com/connect"
@@ -152,7 +151,7 @@ func topText(t tick) string {
 		return b.String()
 	}
 	writef(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
-	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	table := newTable(&b)
 	fmt.Fprintln(table, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT")
 	for _, a := range t.Agents {
 		writef(table, "%s\t%.0f%%\t%s of %s\t%d of %d\t%s\t%s/s\t%s/s\n", a.Agent, a.CPUPercent, bytesText(a.Memory), bytesText(a.MemoryLimit),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -26,7 +25,7 @@ func printTopics(ctx context.Context, c console, client *control.Client, request
 		case e.GapTo != 0:
 			_, err = writef(c.out, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
 		default:
-			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, e.Time.AsTime().Local().Format(time.DateTime), e.Topic, faultrpc.Clip(e.Payload), e.Source)
+			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, faultrpc.Clip(e.Payload), e.Source)
 		}
 		if err != nil {
 			return err
