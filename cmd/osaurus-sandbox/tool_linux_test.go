@@ -57,7 +57,7 @@ func tryTools(t *testing.T, home config.Home) {
 
 		{"read", "sandbox_read_file", `{"path":"src/a.go","start_line":"3","line_count":1}`, map[string]any{"kind": "file", "content": "func One() {}\n", "line_count": 1.0}, nil},
 		{"read the end", "sandbox_read_file", `{"path":"src/a.go","tail_lines":1}`, map[string]any{"content": "// end\n"}, nil},
-		{"read a part", "sandbox_read_file", `{"path":"large.txt","max_chars":21}`, map[string]any{"content": strings.Repeat("a line\n", 3), "truncated": true, "next": "call again with start_line 4"}, nil},
+		{"read a part", "sandbox_read_file", `{"path":"large.txt","max_chars":21}`, map[string]any{"content": strings.Repeat("a line\n", 3), "truncated": true, "next": "call again with offset 21, or for whole lines with start_line 4", "next_offset": 21.0}, nil},
 		{"list", "sandbox_read_file", `{"path":"src"}`, map[string]any{"kind": "listing", "entry_count": 1.0}, nil},
 		{"read nothing", "sandbox_read_file", `{"path":"nothing"}`, map[string]any{"kind": "not_found", "field": "path", "retryable": false}, nil},
 		{"read through a link that leads out", "sandbox_read_file", `{"path":"out"}`, map[string]any{"kind": "invalid_args", "field": "path"}, nil},
