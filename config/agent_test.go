@@ -106,6 +106,7 @@ func TestAgentSettings(t *testing.T) {
 		{"autonomousExec.pluginCreate", []string{"true", "false"}, []string{"null"}, Live},
 		{"maxCommandsPerTurn", []string{"1", "1000"}, []string{"0", "1001", "ten"}, Live},
 		{"network", []string{"none", "outbound"}, []string{"", "example.com", "*"}, Live},
+		{"hostServices", []string{"true", "false"}, []string{"", "1"}, Live},
 		{"limits.cpuWeight", []string{"1", "10000"}, []string{"0", "10001"}, Live},
 		{"limits.cpuPercent", []string{"0", "50", "800"}, []string{"-1", "801"}, Live},
 		{"limits.memoryMB", []string{"0", "64", "8192"}, []string{"1", "63", "8193", "1e3"}, Live},

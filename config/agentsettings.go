@@ -14,7 +14,9 @@ type AgentSettings struct {
 	// MaxCommandsPerTurn is how many commands it may run before it answers.
 	MaxCommandsPerTurn int
 	Network            Network
-	Limits             Limits
+	// HostServices lets it reach, by the network, what listens on this computer.
+	HostServices bool
+	Limits       Limits
 }
 
 // Limits are what one agent can use of the guest and of this computer. Zero is
@@ -68,6 +70,7 @@ func agentFields() table[AgentSettings] {
 		live(boolField("autonomousExec.pluginCreate", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
 		live(textField("network", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
+		live(boolField("hostServices", func(s *AgentSettings) *bool { return &s.HostServices })),
 		limit("cpuWeight", MinCPUWeight, MaxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", 1, MaxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", MinAgentMB, MaxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),

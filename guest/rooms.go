@@ -25,14 +25,16 @@ type Room struct {
 	Home     string // a folder of HomesDir
 	Hostname string
 	Network  RoomNetwork // zero means RoomOutbound
-	Limits   Limits
+	// HostServices says that with RoomOutbound it also reaches what listens on the host.
+	HostServices bool
+	Limits       Limits
 }
 
 // RoomNetwork is what a room reaches.
 type RoomNetwork string
 
 const (
-	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the guest nor a room
+	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the host, the guest nor a room
 	RoomAlone    RoomNetwork = "none"     // itself
 )
 
@@ -165,7 +167,7 @@ func (r Room) proto() *guestpb.Room {
 	if !ok {
 		network = -1 // refused by the check
 	}
-	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, Limits: r.Limits.proto()}
+	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, HostServices: r.HostServices, Limits: r.Limits.proto()}
 }
 
 func (l Limits) proto() *guestpb.Limits {

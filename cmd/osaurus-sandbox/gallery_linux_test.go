@@ -43,7 +43,7 @@ func tryGallery(t *testing.T) {
 	if code, _, stderr := fed(t, inferencetest.Key, "secret", "set", "@host", "INFERENCE_API_KEY"); code != 0 {
 		t.Fatal(stderr)
 	}
-	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
+	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true", "hostServices=true")
 	const prepare = `git init -q work && cd work && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m 'The first' && cd .. &&
 		python3 -c 'import sqlite3; db = sqlite3.connect("tea.db"); db.execute("CREATE TABLE tea (name)"); db.execute("INSERT INTO tea VALUES (\"Assam\")"); db.commit()' &&
 		echo 'Tea is at five.' > long.txt && mv work tea.db long.txt /tmp`
@@ -117,7 +117,7 @@ func TestWholeGallery(t *testing.T) {
 	home := sessionHome(t, "home")
 	ok(t, "config", "set", "pack="+lab.DebianPack(t).Dir, "memoryGB=2", "secrets=file")
 	ok(t, "up")
-	ok(t, "agent", "create", "alice", "autonomousExec.enabled=true")
+	ok(t, "agent", "create", "alice", "autonomousExec.enabled=true", "hostServices=true")
 	if code, _, stderr := fed(t, "none", "secret", "set", "alice", "OPENAI_API_KEY"); code != 0 {
 		t.Fatal(stderr)
 	}

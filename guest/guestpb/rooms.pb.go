@@ -27,7 +27,7 @@ const (
 type Room_Network int32
 
 const (
-	Room_NETWORK_OUTBOUND Room_Network = 0 // the guest's way out, and no other room
+	Room_NETWORK_OUTBOUND Room_Network = 0 // the guest's way out, but to no other room
 	Room_NETWORK_NONE     Room_Network = 1 // loopback only
 )
 
@@ -73,13 +73,16 @@ func (Room_Network) EnumDescriptor() ([]byte, []int) {
 // Room is what a room shall be. Its user's group and the project of its disk
 // quota have the number of the user.
 type Room struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	Home          string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"` // absolute; its last part is the name of the agent
-	Hostname      string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network       Room_Network           `protobuf:"varint,5,opt,name=network,proto3,enum=osaurus.guest.v1.Room_Network" json:"network,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	User     string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Uid      uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Home     string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"` // absolute; its last part is the name of the agent
+	Hostname string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Network  Room_Network           `protobuf:"varint,5,opt,name=network,proto3,enum=osaurus.guest.v1.Room_Network" json:"network,omitempty"`
+	Limits   *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	// What listens on the host, at its address in the guest's own network. Without it
+	// a room reaches nothing there but name servers.
+	HostServices  bool `protobuf:"varint,7,opt,name=host_services,json=hostServices,proto3" json:"host_services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +157,13 @@ func (x *Room) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Room) GetHostServices() bool {
+	if x != nil {
+		return x.HostServices
+	}
+	return false
 }
 
 // Limits of a room. 0 is the guest's default.
@@ -1044,14 +1054,15 @@ var File_rooms_proto protoreflect.FileDescriptor
 
 const file_rooms_proto_rawDesc = "" +
 	"\n" +
-	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xfb\x01\n" +
+	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xa0\x02\n" +
 	"\x04Room\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04home\x18\x03 \x01(\tR\x04home\x12\x1a\n" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x128\n" +
 	"\anetwork\x18\x05 \x01(\x0e2\x1e.osaurus.guest.v1.Room.NetworkR\anetwork\x120\n" +
-	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\"1\n" +
+	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12#\n" +
+	"\rhost_services\x18\a \x01(\bR\fhostServices\"1\n" +
 	"\aNetwork\x12\x14\n" +
 	"\x10NETWORK_OUTBOUND\x10\x00\x12\x10\n" +
 	"\fNETWORK_NONE\x10\x01\"\xf1\x01\n" +

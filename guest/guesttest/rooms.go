@@ -66,7 +66,7 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 // describe makes an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{house: h, Room: guest.Room{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
+	a := &agent{house: h, Room: guest.Room{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func Loopback() error { return up("lo") }
 
 // Start takes the network up in the background as the plan says and keeps it
 // so until the context ends. The returned channel is closed when the first attempt
-// has succeeded or failed for good. Publish is called with new name servers.
-func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func([]netip.Addr)) <-chan struct{} {
+// has succeeded or failed for good. Publish is called with new settings.
+func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func(Settings)) <-chan struct{} {
 	settled := make(chan struct{})
 	if plan.GetKind() == guestpb.Network_KIND_NONE {
 		close(settled)
@@ -48,7 +48,7 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 			if err := apply(ifc.Name, s); err != nil {
 				return err
 			}
-			publish(s.DNS)
+			publish(s)
 			n.set(s.state())
 			settle()
 			return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/relay"
+	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
 )
 
@@ -120,9 +120,12 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	// The network takes its time beside the mounts; its name servers are
 	// written down when there is a root to write to.
 	rooted := make(chan struct{})
-	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(dns []netip.Addr) {
+	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(s network.Settings) {
+		if err := room.Fence(s.Address); err != nil {
+			m.warn("keep rooms from the host", err)
+		}
 		<-rooted
-		if err := writeResolvers(dns); err != nil {
+		if err := writeResolvers(s.DNS); err != nil {
 			m.warn("write /etc/resolv.conf", err)
 		}
 	})

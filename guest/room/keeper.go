@@ -175,8 +175,8 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		return nil, fault.New(fault.Rejected, op, spec.User, errors.New("it is there with another user id, home or host name")).
 			Advise("Remove it first; its layer can stay.")
 	}
-	if old.spec.Network != spec.Network {
-		if err := old.network(spec.Network, k.opts); err != nil {
+	if old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
+		if err := old.network(spec, k.opts); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 // Every room has an address of 198.18.0.0/15, which is set aside for networks that
 // meet no other (RFC 2544), and a cable to the guest, whose end has always the same
-// address. There is no network between rooms, only routes.
+// address. There is no network between rooms, only routes. By its address the guest
+// knows whether a room may reach the host: see Fence.
 const (
 	cablePrefix = "room" // and the slot: what the rules of the firewall look for
 	insideName  = "eth0"
@@ -26,13 +27,23 @@ const (
 
 func cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
 
-// gateway is the guest's end of each cable, address the room's.
-func gateway() [4]byte         { return [4]byte{198, 18, 0, 1} }
-func address(slot int) [4]byte { return [4]byte{198, 19, byte(slot >> 8), byte(slot)} }
+// gateway is the guest's end of each cable.
+func gateway() [4]byte { return [4]byte{198, 18, 0, 1} }
+
+// address is the room's end: one of fenced, or beside the gateway one that is not.
+func address(slot int, free bool) [4]byte {
+	if free {
+		return [4]byte{198, 18, 1<<7 | byte(slot>>8), byte(slot)}
+	}
+	return [4]byte{198, 19, byte(slot >> 8), byte(slot)}
+}
+
+// fenced are the addresses of rooms that may not reach the host.
+func fenced() ([4]byte, byte) { return [4]byte{198, 19, 0, 0}, 16 }
 
 // connect gives the network namespace of a process, which is held by its pidfd, a
 // way out through a cable.
-func connect(slot, pid, pidfd int) error {
+func connect(slot int, own [4]byte, pid, pidfd int) error {
 	if err := firewall(); err != nil {
 		return fmt.Errorf("load the rules of rooms' networks: %w", err)
 	}
@@ -44,7 +55,7 @@ func connect(slot, pid, pidfd int) error {
 	}
 	outside := func() error {
 		return configure(cable(slot), func(n netlink, index uint32) error {
-			return n.do(addAddress(index, gateway(), gateway()), setUp(index), addRoute(index, address(slot), 32, nil))
+			return n.do(addAddress(index, gateway(), gateway()), setUp(index), addRoute(index, own, 32, nil))
 		})
 	}
 	inside := func() error {
@@ -53,7 +64,7 @@ func connect(slot, pid, pidfd int) error {
 		}
 		return configure(insideName, func(n netlink, index uint32) error {
 			way := gateway()
-			return n.do(addAddress(index, address(slot), gateway()), setUp(index), addRoute(index, [4]byte{}, 0, &way))
+			return n.do(addAddress(index, own, gateway()), setUp(index), addRoute(index, [4]byte{}, 0, &way))
 		})
 	}
 	if err := outside(); err != nil {

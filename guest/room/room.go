@@ -138,7 +138,7 @@ func (r *Room) start(o Options) error {
 		return fault.New(fault.Execution, op, r.spec.User, err)
 	}
 	connected := make(chan error, 1)
-	go func() { connected <- r.network(r.spec.Network, o) }()
+	go func() { connected <- r.network(r.spec, o) }()
 	err = r.await(out)
 	if failed := <-connected; err == nil {
 		err = failed
@@ -241,13 +241,13 @@ func (r *Room) await(out *os.File) error {
 	return nil
 }
 
-// network gives the room the network that is asked for.
-func (r *Room) network(kind guestpb.Room_Network, o Options) error {
-	if kind == guestpb.Room_NETWORK_NONE {
-		return disconnect(r.slot)
+// network gives the room the network that is asked for, instead of the one that it has.
+func (r *Room) network(spec *guestpb.Room, o Options) error {
+	if err := disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
+		return err
 	}
 	<-o.Late // the modules
-	if err := connect(r.slot, r.init.PID(), int(r.pidfd.Fd())); err != nil {
+	if err := connect(r.slot, address(r.slot, spec.HostServices), r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil

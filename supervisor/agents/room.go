@@ -16,7 +16,7 @@ import (
 func (a Agent) room() guest.Room {
 	l := a.Settings.Limits
 	return guest.Room{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network),
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network), HostServices: a.Settings.HostServices,
 		Limits: guest.Limits{
 			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
 			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,

@@ -78,7 +78,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 		t.Fatal(err)
 	}
 	s.home.own("agents/"+name, uid)
-	room := guest.Room{User: a.User, UID: uid, Home: a.Home, Hostname: name}
+	room := guest.Room{User: a.User, UID: uid, Home: a.Home, Hostname: name, HostServices: true}
 	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,143 @@
+package guesttest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// layerCases are what stays of a room, and what does not.
+func layerCases() []roomCase {
+	return []roomCase{{"Reset", resetLayer}, {"Remove", removeRoom}, {"AnotherBase", anotherBase}, {"Restart", restartGuest}}
+}
+
+// mark leaves something in each place of a room that could keep it.
+func mark(ctx context.Context, t *testing.T, a *agent) {
+	t.Helper()
+	if out, exit := a.asRoot(ctx, t, "echo layer > /etc/mark"); exit.Status() != 0 {
+		t.Fatal(out)
+	}
+	if out, exit := a.run(ctx, t, "echo home > mark; echo heavy > .venv/mark; echo tmp > /tmp/mark"); exit.Status() != 0 {
+		t.Fatal(out)
+	}
+}
+
+func marks(ctx context.Context, t *testing.T, a *agent) string {
+	t.Helper()
+	out, _ := a.run(ctx, t, "cat mark .venv/mark /etc/mark /tmp/mark 2>/dev/null")
+	return strings.Join(strings.Fields(out), " ")
+}
+
+func resetLayer(ctx context.Context, t *testing.T, alice, bob *agent) {
+	mark(ctx, t, bob)
+	mark(ctx, t, alice)
+	p := bob.begin(ctx, t, "sleep 1000")
+	if err := bob.house.Client.ResetRoom(ctx, bob.User); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("what ran: %v", err)
+	}
+	if !bob.ensure(ctx, t) {
+		t.Error("the room outlived its reset")
+	}
+	if got := marks(ctx, t, bob); got != "home" {
+		t.Errorf("after a reset: %s", got)
+	}
+	if got := marks(ctx, t, alice); got != "home heavy layer tmp" {
+		t.Errorf("alice: %s", got)
+	}
+	// What was thrown away is not counted any more, as soon as it is deleted.
+	eventually(ctx, t, func() bool {
+		use, err := bob.house.Client.RoomUsages(ctx, bob.User)
+		return err == nil && use[0].DiskFiles < 30
+	})
+}
+
+func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
+	c := bob.house.Client
+	mark(ctx, t, bob)
+	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exec(ctx, guest.Command{Args: sh("true"), Room: bob.User}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a command in a room that was removed: %v", err)
+	}
+	another := bob.Room
+	another.UID = 2777
+	if _, err := c.EnsureRoom(ctx, another, ""); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("another user got bob's layer: %v", err)
+	}
+	bob.ensure(ctx, t)
+	if got := marks(ctx, t, bob); got != "home heavy layer" {
+		t.Errorf("the layer that was kept: %s", got)
+	}
+	if err := c.RemoveRoom(ctx, bob.User, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(ctx, t, c, "ls /run/osaurus/data/rooms /sys/fs/cgroup/rooms /run/osaurus/rooms"); strings.Contains(got, string(bob.User)) {
+		t.Errorf("left of it: %s", got)
+	}
+	bob.ensure(ctx, t)
+	if got := marks(ctx, t, bob); got != "home" {
+		t.Errorf("after its removal: %s", got)
+	}
+	bob.isAnswered(ctx, t)
+}
+
+// anotherBase: what was put onto another base does not cover this one, and is said to be gone.
+func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
+	const layer = "/run/osaurus/data/rooms/"
+	mark(ctx, t, bob)
+	for _, tc := range []struct {
+		name, base, marks string
+		anew              bool
+	}{
+		{"this one", "", "home heavy layer", false},
+		{"one that nobody has noted", "rm " + layer + string(bob.User) + "/base", "home heavy layer", false},
+		{"another", "printf another > " + layer + string(bob.User) + "/base", "home", true},
+		{"this one again", "", "home", false},
+	} {
+		if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil {
+			t.Fatal(err)
+		}
+		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
+		e, err := bob.house.Client.EnsureRoom(ctx, bob.Room, bob.token)
+		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
+			t.Fatalf("%s: %+v %v", tc.name, e, err)
+		}
+		if got := marks(ctx, t, bob); got != tc.marks {
+			t.Errorf("begun on %s: %s", tc.name, got)
+		}
+	}
+}
+
+// restartGuest: a layer is on the disk.
+func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
+	mark(ctx, t, alice)
+	before := alice.token
+	alice.house.Client = alice.house.Restart(t)
+	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
+	if _, err := alice.house.Client.Exec(ctx, guest.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("before the room is made again: %v", err)
+	}
+	if !alice.ensure(ctx, t) {
+		t.Error("a room outlived its guest")
+	}
+	if got := marks(ctx, t, alice); got != "home heavy layer" {
+		t.Errorf("after a restart: %s", got)
+	}
+	bob.ensure(ctx, t)
+	if out, _ := alice.run(ctx, t, fmt.Sprintf("echo %s", secret)); out != secret {
+		t.Error(out)
+	}
+	alice.isAnswered(ctx, t)
+	bob.isAnswered(ctx, t)
+	if got := alice.asks(ctx, t, asIs, before); !strings.HasPrefix(got, notKnown) {
+		t.Errorf("the token of the boot before: %s", got)
+	}
+}

@@ -1,0 +1,175 @@
+package guesttest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest"
+)
+
+// networkCases are what a room reaches.
+func networkCases() []roomCase {
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"Host", noHost}, {"IPv6", onlyLoopbackHasIPv6}, {"Connections", connections}}
+}
+
+// connections: of the kernel's one table of connections bob can fill only a part, and
+// alice has new ones meanwhile.
+func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
+	const most = 4096
+	c := alice.house.Client
+	uplink := mustInfo(ctx, t, c).Network.Address
+	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // whom packets wait for, and never leave
+	const forget = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+	usual := output(ctx, t, c, "cat "+forget+"; echo 8 >"+forget)
+	defer output(ctx, t, c, "echo "+usual+" >"+forget)
+	count := func() (n int) {
+		if _, err := fmt.Sscan(output(ctx, t, c, "cat /proc/sys/net/netfilter/nf_conntrack_count"), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// What he has is forgotten while he asks for more, on a slow computer.
+	eventually(ctx, t, func() bool {
+		if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", 2*most)); exit.Status() != 0 {
+			t.Fatal(out)
+		}
+		n := count()
+		if n > most+100 {
+			t.Errorf("the table holds %d connections", n)
+		}
+		return n >= most && strings.HasPrefix(dialFrom(ctx, t, bob, bob.house.Server), "refused") &&
+			dialFrom(ctx, t, alice, alice.house.Server) == "connected: hello"
+	})
+	connects(ctx, t, bob, bob.house.Server)
+}
+
+// onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.
+func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
+	const times = 5 // of a race
+	for range times {
+		if err := alice.house.Client.RemoveRoom(ctx, alice.User, false); err != nil {
+			t.Fatal(err)
+		}
+		alice.ensure(ctx, t)
+		out, exit := alice.run(ctx, t, "cat /proc/sys/net/ipv6/conf/eth0/disable_ipv6; cat /proc/net/if_inet6")
+		lines := strings.Split(out, "\n")
+		if exit.Status() != 0 || len(lines) != 2 || lines[0] != "1" || !strings.HasSuffix(lines[1], " lo") {
+			t.Errorf("%+v %s", exit, out)
+		}
+	}
+}
+
+// connects waits until an agent reaches a server.
+func connects(ctx context.Context, t *testing.T, a *agent, address string) {
+	t.Helper()
+	eventually(ctx, t, func() bool { return dialFrom(ctx, t, a, address) == "connected: hello" })
+}
+
+func dialFrom(ctx context.Context, t *testing.T, a *agent, address string) string {
+	t.Helper()
+	out, _ := a.run(ctx, t, "./intruder dial tcp "+address)
+	return out
+}
+
+func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
+	for _, a := range []*agent{alice, bob} {
+		connects(ctx, t, a, a.house.Server)
+	}
+	use, err := alice.house.Client.RoomUsages(ctx, alice.User)
+	if err != nil || use[0].Received == 0 || use[0].Sent == 0 {
+		t.Errorf("%+v %v", use, err)
+	}
+}
+
+// addressOf is a room's own, as its kernel says it.
+func addressOf(ctx context.Context, t *testing.T, a *agent) string {
+	t.Helper()
+	out, _ := a.run(ctx, t, "cat /proc/net/fib_trie")
+	for line := range strings.Lines(out) {
+		if i := strings.Index(line, "198.18.1"); i >= 0 {
+			return strings.TrimSpace(line[i:])
+		}
+	}
+	t.Fatalf("%s has no address:\n%s", a.User, out)
+	return ""
+}
+
+func roomToRoom(ctx context.Context, t *testing.T, alice, bob *agent) {
+	address := addressOf(ctx, t, alice) + ":4712"
+	alice.begin(ctx, t, "exec ./intruder listen tcp 0.0.0.0:4712")
+	connects(ctx, t, alice, address)
+	if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") {
+		t.Errorf("bob reaches alice: %s", out)
+	}
+}
+
+func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
+	c := alice.house.Client
+	output(ctx, t, c, "cp "+bob.Home+"/intruder /tmp/intruder")
+	in := newWaiter("listen ok")
+	stop, cancel := context.WithCancel(ctx)
+	hold, feed := io.Pipe()
+	p, err := c.Exec(stop, guest.Command{Args: []string{"/tmp/intruder", "listen", "tcp", "0.0.0.0:4713"}, Stdin: hold, Stdout: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); feed.Close(); _, _ = p.Wait() }()
+	in.wait(ctx, t)
+	eventually(ctx, t, func() bool { return output(ctx, t, c, "/tmp/intruder dial tcp 198.18.0.1:4713") == "connected: hello" })
+	info := mustInfo(ctx, t, c)
+	uplink, _, _ := strings.Cut(info.Network.Address, "/")
+	for _, address := range []string{"198.18.0.1:4713", uplink + ":4713"} {
+		if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") {
+			t.Errorf("bob reaches the guest at %s: %s", address, out)
+		}
+	}
+}
+
+// noNetwork: loopback and nothing else, switched while the room lives.
+func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
+	p := bob.begin(ctx, t, "exec ./intruder listen tcp 127.0.0.1:4714")
+	bob.Network = guest.RoomAlone
+	defer func() {
+		bob.Network = guest.RoomOutbound
+		bob.ensure(ctx, t)
+		connects(ctx, t, bob, bob.house.Server) // switched back
+	}()
+	bob.ensure(ctx, t)
+	alive(ctx, t, bob, p)
+	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+		t.Errorf("without a network: %s", out)
+	}
+	connects(ctx, t, bob, "127.0.0.1:4714")
+	if out, _ := bob.run(ctx, t, "ls /proc/sys/net/ipv4/conf"); strings.Join(strings.Fields(out), " ") != "all default lo" {
+		t.Errorf("its devices: %s", out)
+	}
+}
+
+// noHost: nothing of the host but its name servers, switched while the room lives. A room
+// that may not is told at once.
+func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
+	info := mustInfo(ctx, t, bob.house.Client)
+	_, port, _ := strings.Cut(bob.house.Server, ":")
+	bob.HostServices = false
+	defer func() {
+		bob.HostServices = true
+		bob.ensure(ctx, t)
+		connects(ctx, t, bob, bob.house.Server) // switched back
+	}()
+	bob.ensure(ctx, t)
+	for _, address := range []string{bob.house.Server, info.Network.DNS[0] + ":" + port} {
+		if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") || !strings.Contains(out, unix.EACCES.Error()) && !strings.Contains(out, unix.EHOSTUNREACH.Error()) {
+			t.Errorf("bob reaches the host at %s: %s", address, out)
+		}
+	}
+	// Who answers there depends on the host; a packet that is prohibited gets another answer.
+	if out := dialFrom(ctx, t, bob, info.Network.Gateway+":53"); strings.Contains(out, unix.EACCES.Error()) || strings.Contains(out, unix.EHOSTUNREACH.Error()) {
+		t.Errorf("bob does not reach name servers: %s", out)
+	}
+	connects(ctx, t, alice, alice.house.Server)
+}
