@@ -34,7 +34,7 @@ type Room struct {
 type RoomNetwork string
 
 const (
-	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the host, the guest nor a room
+	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the host's loopback, the guest nor a room
 	RoomAlone    RoomNetwork = "none"     // itself
 )
 

@@ -216,6 +216,8 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	advice := class.Advice()
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
 		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=outbound"
+	} else if class == packages.NoNetwork && !j.call.Settings.HostServices {
+		advice += " If that server runs on this computer, a person can let the agent reach it: osaurus-sandbox agent set " + string(j.call.Name) + " hostServices=true"
 	}
 	final := class == packages.Signature || class == packages.Broken && more["cleanup_failed"] == true
 	more["failure_class"], more["manager"], more["packages"] = class, j.manager, j.specs

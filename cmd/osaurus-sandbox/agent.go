@@ -87,7 +87,7 @@ func newAgentList(c console) *cobra.Command {
 			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
 			for _, a := range r.Msg.Agents {
-				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, settingText(a, "network"), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
+				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
 			}
 			return table.Flush()
 		}),
@@ -309,6 +309,16 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 }
 
 // settingText is an agent's setting as a person writes it.
+// reaches is what an agent reaches, for a column.
+func reaches(a *controlpb.Agent) string {
+	network := settingText(a, "network")
+	if network == string(config.NetworkOutbound) && settingText(a, "hostServices") == "true" {
+		network += "+host"
+	}
+	return network
+}
+
+// settingText is what an agent's setting says.
 func settingText(a *controlpb.Agent, key string) string {
 	for _, s := range a.Settings {
 		if s.Key == key {

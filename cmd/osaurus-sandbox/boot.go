@@ -51,7 +51,7 @@ Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once
 	f.IntVar(&flags.cpus, "cpus", 0, `virtual processors (default: the setting "cpus")`)
 	f.StringVar(&flags.memory, "memory", "", `memory, as in 512M or 2G (default: the setting "memoryGB")`)
 	f.StringArrayVar(&flags.shares, "share", nil, "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest")
-	f.BoolVar(&flags.network, "network", false, "let the guest reach the network")
+	f.BoolVar(&flags.network, "network", false, "let the guest reach the network, and what listens on this computer (10.0.2.2)")
 	f.BoolVar(&flags.timings, "timings", false, "say at the end where the time went")
 	return cmd
 }

@@ -27,7 +27,7 @@ const (
 type Room_Network int32
 
 const (
-	Room_NETWORK_OUTBOUND Room_Network = 0 // the guest's way out, but to no other room
+	Room_NETWORK_OUTBOUND Room_Network = 0 // the guest's way out, but to no other room; see host_services
 	Room_NETWORK_NONE     Room_Network = 1 // loopback only
 )
 

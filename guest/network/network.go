@@ -32,8 +32,10 @@ func Loopback() error { return up("lo") }
 
 // Start takes the network up in the background as the plan says and keeps it
 // so until the context ends. The returned channel is closed when the first attempt
-// has succeeded or failed for good. Publish is called with new settings.
-func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func(Settings)) <-chan struct{} {
+// has succeeded or failed for good. Guard is called with
+// settings before they count, which they do only if it does not fail; publish with
+// those that do.
+func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, guard func(Settings) error, publish func(Settings)) <-chan struct{} {
 	settled := make(chan struct{})
 	if plan.GetKind() == guestpb.Network_KIND_NONE {
 		close(settled)
@@ -45,6 +47,9 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 		settle := func() { once.Do(func() { close(settled) }) }
 		defer settle()
 		use := func(ifc *net.Interface, s Settings) error {
+			if err := guard(s); err != nil {
+				return err
+			}
 			if err := apply(ifc.Name, s); err != nil {
 				return err
 			}

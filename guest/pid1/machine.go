@@ -120,10 +120,8 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	// The network takes its time beside the mounts; its name servers are
 	// written down when there is a root to write to.
 	rooted := make(chan struct{})
-	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(s network.Settings) {
-		if err := room.Fence(s.Address); err != nil {
-			m.warn("keep rooms from the host", err)
-		}
+	fence := func(s network.Settings) error { return room.Fence(s.Address) }
+	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), fence, func(s network.Settings) {
 		<-rooted
 		if err := writeResolvers(s.DNS); err != nil {
 			m.warn("write /etc/resolv.conf", err)

@@ -3,7 +3,6 @@
 package room
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -43,10 +42,9 @@ func Fence(uplink netip.Prefix) error {
 	for _, m := range []message{
 		addRule(preferNames, actToTable, uplink, func(m *message) {
 			m.number(unix.FRA_TABLE, unix.RT_TABLE_MAIN)
-			ports := binary.NativeEndian.AppendUint16(nil, namePort)
-			m.attribute(unix.FRA_DPORT_RANGE, binary.NativeEndian.AppendUint16(ports, namePort))
+			m.attribute(unix.FRA_DPORT_RANGE, native.AppendUint16(native.AppendUint16(nil, namePort), namePort))
 		}),
-		addRule(preferFence, actProhibit, uplink, func(*message) {}),
+		addRule(preferFence, actProhibit, uplink),
 	} {
 		if err := n.do(m); err != nil && !errors.Is(err, unix.EEXIST) { // from an earlier lease
 			return fmt.Errorf("keep rooms from %v: %w", uplink, err)
@@ -56,7 +54,7 @@ func Fence(uplink netip.Prefix) error {
 }
 
 // addRule says what becomes of what fenced rooms send to a network.
-func addRule(preference uint32, action byte, to netip.Prefix, more func(*message)) message {
+func addRule(preference uint32, action byte, to netip.Prefix, more ...func(*message)) message {
 	rooms, bits := fenced()
 	dst := to.Addr().As4()
 	m := message{
@@ -67,6 +65,8 @@ func addRule(preference uint32, action byte, to netip.Prefix, more func(*message
 	m.attribute(unix.FRA_DST, dst[:])
 	m.attribute(unix.FRA_SRC, rooms[:])
 	m.number(unix.FRA_PRIORITY, preference)
-	more(&m)
+	for _, add := range more {
+		add(&m)
+	}
 	return m
 }

@@ -37,7 +37,8 @@ const (
 //			ip saddr 198.18.0.0/15 oifname != "room*" masquerade }
 //	}
 //
-// So a room reaches what the guest reaches, and neither the guest nor a room.
+// So a room reaches what the guest reaches, but for what Fence keeps from it, and neither
+// the guest nor a room.
 func firewall() error {
 	n, err := openNetlink(unix.NETLINK_NETFILTER)
 	if err != nil {

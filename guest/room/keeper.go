@@ -175,9 +175,12 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		return nil, fault.New(fault.Rejected, op, spec.User, errors.New("it is there with another user id, home or host name")).
 			Advise("Remove it first; its layer can stay.")
 	}
-	if old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
+	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
+		old = old.with(old.spec)
+		old.unsettled = true // until all that is asked for is done, whatever fails
+		d.room = old
 		if err := old.network(spec, k.opts); err != nil {
-			return nil, fault.New(fault.Execution, op, spec.User, err)
+			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
 		}
 	}
 	if !proto.Equal(old.spec.Limits, spec.Limits) {
@@ -186,6 +189,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		}
 	}
 	d.room = old.with(spec)
+	d.room.unsettled = false
 	return &guestpb.EnsureResponse{Warnings: old.lacks}, d.room.tell(token)
 }
 

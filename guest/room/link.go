@@ -21,9 +21,11 @@ import (
 const (
 	cablePrefix = "room" // and the slot: what the rules of the firewall look for
 	insideName  = "eth0"
-	// maxSlots is what fits the third and fourth byte, and more than fit a guest.
+	// maxSlots is more than fit a guest, and no more than an address has bits for.
 	maxSlots = 1 << 12
 )
+
+var _ [1<<15 - maxSlots]struct{} // one bit of an address says which kind it is
 
 func cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
 

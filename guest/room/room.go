@@ -52,6 +52,8 @@ type Room struct {
 	anew   bool // its layer was begun on another base, and is gone
 	lacks  []string
 	starts chan struct{} // one for each start that may be under way
+
+	unsettled bool // its network may be another than the spec's
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.

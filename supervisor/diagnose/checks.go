@@ -262,5 +262,5 @@ func packageTool(ctx context.Context, b bench) *tool {
 
 func (t *tool) try(ctx context.Context, b bench) (string, error) {
 	_, err := b.inRoom(ctx, true, t.command)
-	return "it would install jq", advise(err, "The package tool needs the network and its mirrors: see the check of the network, and the setting mirrors.")
+	return "it would install jq", advise(err, "The package tool needs the network and its mirrors: see the check of the network, and the setting mirrors. A mirror on this computer is reached only with the agent's setting hostServices.")
 }

@@ -100,6 +100,7 @@ func TestJudge(t *testing.T) {
 		{NPM, "npm error code ENOTEMPTY\nnpm error syscall rename\n", Broken, true},
 		{NPM, "npm error Tracker \"idealTree\" already exists\n", Broken, true},
 		{NPM, "npm error code ECONNREFUSED\n", NoNetwork, false},
+		{NPM, "npm error code EHOSTUNREACH\n", NoNetwork, false},
 		{NPM, "npm error code EAI_AGAIN\n", NoNetwork, true},
 		{NPM, "npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve dependency tree\n", Conflict, false},
 		{NPM, "npm error code EINTEGRITY\n", Signature, true},

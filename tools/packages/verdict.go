@@ -42,7 +42,7 @@ var signs = map[Manager][]sign{
 		{"no space left on device", NoSpace, false}, {"quota exceeded", NoSpace, false},
 		{"temporary error (try again later)", NoNetwork, true}, {"transient error (try again later)", NoNetwork, true},
 		{"network connection aborted", NoNetwork, true}, {"operation timed out", NoNetwork, true},
-		{"could not connect to server", NoNetwork, false}, {"dns lookup error", NoNetwork, false}, {"dns error", NoNetwork, false}, {"network error", NoNetwork, false},
+		{"could not connect to server", NoNetwork, false}, {"dns lookup error", NoNetwork, false}, {"dns error", NoNetwork, false}, {"network error", NoNetwork, false}, {"host is unreachable", NoNetwork, false},
 		{"bad signature", Signature, false}, {"untrusted signature", Signature, false}, {"bad archive", Signature, false}, {"bad checksum", Signature, false},
 		{"package mentioned in index not found", Stale, true},
 		{"script exited with error", Script, false},
@@ -80,7 +80,7 @@ var signs = map[Manager][]sign{
 		{`tracker "idealtree" already exists`, Broken, true}, {`tracker "idealtree" doesn't exist`, Broken, true},
 		{"eexist: file already exists", Broken, true}, {"enotempty", Broken, true}, {"elocked", Locked, true},
 		{"eai_again", NoNetwork, true}, {"econnreset", NoNetwork, true}, {"etimedout", NoNetwork, true}, {"err_socket_timeout", NoNetwork, true},
-		{"enotfound", NoNetwork, false}, {"econnrefused", NoNetwork, false}, {"enetunreach", NoNetwork, false},
+		{"enotfound", NoNetwork, false}, {"econnrefused", NoNetwork, false}, {"enetunreach", NoNetwork, false}, {"ehostunreach", NoNetwork, false},
 		{"eintegrity", Signature, true}, // or the cache is damaged
 		{"e404", Missing, false}, {"etarget", Missing, false}, {"einvalidpackagename", Missing, false},
 		{"eresolve", Conflict, false}, {"epeerinvalid", Conflict, false}, {"ebadplatform", Conflict, false}, {"ebadengine", Conflict, false},
