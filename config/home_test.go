@@ -48,7 +48,7 @@ func TestMakeIsPrivate(t *testing.T) {
 // In a folder of another user, that one swaps what this one relies on.
 func TestMakeInAnothersFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can have a folder of another user here")
+		t.Skip("*** NOT TRIED: only root can have a folder of another user. Run this test as root.")
 	}
 	h := home(t)
 	if _, err := h.Make(h.Run()); err != nil {

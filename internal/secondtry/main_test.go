@@ -32,6 +32,7 @@ func TestRun(t *testing.T) {
 		not          string // what it does not say
 	}{
 		{"passes", `func TestA(t *testing.T) { t.Log("quiet") }`, true, "", []string{"ok  \ttried/p\t"}, "quiet"},
+		{"does without", `func TestA(t *testing.T) { t.Log("quiet"); t.Skip("*** NOT TRIED: there is none") }`, true, "", []string{"ok  \ttried/p\t", "*** NOT TRIED: there is none"}, "quiet"},
 		{"fails once", `
 func TestA(t *testing.T) { if first("a") { t.Error("broken") } }
 func TestB(t *testing.T) { if !first("b") { t.Error("not alone") } }`,

@@ -24,6 +24,9 @@ type outcome struct {
 	broken []string
 }
 
+// loud marks a line that is shown although its test has not failed: what it did without.
+const loud = "*** "
+
 // event is a line of go test -json: see go doc test2json.
 type event struct{ Action, Package, Test, Output string }
 
@@ -31,6 +34,7 @@ type event struct{ Action, Package, Test, Output string }
 type program struct {
 	output   strings.Builder             // its own
 	ofTests  map[string]*strings.Builder // of those that have not passed, and their subtests
+	loud     strings.Builder             // what tests that have passed or were skipped want known
 	failed   []test
 	finished bool // it tried what it has, and judged it
 	raced    bool
@@ -92,6 +96,13 @@ func (p *program) ofTest(e event, seen *outcome) {
 			p.failed = append(p.failed, test{e.Package, e.Test})
 		}
 	case "pass", "skip":
+		if said := p.ofTests[e.Test]; said != nil {
+			for line := range strings.Lines(said.String()) {
+				if strings.Contains(line, loud) {
+					p.loud.WriteString(line)
+				}
+			}
+		}
 		delete(p.ofTests, e.Test)
 		if e.Action == "pass" && !sub {
 			seen.passed = append(seen.passed, test{e.Package, e.Test})
@@ -110,7 +121,7 @@ func (p *program) ofPackage(e event, seen *outcome) string {
 	case "pass", "skip":
 		// The last line is the go tool's verdict.
 		text := strings.TrimSuffix(p.output.String(), "\n")
-		return text[strings.LastIndexByte(text, '\n')+1:] + "\n"
+		return text[strings.LastIndexByte(text, '\n')+1:] + "\n" + p.loud.String()
 	case "fail":
 		seen.failed = append(seen.failed, p.failed...)
 		if len(p.failed) == 0 || !p.finished || p.raced {
@@ -120,7 +131,7 @@ func (p *program) ofPackage(e event, seen *outcome) string {
 		for _, name := range slices.Sorted(maps.Keys(p.ofTests)) {
 			fmt.Fprint(&text, p.ofTests[name])
 		}
-		return text.String() + p.output.String()
+		return text.String() + p.loud.String() + p.output.String()
 	}
 	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -151,9 +150,6 @@ func (w *world) End(context.Context, config.AgentID, config.PluginID) error { re
 // Whatever takes away what a plugin has installed outside of the workspace, it is there again
 // without anybody asking; and nothing is left of plugins whose agent is gone.
 func TestWatch(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("plugins' commands are a shell's")
-	}
 	w := newWorld(t)
 	alice, err := w.agents.Create(t.Context(), agents.New{Name: "alice"}, by)
 	w.must(err)
