@@ -48,6 +48,7 @@ type Client struct {
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
 	conns     *conns
+	lines     *lines
 	version   string
 }
 
@@ -116,6 +117,7 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		files:     guestpbconnect.NewFilesClient(web, base, opts),
 		transport: tr, conns: cs,
+		lines: &lines{dial: func(ctx context.Context) (net.Conn, error) { return cs.dial(ctx, "", "") }, key: key},
 	}
 }
 

@@ -198,7 +198,7 @@ func TestHello(t *testing.T) {
 	ctx := context.Background()
 	raw := rawClient(t, dial)
 	good := func() *guestpb.HelloRequest {
-		return &guestpb.HelloRequest{VersionMin: 1, VersionMax: 1, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
+		return &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
 	}
 	if _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); wireKind(err) != fault.Unavailable {
 		t.Errorf("ping before hello: %v", err)
@@ -209,7 +209,7 @@ func TestHello(t *testing.T) {
 		kind fault.Kind
 	}{
 		{"old host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 0, 0 }, fault.InvalidArgs},
-		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 2, 9 }, fault.Rejected},
+		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = wire.VersionMax+1, 9 }, fault.Rejected},
 		{"short key", func(r *guestpb.HelloRequest) { r.Key = r.Key[1:] }, fault.InvalidArgs},
 		{"mount on root", func(r *guestpb.HelloRequest) { r.Boot.Mounts = []*guestpb.Mount{{Tag: "a", Path: []byte("/")}} }, fault.InvalidArgs},
 		{"mount on dots", func(r *guestpb.HelloRequest) {
@@ -230,7 +230,7 @@ func TestHello(t *testing.T) {
 	}
 	for range 2 { // the second time as if the first answer had been lost
 		r, err := raw.Hello(ctx, connect.NewRequest(good()))
-		if err != nil || r.Msg.Version != 1 || r.Msg.GuestVersion != "test" {
+		if err != nil || r.Msg.Version != wire.VersionMax || r.Msg.GuestVersion != "test" {
 			t.Fatal(r, err)
 		}
 	}
