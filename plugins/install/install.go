@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -32,7 +33,7 @@ type Rooms interface {
 
 // Packages installs what plugins depend on: see tools.Installer.
 type Packages interface {
-	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
+	System(ctx context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error)
 }
 
 // Secrets are what plugins may read: the plugin's own, and then the agent's.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -239,7 +240,10 @@ func (w *world) WriteFile(_ context.Context, _ tools.Agent, f guest.File, what g
 }
 
 // System implements install.Packages: what is called "no-…" is not to be had.
-func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.Installed, error) {
+func (w *world) System(_ context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error) {
+	if patience <= packages.MaxTime {
+		w.t.Errorf("a plugin's packages have %v, and a model's %v", patience, packages.MaxTime)
+	}
 	return tools.Installed{Manager: packages.APK}, w.touch("packages", func() error {
 		path := filepath.Join(c.Home, "../apk")
 		text, _ := os.ReadFile(path)
