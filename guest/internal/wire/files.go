@@ -7,12 +7,13 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// UserHeader says in whose room files are asked for: what passes requests on
-// to it need not read them.
-const UserHeader = "Osaurus-User"
-
 // The limits of files.
 const (
+	// MaxFileConns is how many calls of one room are under way: each has a connection.
+	MaxFileConns = 16
+	// FileChunk is the most bytes of a file in one message: what a message costs is then little
+	// beside its bytes, and a worker stays small.
+	FileChunk = 256 << 10
 	// MaxFolderEntries is how many entries a list has: with names of the longest
 	// it still fits into a message.
 	MaxFolderEntries = 2000
