@@ -131,7 +131,7 @@ func newClient(home config.Home, name string) *Client {
 				return dial(ctx, home)
 			}
 		},
-		Protocols:   onlyHTTP2(), HTTP2: settings,
+		Protocols: onlyHTTP2(), HTTP2: settings,
 		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
 	}
 	named := roundTrip(func(r *http.Request) (*http.Response, error) {

@@ -66,6 +66,7 @@ type Command struct {
 	IdleTimeout time.Duration
 	// MaxOutput, if not 0, bounds what Stdout and Stderr get each, up to
 	// MaxOutputLimit: the first 40 % as they come, and at the end the last 60 %.
+	// With a guest that sends more, Wait fails with Rejected.
 	MaxOutput uint64
 	// Grace is how long the command may live on after SIGTERM when it is ended
 	// (by Timeout, or by its context); 0 means five seconds.
@@ -281,6 +282,7 @@ func (p *Process) feed() {
 func (p *Process) follow(ctx context.Context) {
 	defer close(p.done)
 	defer p.cancel()
+	var stdout, stderr uint64
 	for {
 		m, err := p.stream.Receive()
 		if err != nil {
@@ -289,9 +291,9 @@ func (p *Process) follow(ctx context.Context) {
 		}
 		switch w := m.What.(type) {
 		case *guestpb.ExecResponse_Stdout:
-			p.err = Deliver(p.cmd.Stdout, "output", w.Stdout)
+			p.err = p.deliver(p.cmd.Stdout, "output", w.Stdout, &stdout)
 		case *guestpb.ExecResponse_Stderr:
-			p.err = Deliver(p.cmd.Stderr, "error output", w.Stderr)
+			p.err = p.deliver(p.cmd.Stderr, "error output", w.Stderr, &stderr)
 		case *guestpb.ExecResponse_Exit:
 			p.exit = exitOf(w.Exit)
 			return
@@ -300,6 +302,16 @@ func (p *Process) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// deliver hands on what came of a stream, of which so much came before. Who asks for no
+// more than MaxOutput may hold all of it, so it is not left to the guest to keep to that.
+func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
+	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
+		return fault.New(fault.Rejected, "run command", p.name, fmt.Errorf("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)).
+			Advise("The guest is not what was booted: restart it, or reset it.")
+	}
+	return Deliver(w, name, b)
 }
 
 // streamEnd says what it means that a stream ended before its last message.

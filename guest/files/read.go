@@ -91,7 +91,7 @@ type part struct {
 func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
 func (p *part) copy(f io.Reader) error {
-	buffer := make([]byte, wire.Chunk)
+	buffer := make([]byte, wire.FileChunk)
 	for {
 		if err := p.ctx.Err(); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (p *part) fits(data []byte) int {
 
 // skipLines reads so many lines away.
 func skipLines(ctx context.Context, f *os.File, n uint64) error {
-	buffer := make([]byte, wire.Chunk)
+	buffer := make([]byte, wire.FileChunk)
 	for n > 0 && ctx.Err() == nil {
 		got, err := f.Read(buffer)
 		for at := 0; at < got; {
@@ -193,7 +193,7 @@ func lastLines(f *os.File, n uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := make([]byte, wire.Chunk)
+	buffer := make([]byte, wire.FileChunk)
 	for at := end; at > 0; {
 		size := min(at, int64(len(buffer)))
 		at -= size
