@@ -99,23 +99,23 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	toRooms, err := net.Listen("unix", path+".files")
+	entries, err := net.Listen("unix", path+".entries")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := service.New(h, keeper, nil, logs, "test")
 	go func() { defer close(done); _ = s.Serve(l) }()
 	handed := make(chan struct{})
-	go func() { defer close(handed); _ = s.ServeFiles(toRooms) }()
+	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
 	t.Cleanup(func() {
 		l.Close()
-		toRooms.Close()
+		entries.Close()
 		<-done
 		<-handed
 		keeper.Close()
 	})
 	return func(ctx context.Context, port uint32) (net.Conn, error) {
-		at, ok := map[uint32]string{guest.Port: path, guest.FilesPort: path + ".files"}[port]
+		at, ok := map[uint32]string{guest.Port: path, guest.EntryPort: path + ".entries"}[port]
 		if !ok {
 			return nil, errors.New("wrong port")
 		}
@@ -382,7 +382,7 @@ func TestFilesWithoutRooms(t *testing.T) {
 		"with another key": entry.Entry{Key: wire.Key{1}, User: "agent-alice"}.Bytes(),
 		"with nothing":     []byte(strings.Repeat("x", 100)),
 	} {
-		c, err := dial(t.Context(), guest.FilesPort)
+		c, err := dial(t.Context(), guest.EntryPort)
 		if err != nil {
 			t.Fatal(err)
 		}
