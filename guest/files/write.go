@@ -37,6 +37,8 @@ func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.Wri
 	w := &writing{header: h, stream: stream}
 	answer, err := w.do(op)
 	if err != nil {
+		for stream.Receive() { // who is still writing would not hear why it is in vain
+		}
 		return nil, explain(op, shown(h.File), err)
 	}
 	return connect.NewResponse(answer), nil
