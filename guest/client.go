@@ -49,6 +49,7 @@ type Client struct {
 	transport *http.Transport
 	toRooms   toRooms // for files
 	conns     *conns
+	lines     *lines
 	version   string
 }
 
@@ -118,6 +119,7 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		files:     guestpbconnect.NewFilesClient(&http.Client{Transport: rooms}, base, opts),
 		transport: tr, toRooms: rooms, conns: cs,
+		lines: &lines{dial: func(ctx context.Context) (net.Conn, error) { return cs.dial(ctx, Port) }, key: key},
 	}
 }
 
