@@ -162,8 +162,10 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 
 // fill writes what comes, which must be as much as was said.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
-	for w.stream.Receive() {
-		data := w.stream.Msg().Data
+	for data := range ahead(func() ([]byte, bool) {
+		more := w.stream.Receive()
+		return w.stream.Msg().GetData(), more
+	}) {
 		if n += uint64(len(data)); n > w.header.Size {
 			break
 		}
