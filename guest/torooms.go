@@ -39,6 +39,9 @@ func newToRooms(cs *conns, key wire.Key) toRooms {
 			if err != nil {
 				return nil, err
 			}
+			// A guest that takes nothing holds up nobody for longer than he likes.
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
 			if _, err := conn.Write(entry.Entry{Key: key, User: user}.Bytes()); err != nil {
 				_ = conn.Close()
 				return nil, err
