@@ -220,6 +220,9 @@ func (c *conns) enter(ctx context.Context, e entry.Entry) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A guest that takes nothing holds up nobody for longer than he likes.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
 	if _, err := conn.Write(e.Bytes()); err != nil {
 		_ = conn.Close()
 		return nil, err
