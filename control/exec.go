@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/sandbox/shellword"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -262,7 +263,7 @@ func (r *running) get(id string) (supervisor.Process, error) {
 	return nil, fault.New(fault.NotFound, "send signal", id, errors.New("no such command runs"))
 }
 
-// commandLine is a command as a shell would read it.
+// commandLine is a command for people to read: quoted only where a shell needs it.
 func commandLine(args []string) string {
 	var b strings.Builder
 	for i, arg := range args {
@@ -272,7 +273,7 @@ func commandLine(args []string) string {
 		if arg != "" && !strings.ContainsFunc(arg, unsafeInShell) {
 			b.WriteString(arg)
 		} else {
-			b.WriteString("'" + strings.ReplaceAll(arg, "'", `'\''`) + "'")
+			b.WriteString(shellword.Quote(arg))
 		}
 	}
 	return b.String()

@@ -47,7 +47,9 @@ type Client struct {
 	jobs      guestpbconnect.JobsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
+	toRooms   toRooms // for files
 	conns     *conns
+	lines     *lines
 	version   string
 }
 
@@ -99,7 +101,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 func newClient(dial Dialer, key wire.Key) *Client {
 	cs := newConns(dial)
 	tr := &http.Transport{
-		DialContext: cs.dial, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) }, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
 		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
 	}
 	header := key.Header()
@@ -109,13 +111,15 @@ func newClient(dial Dialer, key wire.Key) *Client {
 	})
 	const base = "http://guest"
 	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	rooms := newToRooms(cs, key)
 	return &Client{
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		files:     guestpbconnect.NewFilesClient(web, base, opts),
-		transport: tr, conns: cs,
+		files:     guestpbconnect.NewFilesClient(&http.Client{Transport: rooms}, base, opts),
+		transport: tr, toRooms: rooms, conns: cs,
+		lines: &lines{dial: func(ctx context.Context) (net.Conn, error) { return cs.dial(ctx, Port) }, key: key},
 	}
 }
 
@@ -151,6 +155,7 @@ func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 func (c *Client) Close() error {
 	c.conns.close()
 	c.transport.CloseIdleConnections()
+	c.toRooms.CloseIdleConnections()
 	return nil
 }
 
@@ -185,11 +190,11 @@ func newConns(dial Dialer) *conns {
 	return &conns{connect: dial, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
 }
 
-func (c *conns) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	conn, err := c.connect(ctx, Port)
+	conn, err := c.connect(ctx, port)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = err
