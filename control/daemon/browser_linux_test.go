@@ -146,7 +146,7 @@ func (s *site) browse(t *testing.T, program string) {
 	browser := exec.CommandContext(t.Context(), program, append(arguments, "http://"+s.self+"/all")...)
 	var said bytes.Buffer
 	browser.Stdout, browser.Stderr = &said, &said
-	browser.Env = append(os.Environ(), "HOME="+folder)
+	browser.Env = append(os.Environ(), "HOME="+folder, "TMPDIR="+folder)
 	browser.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	browser.WaitDelay = limit
 	if err := browser.Start(); err != nil {
