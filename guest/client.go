@@ -122,7 +122,7 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		files:     guestpbconnect.NewFilesClient(&http.Client{Transport: rooms}, base, opts),
+		files:     guestpbconnect.NewFilesClient(rooms, base, opts),
 		transport: tr, toRooms: rooms, conns: cs,
 		lines: &lines{conns: cs, key: key},
 	}
