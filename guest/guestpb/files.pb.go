@@ -1,7 +1,7 @@
-// Files of agents, on vsock port 1024 beside the service Guest and behind the
-// same key. They are touched in the agent's room, as the agent, by a program
-// that has no more rights there than any other of it; the guest only passes
-// requests on, to the room of the user in the header Osaurus-User.
+// Files of agents, on vsock port 1026 over HTTP/1.1. A connection begins with
+// the key of the service Guest and the user of a room, and is then handed over
+// to a program in that room, which touches files as the agent, with no more
+// rights there than any other of it.
 //
 // A path is below a root, and stays there: a link that leads out of it is not
 // followed. What is no regular file is neither read nor written.
