@@ -21,7 +21,9 @@ import (
 )
 
 const (
-	largeBytes  = 64 << 20
+	largeBytes = 64 << 20
+	// pieceBytes is what one call writes: its arguments are bounded.
+	pieceBytes  = 7 << 20
 	largeTurns  = 3
 	largePort   = 2224
 	treeFiles   = 50_000
@@ -70,14 +72,25 @@ func (w *world) read(name string) {
 	w.ask("sandbox_read_file", fmt.Sprintf(`{"path":%q}`, name))
 }
 
-// call calls a tool in this process: the API takes no 64 MiB.
+// call calls a tool in this process.
 func (w *world) call(tool tools.Name, arguments map[string]any) tools.Envelope {
 	w.b.Helper()
-	agent, err := w.server.Agents.Get("alice")
+	return w.callWith(tool, w.raw(arguments))
+}
+
+// raw are arguments as they come.
+func (w *world) raw(arguments map[string]any) json.RawMessage {
+	w.b.Helper()
+	raw, err := json.Marshal(arguments)
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	raw, err := json.Marshal(arguments)
+	return raw
+}
+
+func (w *world) callWith(tool tools.Name, raw json.RawMessage) tools.Envelope {
+	w.b.Helper()
+	agent, err := w.server.Agents.Get("alice")
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -90,7 +103,7 @@ func (w *world) call(tool tools.Name, arguments map[string]any) tools.Envelope {
 	return e
 }
 
-// BenchmarkLargeFile writes 64 MiB with one call of sandbox_write_file and reads them
+// BenchmarkLargeFile writes 64 MiB with calls of sandbox_write_file and reads them
 // with one of share_artifact, beside the same amount over a bare vsock connection. A
 // model reads with sandbox_read_file, in ranges: of those, the first are measured, and
 // the last beside them.
@@ -106,23 +119,35 @@ func BenchmarkLargeFile(b *testing.B) {
 	line := strings.Repeat("0123456789abcdef", 62) + "0123456\n"
 	content := strings.Repeat(line, largeBytes/len(line)+1)[:largeBytes]
 	for name, path := range map[string]string{"disk": "/tmp/large.txt", "share": "large.txt"} {
-		var wrote, shared, first, last, bare []time.Duration
+		var wrote, shared, first, last, bare, taken []time.Duration
 		for range largeTurns {
-			wrote = append(wrote, w.timed("sandbox_write_file", map[string]any{"path": path, "content": content}))
+			wrote = append(wrote, w.pieces(path, content))
 			shared = append(shared, w.timed("share_artifact", map[string]any{"path": path}))
 			first = append(first, w.ranges(path, 0))
 			last = append(last, w.ranges(path, largeBytes-rangeCalls*rangeChars))
 			bare = append(bare, w.from(largePort, largeBytes))
+			taken = append(taken, w.to(largePort+1, content))
 		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(largeBytes/median(bare).Seconds()/(1<<20), "vsock-MiB/s")
-			b.ReportMetric(median(bare).Seconds()/median(wrote).Seconds(), "write/vsock")
+			b.ReportMetric(largeBytes/median(bare).Seconds()/(1<<20), "from-vsock-MiB/s")
+			b.ReportMetric(largeBytes/median(taken).Seconds()/(1<<20), "to-vsock-MiB/s")
+			b.ReportMetric(median(taken).Seconds()/median(wrote).Seconds(), "write/vsock")
 			b.ReportMetric(median(bare).Seconds()/median(shared).Seconds(), "read/vsock")
 			b.ReportMetric(rangeCalls*rangeChars/median(first).Seconds()/(1<<20), "ranges-MiB/s")
 			b.ReportMetric(median(last).Seconds()/median(first).Seconds(), "last/first")
 		})
 	}
+}
+
+// pieces is how long calls take that write a file, each a piece.
+func (w *world) pieces(path, content string) (all time.Duration) {
+	mode := "overwrite"
+	for piece := range slices.Chunk([]byte(content), pieceBytes) {
+		all += w.timed("sandbox_write_file", map[string]any{"path": path, "content": string(piece), "mode": mode})
+		mode = "append"
+	}
+	return all
 }
 
 // ranges is how long calls take that read one range of a file after the other.
@@ -137,8 +162,9 @@ func (w *world) ranges(path string, offset int) (all time.Duration) {
 // timed is how long a call takes, from its arguments as JSON to its envelope as a
 // text.
 func (w *world) timed(tool tools.Name, arguments map[string]any) time.Duration {
+	raw := w.raw(arguments)
 	began := time.Now()
-	_ = w.call(tool, arguments).Text()
+	_ = w.callWith(tool, raw).Text()
 	return time.Since(began)
 }
 
@@ -153,6 +179,24 @@ func (w *world) from(port uint32, want int64) time.Duration {
 	defer c.Close()
 	if n, err := io.Copy(io.Discard, c); err != nil || n != want {
 		w.b.Fatalf("%d bytes, %v", n, err)
+	}
+	return time.Since(began)
+}
+
+// to is how long bytes take to a program of the guest.
+func (w *world) to(port uint32, content string) time.Duration {
+	w.b.Helper()
+	began := time.Now()
+	c, err := dialGuest(*w.machine.Load(), port)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, content); err != nil {
+		w.b.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		w.b.Fatal(err)
 	}
 	return time.Since(began)
 }

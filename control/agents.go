@@ -42,10 +42,13 @@ func (s agentService) Create(ctx context.Context, r *connect.Request[controlpb.C
 	return connect.NewResponse(&controlpb.CreateAgentResponse{Agent: a}), err
 }
 
-// List answers all agents.
+// List answers all agents but that as whom Diagnose works: nobody has made it.
 func (s agentService) List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error) {
 	answer := &controlpb.ListAgentsResponse{}
 	for _, agent := range s.Agents.List() {
+		if agent.Name == agents.Diagnostic {
+			continue
+		}
 		a, err := s.proto(agent)
 		if err != nil {
 			return nil, err
@@ -134,7 +137,7 @@ func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.Re
 	return connect.NewResponse(&controlpb.ResetAgentResponse{}), nil
 }
 
-// Usage answers what agents use of the guest.
+// Usage answers what agents use of the guest: one, or those that List answers.
 func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error) {
 	list, running, err := s.Agents.Usage(ctx, r.Msg.Agent)
 	if err != nil {
@@ -145,6 +148,9 @@ func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.Ag
 		answer.Cpus, answer.Memory = uint32(m.CPUs), uint64(m.Memory)
 	}
 	for _, u := range list {
+		if r.Msg.Agent == "" && u.Agent.Name == agents.Diagnostic {
+			continue
+		}
 		answer.Agents = append(answer.Agents, &controlpb.AgentUsage{
 			Agent: string(u.Agent.Name), Cpu: durationpb.New(u.CPU), Memory: u.Memory, MemoryPeak: u.MemoryPeak, MemoryLimit: u.Limits.Memory,
 			Processes: u.PIDs, ProcessesLimit: u.Limits.PIDs, Disk: u.Disk, DiskFiles: u.DiskFiles,

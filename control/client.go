@@ -52,10 +52,11 @@ type Client struct {
 	Artifacts     controlpbconnect.ArtifactsClient
 	home          config.Home
 	transport     *http.Transport
+	first         chan net.Conn // the one that Connect has made, until the first call takes it
 }
 
 // Connect finds the daemon of a home. The name says who asks, for the audit.
-// No daemon is fault.Unavailable.
+// No daemon is fault.Unavailable. Whoever has a client closes it.
 func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
 	const op = "connect to the daemon of"
 	c := newClient(home, name)
@@ -68,7 +69,9 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it: osaurus-sandbox up")
 	}
-	return c, conn.Close()
+	c.first <- conn
+	time.AfterFunc(helloLimit, c.drop) // before the daemon gives it up, which a call would meet
+	return c, nil
 }
 
 // Hello greets the daemon: it fails with fault.Rejected if that speaks no
@@ -101,14 +104,34 @@ func (c *Client) silent(err error) error {
 }
 
 // Close drops all connections; what still runs on them ends.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.drop()
+	c.transport.CloseIdleConnections()
+}
+
+// drop closes the first connection if no call has taken it.
+func (c *Client) drop() {
+	select {
+	case conn := <-c.first:
+		_ = conn.Close()
+	default:
+	}
+}
 
 func newClient(home config.Home, name string) *Client {
 	settings := http2()
 	settings.SendPingTimeout, settings.PingTimeout = pingAfter, pingLimit
+	first := make(chan net.Conn, 1)
 	t := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
-		Protocols:   onlyHTTP2(), HTTP2: settings,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			select {
+			case conn := <-first:
+				return conn, nil
+			default:
+				return dial(ctx, home)
+			}
+		},
+		Protocols: onlyHTTP2(), HTTP2: settings,
 		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
 	}
 	named := roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -133,6 +156,7 @@ func newClient(home config.Home, name string) *Client {
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
+		first:         first,
 	}
 }
 

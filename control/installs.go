@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -46,7 +47,7 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 	return p
 }
 
-// List answers the plugins of an agent, or of all.
+// List answers the plugins of an agent, or of all, as many as fit.
 func (s installService) List(_ context.Context, r *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error) {
 	all := s.Agents.List()
 	if r.Msg.Agent != "" {
@@ -56,17 +57,49 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 		}
 		all = []agents.Agent{agent}
 	}
-	answer := &controlpb.ListInstalledResponse{}
+	answer, from, size := &controlpb.ListInstalledResponse{}, r.Msg.From, 0
 	for _, agent := range all {
+		if string(agent.Name) < from.GetAgent() {
+			continue
+		}
 		list, err := s.Plugins.List(agent.ID)
 		for _, record := range list {
-			answer.Plugins = append(answer.Plugins, s.installedProto(agent.Name, record))
+			if string(agent.Name) == from.GetAgent() && string(record.ID) < from.GetPlugin() {
+				continue
+			}
+			if size >= page {
+				answer.Next = &controlpb.PluginPlace{Agent: string(agent.Name), Plugin: string(record.ID)}
+				return connect.NewResponse(answer), nil
+			}
+			p := s.installedProto(agent.Name, record)
+			answer.Plugins = append(answer.Plugins, p)
+			size += proto.Size(p)
 		}
 		if err != nil {
-			answer.Broken = append(answer.Broken, &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: err.Error(), Advice: fault.AdviceOf(err)})
+			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: err.Error(), Advice: fault.AdviceOf(err)}
+			answer.Broken = append(answer.Broken, b)
+			size += proto.Size(b)
 		}
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// ListInstalled are all plugins of an agent, by its name or id, or of all agents if that is empty,
+// in one answer.
+func (c *Client) ListInstalled(ctx context.Context, agent string) (*controlpb.ListInstalledResponse, error) {
+	all := &controlpb.ListInstalledResponse{}
+	for from := (*controlpb.PluginPlace)(nil); ; {
+		r, err := c.Installs.List(ctx, connect.NewRequest(&controlpb.ListInstalledRequest{Agent: agent, From: from}))
+		if err != nil {
+			return nil, err
+		}
+		all.Plugins, all.Broken = append(all.Plugins, r.Msg.Plugins...), append(all.Broken, r.Msg.Broken...)
+		next := r.Msg.Next
+		if next == nil || cmp.Or(cmp.Compare(next.Agent, from.GetAgent()), cmp.Compare(next.Plugin, from.GetPlugin())) <= 0 { // also of an answer that goes in circles
+			return all, nil
+		}
+		from = next
+	}
 }
 
 // onPlugin has something be done with a plugin of an agent, on record.

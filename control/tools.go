@@ -20,9 +20,9 @@ import (
 // toolService is the part of the API that is about tools.
 type toolService struct{ service }
 
-// toolPage is where an answer with tools ends: one more, of plugins.MaxToolText, with what escapes
+// page is where an answer with a list ends: one more, of a tool with plugins.MaxToolText, what escapes
 // and two schemas cost, fits into a message.
-const toolPage = maxMessage / 2
+const page = maxMessage / 2
 
 // List answers the tools that an agent may call, as many as fit.
 func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
@@ -39,7 +39,7 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 		if string(t.Name) <= r.Msg.After {
 			continue
 		}
-		if size >= toolPage {
+		if size >= page {
 			answer.Next = answer.Tools[len(answer.Tools)-1].Name
 			break
 		}

@@ -15,6 +15,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -22,6 +23,10 @@ import (
 
 // Port is the AF_VSOCK port that a guest answers on.
 const Port = wire.Port
+
+// EntryPort is that of what is not for its services: lines for commands, and connections for
+// the workers of rooms.
+const EntryPort = entry.Port
 
 const (
 	// redial is the pause between two attempts to reach a booting guest. A
@@ -47,7 +52,9 @@ type Client struct {
 	jobs      guestpbconnect.JobsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
+	toRooms   toRooms // for files
 	conns     *conns
+	lines     *lines
 	version   string
 }
 
@@ -99,7 +106,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 func newClient(dial Dialer, key wire.Key) *Client {
 	cs := newConns(dial)
 	tr := &http.Transport{
-		DialContext: cs.dial, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) }, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
 		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
 	}
 	header := key.Header()
@@ -109,13 +116,15 @@ func newClient(dial Dialer, key wire.Key) *Client {
 	})
 	const base = "http://guest"
 	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	rooms := newToRooms(cs, key)
 	return &Client{
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		files:     guestpbconnect.NewFilesClient(web, base, opts),
-		transport: tr, conns: cs,
+		files:     guestpbconnect.NewFilesClient(rooms, base, opts),
+		transport: tr, toRooms: rooms, conns: cs,
+		lines: &lines{conns: cs, key: key},
 	}
 }
 
@@ -151,6 +160,7 @@ func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 func (c *Client) Close() error {
 	c.conns.close()
 	c.transport.CloseIdleConnections()
+	c.toRooms.CloseIdleConnections()
 	return nil
 }
 
@@ -185,11 +195,11 @@ func newConns(dial Dialer) *conns {
 	return &conns{connect: dial, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
 }
 
-func (c *conns) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	conn, err := c.connect(ctx, Port)
+	conn, err := c.connect(ctx, port)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = err
@@ -202,6 +212,22 @@ func (c *conns) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	c.open[conn] = struct{}{}
 	return &tracked{Conn: conn, conns: c}, nil
+}
+
+// enter dials and says what the connection is for.
+func (c *conns) enter(ctx context.Context, e entry.Entry) (net.Conn, error) {
+	conn, err := c.dial(ctx, EntryPort)
+	if err != nil {
+		return nil, err
+	}
+	// A guest that takes nothing holds up nobody for longer than he likes.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write(e.Bytes()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // over reports whether dialling is hopeless: the machine has ended.

@@ -160,7 +160,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Read(ctx, forUser(f, m))
+	stream, err := c.files.Read(ctx, about(f, m))
 	if err != nil {
 		return FileRead{}, f.fault(op, err)
 	}
@@ -207,10 +207,10 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := c.files.Write(ctx)
-	stream.RequestHeader().Set(wire.UserHeader, string(f.User))
+	forUser(stream.RequestHeader(), f.User)
 	err := stream.Send(&guestpb.WriteFileRequest{Header: h})
 	sum := sha256.New()
-	for buffer := make([]byte, wire.Chunk); err == nil; {
+	for buffer := make([]byte, min(w.Size+1, wire.FileChunk)); err == nil; {
 		n, failed := io.ReadFull(w.Content, buffer)
 		sum.Write(buffer[:n])
 		if n > 0 {
@@ -248,7 +248,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Search(ctx, forUser(f, m))
+	stream, err := c.files.Search(ctx, about(f, m))
 	if err != nil {
 		return SearchEnd{}, f.fault(op, err)
 	}
@@ -295,17 +295,17 @@ func aboutFile[Q, R any](ctx context.Context, op string, f File, call func(conte
 	}
 	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
 	defer cancel()
-	r, err := call(ctx, forUser(f, q))
+	r, err := call(ctx, about(f, q))
 	if err != nil {
 		return nil, f.fault(op, err)
 	}
 	return r.Msg, nil
 }
 
-// forUser says in whose room a request is to be answered.
-func forUser[Q any](f File, q *Q) *connect.Request[Q] {
+// about is a request to the worker of the file's user.
+func about[Q any](f File, q *Q) *connect.Request[Q] {
 	r := connect.NewRequest(q)
-	r.Header().Set(wire.UserHeader, string(f.User))
+	forUser(r.Header(), f.User)
 	return r
 }
 

@@ -66,6 +66,7 @@ type Command struct {
 	IdleTimeout time.Duration
 	// MaxOutput, if not 0, bounds what Stdout and Stderr get each, up to
 	// MaxOutputLimit: the first 40 % as they come, and at the end the last 60 %.
+	// With a guest that sends more, Wait fails with Rejected.
 	MaxOutput uint64
 	// Grace is how long the command may live on after SIGTERM when it is ended
 	// (by Timeout, or by its context); 0 means five seconds.
@@ -148,13 +149,22 @@ type Process struct {
 	name    string
 	id      uint64
 	pid     int
-	stream  *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+	answers answers
+	input   *inputStream // nil: it takes none
 	sending sync.Mutex
+	release func() // gives back what the answers came over
 	cancel  context.CancelFunc
 	done    chan struct{}
 	exit    Exit  // after done
 	err     error // after done
 }
+
+// answers are what the guest says of a command.
+type answers interface {
+	Receive() (*guestpb.ExecResponse, error)
+}
+
+type inputStream = connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
 
 // Exec starts a command and returns when it runs. Cancelling the context ends
 // it and everything that it started (SIGTERM, then SIGKILL after its grace).
@@ -170,34 +180,71 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: faultrpc.Clip(cmd.Args[0]), stream: c.rpc.Exec(ctx), cancel: cancel, done: make(chan struct{})}
-	err := p.stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
-	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
-		cancel()
-		return nil, wire.Decode(op, p.name, err)
+	p := &Process{client: c, cmd: cmd, name: faultrpc.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	send := p.onLine
+	if cmd.Stdin != nil || cmd.Terminal != nil {
+		send = p.onStream
 	}
-	more := cmd.Stdin != nil || cmd.Terminal != nil
-	if !more {
-		_ = p.stream.CloseRequest() // later it would wake the guest once more
-	}
-	first, err := p.stream.Receive()
-	if err == nil && first.GetStarted() == nil {
-		err = errors.New("the guest did not say that it was started")
+	err := send(ctx, start)
+	if err == nil {
+		err = p.begun()
 	}
 	if err != nil {
+		err = wire.Decode(op, p.name, streamEnd(ctx, err))
+		p.release()
 		cancel()
-		return nil, wire.Decode(op, p.name, err)
+		return nil, err
 	}
-	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if more {
+	if p.input != nil {
 		// The transport looks at the context only when the request has ended.
-		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
+		context.AfterFunc(ctx, func() { _ = p.input.CloseRequest() })
 	}
 	if cmd.Stdin != nil {
 		go p.feed()
 	}
 	go p.follow(ctx)
 	return p, nil
+}
+
+// onStream sends a command that takes input.
+func (p *Process) onStream(ctx context.Context, start *guestpb.Start) error {
+	p.input = p.client.rpc.Exec(ctx)
+	p.answers = p.input
+	err := p.input.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
+	if errors.Is(err, io.EOF) {
+		return nil // Receive has the reason
+	}
+	return err
+}
+
+// onLine sends a command that takes none. When its context ends, the line does, and with that
+// the command.
+func (p *Process) onLine(ctx context.Context, start *guestpb.Start) error {
+	l, err := p.client.lines.take(ctx)
+	if err != nil {
+		return err
+	}
+	p.answers = l
+	goOn := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
+	p.release = func() {
+		if goOn() {
+			p.client.lines.give(l)
+		}
+	}
+	return l.start(start)
+}
+
+// begun waits until the guest has said that the command runs.
+func (p *Process) begun() error {
+	first, err := p.answers.Receive()
+	if err != nil {
+		return err
+	}
+	if first.GetStarted() == nil {
+		return errors.New("the guest did not say that it was started")
+	}
+	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
+	return nil
 }
 
 // Run is Exec and Wait.
@@ -258,7 +305,7 @@ func (p *Process) Resize(s TerminalSize) error {
 func (p *Process) send(m *guestpb.ExecRequest) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	return p.stream.Send(m)
+	return p.input.Send(m)
 }
 
 // feed carries standard input until it ends or the command does.
@@ -281,17 +328,19 @@ func (p *Process) feed() {
 func (p *Process) follow(ctx context.Context) {
 	defer close(p.done)
 	defer p.cancel()
+	defer p.release()
+	var stdout, stderr uint64
 	for {
-		m, err := p.stream.Receive()
+		m, err := p.answers.Receive()
 		if err != nil {
 			p.err = wire.Decode("run command", p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
 		case *guestpb.ExecResponse_Stdout:
-			p.err = Deliver(p.cmd.Stdout, "output", w.Stdout)
+			p.err = p.deliver(p.cmd.Stdout, "output", w.Stdout, &stdout)
 		case *guestpb.ExecResponse_Stderr:
-			p.err = Deliver(p.cmd.Stderr, "error output", w.Stderr)
+			p.err = p.deliver(p.cmd.Stderr, "error output", w.Stderr, &stderr)
 		case *guestpb.ExecResponse_Exit:
 			p.exit = exitOf(w.Exit)
 			return
@@ -302,12 +351,24 @@ func (p *Process) follow(ctx context.Context) {
 	}
 }
 
+// deliver hands on what came of a stream, of which so much came before. Who asks for no
+// more than MaxOutput may hold all of it, so it is not left to the guest to keep to that.
+func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
+	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
+		return fault.New(fault.Rejected, "run command", p.name, fmt.Errorf("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)).
+			Advise("The guest is not what was booted: restart it, or reset it.")
+	}
+	return Deliver(w, name, b)
+}
+
 // streamEnd says what it means that a stream ended before its last message.
 func streamEnd(ctx context.Context, err error) error {
 	switch {
+	case ctx.Err() != nil && !faultrpc.Answered(err):
+		return ctx.Err()
 	case errors.Is(err, io.EOF):
 		return connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
-	case connect.CodeOf(err) == connect.CodeCanceled && ctx.Err() == nil:
+	case connect.CodeOf(err) == connect.CodeCanceled:
 		// That is what the transport says of a connection that broke.
 		return connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
 	}

@@ -117,6 +117,7 @@ func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l Lim
 // stays, and the next EnsureRoom makes the room anew.
 func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 	_, err := callWithin(ctx, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
+	c.toRooms.CloseIdleConnections()
 	return err
 }
 
@@ -124,6 +125,7 @@ func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 // on the data disk go too. It may be called of a room that is not there.
 func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
 	_, err := callWithin(ctx, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
+	c.toRooms.CloseIdleConnections()
 	return err
 }
 

@@ -105,6 +105,7 @@ type Files interface {
 	ListFolder(ctx context.Context, f guest.File, limit int) (list []guest.FolderEntry, more bool, err error)
 	ReadFile(ctx context.Context, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
 	WriteFile(ctx context.Context, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
+	DigestFiles(ctx context.Context, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
 	SearchFiles(ctx context.Context, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
 }
 

@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/sandbox/shellword"
 )
 
 const (
@@ -117,7 +118,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		if err != nil {
 			return execOut{}, err
 		}
-		command = "cd -- " + shellQuote(dir) + " && { " + command + "\n}"
+		command = "cd -- " + shellword.Quote(dir) + " && { " + command + "\n}"
 	}
 	r, err := rooms.Shell(ctx, c.Agent, guest.ShellCommand{
 		Shell: guest.Shell{Session: id, Env: environment(c.Agent)}, Command: command, Timeout: time.Duration(in.Timeout) * time.Second,

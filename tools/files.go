@@ -16,6 +16,7 @@ type Files interface {
 	ListFolder(ctx context.Context, a Agent, f guest.File, limit int) ([]guest.FolderEntry, bool, error)
 	ReadFile(ctx context.Context, a Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
 	WriteFile(ctx context.Context, a Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
+	DigestFiles(ctx context.Context, a Agent, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
 	SearchFiles(ctx context.Context, a Agent, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
 }
 

@@ -17,6 +17,8 @@ type install struct {
 	call    *Call
 	manager packages.Manager
 	specs   []packages.Spec
+	// patience is what one attempt may take, and each thing around it.
+	patience time.Duration
 	// fetched says that the index was fetched for this very call.
 	fetched bool
 }
@@ -73,10 +75,10 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 	}
 	j.call.Say("%s installs %s", j.manager, j.names())
 	args := j.manager.Install(j.call.Home, j.specs)
-	r, err := j.step(ctx, args, j.manager.Time())
+	r, err := j.step(ctx, args)
 	if making := j.manager.Make(j.call.Home); making != nil && absent(err, args[0]) {
-		if r, err = j.step(ctx, making, j.manager.Time()); err == nil && r.ok() {
-			r, err = j.step(ctx, args, j.manager.Time())
+		if r, err = j.step(ctx, making); err == nil && r.ok() {
+			r, err = j.step(ctx, args)
 		}
 		args = making
 	}
@@ -100,7 +102,7 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 		return ran{}, nil
 	}
 	j.call.Say("%s looks at what there is", j.manager)
-	r, err := j.step(ctx, args, j.manager.Time())
+	r, err := j.step(ctx, args)
 	if absent(err, args[0]) {
 		return ran{}, j.unequipped(args[0], err)
 	}
@@ -138,7 +140,7 @@ func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err er
 		j.mu.Unlock()
 	}
 	for _, args := range j.manager.Mend(class, j.call.Home) {
-		if r, err = j.step(ctx, args, j.manager.Time()); err != nil {
+		if r, err = j.step(ctx, args); err != nil {
 			return r, err
 		}
 	}
@@ -180,7 +182,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 	clean = true
 	for _, args := range j.manager.Undo(before, after) {
 		j.call.Say("taking away what was half installed")
-		r, err := j.step(ctx, args, j.manager.Time())
+		r, err := j.step(ctx, args)
 		if err != nil {
 			return false, err
 		}
@@ -190,8 +192,8 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 }
 
 // step runs one command of the manager, as the user that it takes.
-func (j *install) step(ctx context.Context, args []string, patience time.Duration) (ran, error) {
-	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), patience: patience, say: j.call.Say})
+func (j *install) step(ctx context.Context, args []string) (ran, error) {
+	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), patience: j.patience, say: j.call.Say})
 }
 
 func (j *install) names() string {
@@ -211,7 +213,7 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	}
 	kind := fault.Execution
 	if class == packages.OutOfTime {
-		kind, why = fault.Timeout, fmt.Sprintf("it was not done after %v", j.manager.Time())
+		kind, why = fault.Timeout, fmt.Sprintf("it was not done after %v", j.patience)
 	}
 	advice := class.Advice()
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,13 +65,14 @@ type Installed struct {
 }
 
 // System installs packages with the manager of the guest's distribution. It can be
-// read as Install.
-func (i *Installer) System(ctx context.Context, c *Call, names []string) (Installed, error) {
+// read as Install, but that an attempt may take as long as is said: zero is
+// as long as a model waits for one.
+func (i *Installer) System(ctx context.Context, c *Call, names []string, patience time.Duration) (Installed, error) {
 	m, err := i.system(ctx, c)
 	if err != nil {
 		return Installed{}, err
 	}
-	return i.Install(ctx, c, m, names)
+	return i.install(ctx, c, m, names, cmp.Or(patience, m.Time()))
 }
 
 // system is the manager of the guest's distribution. The room is asked, and not what
@@ -91,6 +93,10 @@ func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, erro
 // then nothing is left half installed, or it has cleanup_failed. An install that is
 // cut off by its context is mended by the next.
 func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, names []string) (Installed, error) {
+	return i.install(ctx, c, m, names, m.Time())
+}
+
+func (i *Installer) install(ctx context.Context, c *Call, m packages.Manager, names []string, patience time.Duration) (Installed, error) {
 	specs, err := specsOf(m, names)
 	if err != nil {
 		return Installed{}, err
@@ -100,7 +106,7 @@ func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, na
 		return Installed{}, fault.New(fault.KindOf(err), "wait for the agent's other installs", string(c.Name), err)
 	}
 	defer give()
-	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
+	return (&install{Installer: i, call: c, manager: m, specs: specs, patience: patience}).do(ctx)
 }
 
 // specsOf reads packages' names.

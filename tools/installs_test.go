@@ -56,14 +56,14 @@ func (a *answers) Exec(ctx context.Context, _ Agent, cmd guest.Command) (guest.R
 		if next.none {
 			return nil, fault.New(fault.NotFound, "run command", cmd.Args[0], errors.New("not there"))
 		}
-		return answering{ctx, cmd.Stdout, next}, nil
+		return answering{ctx, cmd, next}, nil
 	}
-	return answering{ctx, cmd.Stdout, said{}}, nil
+	return answering{ctx, cmd, said{}}, nil
 }
 
 type answering struct {
-	ctx    context.Context
-	stdout io.Writer
+	ctx context.Context
+	cmd guest.Command
 	said
 }
 
@@ -72,12 +72,13 @@ func (answering) Done() <-chan struct{}                      { return nil }
 func (a answering) Wait() (guest.Exit, error) {
 	if a.takes > 0 {
 		select {
-		case <-time.After(a.takes):
+		case <-time.After(min(a.takes, a.cmd.Timeout)):
+			a.exit.TimedOut = a.takes > a.cmd.Timeout
 		case <-a.ctx.Done():
 			return guest.Exit{}, context.Cause(a.ctx)
 		}
 	}
-	_, err := io.WriteString(a.stdout, a.output)
+	_, err := io.WriteString(a.cmd.Stdout, a.output)
 	return a.exit, err
 }
 
@@ -95,6 +96,22 @@ func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any,
 		e = result
 	}
 	return e, a.ran
+}
+
+// A model waits for packages no longer than the manager's own limit; whoever says that an attempt
+// may take longer gets that.
+func TestInstallPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = packages.MaxTime + 2*time.Minute
+		a := &answers{says: map[string][]said{"apk --version": {{none: true}}, "apt-get --yes --quiet -o DPkg::Lock::Timeout=20 -o Dpkg::Use-Pty=0 install": {{takes: takes}}}}
+		for patience, fails := range map[time.Duration]bool{0: true, takes + time.Minute: false} {
+			call := alice()
+			_, err := NewInstaller(a).System(t.Context(), &call, []string{"jq"}, patience)
+			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, packages.MaxTime.String())) {
+				t.Errorf("with %v: %v", patience, err)
+			}
+		}
+	})
 }
 
 func failing(output string) said { return said{output: output, exit: guest.Exit{Code: 1}} }

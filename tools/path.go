@@ -108,6 +108,3 @@ func hostLike(text string) bool {
 func onDrive(text string) bool {
 	return len(text) > 2 && text[1] == ':' && (text[2] == '\\' || text[2] == '/') && unicode.IsLetter(rune(text[0]))
 }
-
-// shellQuote is a text as one word of a shell.
-func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

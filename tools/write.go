@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"strings"
+	"unicode/utf8"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -39,7 +40,7 @@ func newWrite(files Files) Tool {
 		if p.Rel == "." || strings.HasSuffix(in.Path, "/") {
 			return writeOut{}, wrongArgument("path", "the path of a file", "%s is a folder", quoted(in.Path))
 		}
-		out := writeOut{Path: p.String(), Size: len([]rune(in.Content)), Mode: in.Mode, Action: "update"}
+		out := writeOut{Path: p.String(), Size: utf8.RuneCountInString(in.Content), Mode: in.Mode, Action: "update"}
 		if in.Mode == "append" {
 			w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Append: true, Parents: true})
 			if w.Created {

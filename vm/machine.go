@@ -28,7 +28,6 @@ type Capabilities struct {
 	PowerButton   bool          // RequestStop reaches the machine (not that a guest listens)
 	PauseResume   bool          // Pause and Resume work
 	ResetEnds     bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
-	SaveRestore   bool          // machines are Savers
 	HalfClose     bool          // connections have CloseWrite; nothing above may rely on it
 	Ownership     []Ownership   // the policies that shares can have, the default first
 	SubtreeQuotas bool          // Share.Subtrees' limits are enforced on the host
@@ -83,18 +82,6 @@ type Machine interface {
 	// held. It returns when Done is closed and no process, socket or
 	// descriptor is left. A second Close does nothing.
 	Close() error
-}
-
-// Saver is a Machine whose state can be kept in a file.
-type Saver interface {
-	// Save writes the state of a Paused machine to a new file. It fails with
-	// fault.Unavailable for a machine whose devices cannot be saved. The
-	// machine stays Paused.
-	Save(ctx context.Context, path string) error
-	// Restore is Start from what Save wrote of a machine of the same Config,
-	// StateDir included. The machine is Paused then. A restore that fails ends
-	// the machine; its disks are as they were, so that a cold boot may follow.
-	Restore(ctx context.Context, path string) error
 }
 
 // State is where a machine is in its life.

@@ -1,10 +1,11 @@
 //go:build linux
 
-// Command source gives each connection to an AF_VSOCK port the same bytes and prints nothing: source PORT BYTES.
+// Command source gives each connection to an AF_VSOCK port the same bytes, takes as many on the next port, and prints nothing: source PORT BYTES.
 package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 	"github.com/mdlayher/vsock"
 )
 
-// chunk is what it writes at once.
+// chunk is what it writes or reads at once.
 const chunk = 64 << 10
 
 func main() {
@@ -30,7 +31,15 @@ func serve(port, bytes string) error {
 	if err != nil {
 		return err
 	}
-	l, err := vsock.Listen(uint32(at), nil)
+	ended := make(chan error, 2)
+	go func() { ended <- each(uint32(at), func(c net.Conn) error { return give(c, total) }) }()
+	go func() { ended <- each(uint32(at)+1, func(c net.Conn) error { return take(c, total) }) }()
+	return <-ended
+}
+
+// each does the same with every connection to a port.
+func each(port uint32, do func(net.Conn) error) error {
+	l, err := vsock.Listen(port, nil)
 	if err != nil {
 		return err
 	}
@@ -39,7 +48,7 @@ func serve(port, bytes string) error {
 		if err != nil {
 			return err
 		}
-		if err := give(c, total); err != nil {
+		if err := do(c); err != nil {
 			return err
 		}
 	}
@@ -54,4 +63,21 @@ func give(c net.Conn, total int) error {
 		}
 	}
 	return nil
+}
+
+// take reads all, and then says so with a byte.
+func take(c net.Conn, total int) error {
+	defer c.Close()
+	for b := make([]byte, chunk); total > 0; {
+		n, err := c.Read(b[:min(total, len(b))])
+		if err == io.EOF {
+			return nil // a caller who has left
+		}
+		if err != nil {
+			return err
+		}
+		total -= n
+	}
+	_, err := c.Write([]byte{0})
+	return err
 }

@@ -150,6 +150,7 @@ func TestAgents(t *testing.T) {
 	t.Run("artifacts", func(t *testing.T) { tryArtifacts(t, home) })
 	t.Run("plugins", func(t *testing.T) { tryPlugins(t, home) })
 	t.Run("installed plugins", func(t *testing.T) { tryInstalls(t, home) })
+	t.Run("the page's recipe", func(t *testing.T) { tryPage(t, home) })
 	t.Run("gallery", tryGallery)
 	t.Run("terminal", func(t *testing.T) {
 		if code, out := as(t, "alice", "tty && stty size", "--tty"); code != 0 || !strings.Contains(out, "/dev/pts/") || !strings.Contains(out, "24 80") {
@@ -251,12 +252,14 @@ func TestAgents(t *testing.T) {
 		t.Run("terminals, over a restart", tryTerminalsInAGuest)
 		asks("after a restart")
 		pluginWorks(t, "alice", "a restart")
+		pageWorks(t, "alice", "a restart")
 		if code, out := as(t, "alice", "test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a restart: %d, %s", code, out)
 		}
 		ok(t, "agent", "reset", "alice", "--yes")
 		asks("after a reset")
 		pluginWorks(t, "alice", "a reset")
+		pageWorks(t, "alice", "a reset")
 		if code, out := as(t, "alice", "! test -e "+mark+" && cat ~/mine"); code != 0 || out != "alice" {
 			t.Errorf("after a reset: %d, %s", code, out)
 		}
@@ -279,6 +282,7 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 		pluginWorks(t, "carol", "a reset of the whole sandbox")
+		pageWorks(t, "carol", "a reset of the whole sandbox")
 		if _, out, _ := sandbox(t, "exec", "--root", "--", "sh", "-c", "grep -c agent-bob /etc/passwd; true"); strings.TrimSpace(out) != "0" {
 			t.Errorf("%s", out)
 		}

@@ -222,17 +222,17 @@ func newPluginStatus(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin status alice`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Installs.List(cmd.Context(), connect.NewRequest(&controlpb.ListInstalledRequest{Agent: first(args)}))
+			r, err := client.ListInstalled(cmd.Context(), first(args))
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
-			for _, b := range r.Msg.Broken {
+			for _, b := range r.Broken {
 				writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
 			}
-			return printInstalled(c.out, r.Msg.Plugins)
+			return printInstalled(c.out, r.Plugins)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)

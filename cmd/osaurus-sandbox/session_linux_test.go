@@ -155,6 +155,14 @@ func TestSession(t *testing.T) {
 		if code != exitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "exit code 1: ") || !strings.Contains(out, "firewall") {
 			t.Errorf("a target that is not there: %d, %s", code, out)
 		}
+		for _, args := range [][]string{{"agent", "list"}, {"top", "--count", "1"}} {
+			if _, out, _ := sandbox(t, args...); strings.Contains(out, "diag") {
+				t.Errorf("%q lists an agent that nobody has made: %s", args, out)
+			}
+		}
+		if code, out, stderr := sandbox(t, "agent", "show", "diag"); code != 0 || !strings.Contains(out, "agent-diag") {
+			t.Errorf("%d, %s%s", code, out, stderr)
+		}
 	})
 	t.Run("settings", func(t *testing.T) {
 		if code, out, stderr := sandbox(t, "config", "set", "cpus=3"); code != 0 || out != "cpus counts from the next start on\n" {

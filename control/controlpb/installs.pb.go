@@ -260,6 +260,7 @@ func (x *InstallFailure) GetVersion() string {
 type ListInstalledRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty is all
+	From          *PluginPlace           `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`   // only this one and those after it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,17 +302,78 @@ func (x *ListInstalledRequest) GetAgent() string {
 	return ""
 }
 
+func (x *ListInstalledRequest) GetFrom() *PluginPlace {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+// PluginPlace is one of the agents' plugins, there or not.
+type PluginPlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // its name
+	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PluginPlace) Reset() {
+	*x = PluginPlace{}
+	mi := &file_installs_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PluginPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PluginPlace) ProtoMessage() {}
+
+func (x *PluginPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_installs_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PluginPlace.ProtoReflect.Descriptor instead.
+func (*PluginPlace) Descriptor() ([]byte, []int) {
+	return file_installs_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PluginPlace) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *PluginPlace) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
 type ListInstalledResponse struct {
 	state         protoimpl.MessageState          `protogen:"open.v1"`
 	Plugins       []*InstalledPlugin              `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // by agent, and by id
 	Broken        []*ListInstalledResponse_Broken `protobuf:"bytes,2,rep,name=broken,proto3" json:"broken,omitempty"`
+	Next          *PluginPlace                    `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // ask again from this one on; unset if these are all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInstalledResponse) Reset() {
 	*x = ListInstalledResponse{}
-	mi := &file_installs_proto_msgTypes[3]
+	mi := &file_installs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +385,7 @@ func (x *ListInstalledResponse) String() string {
 func (*ListInstalledResponse) ProtoMessage() {}
 
 func (x *ListInstalledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[3]
+	mi := &file_installs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +398,7 @@ func (x *ListInstalledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstalledResponse.ProtoReflect.Descriptor instead.
 func (*ListInstalledResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{3}
+	return file_installs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListInstalledResponse) GetPlugins() []*InstalledPlugin {
@@ -353,6 +415,13 @@ func (x *ListInstalledResponse) GetBroken() []*ListInstalledResponse_Broken {
 	return nil
 }
 
+func (x *ListInstalledResponse) GetNext() *PluginPlace {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 type InstallPluginRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Agent          string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -365,7 +434,7 @@ type InstallPluginRequest struct {
 
 func (x *InstallPluginRequest) Reset() {
 	*x = InstallPluginRequest{}
-	mi := &file_installs_proto_msgTypes[4]
+	mi := &file_installs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +446,7 @@ func (x *InstallPluginRequest) String() string {
 func (*InstallPluginRequest) ProtoMessage() {}
 
 func (x *InstallPluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[4]
+	mi := &file_installs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +459,7 @@ func (x *InstallPluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPluginRequest.ProtoReflect.Descriptor instead.
 func (*InstallPluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{4}
+	return file_installs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InstallPluginRequest) GetAgent() string {
@@ -431,7 +500,7 @@ type InstallPluginResponse struct {
 
 func (x *InstallPluginResponse) Reset() {
 	*x = InstallPluginResponse{}
-	mi := &file_installs_proto_msgTypes[5]
+	mi := &file_installs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +512,7 @@ func (x *InstallPluginResponse) String() string {
 func (*InstallPluginResponse) ProtoMessage() {}
 
 func (x *InstallPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[5]
+	mi := &file_installs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +525,7 @@ func (x *InstallPluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPluginResponse.ProtoReflect.Descriptor instead.
 func (*InstallPluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{5}
+	return file_installs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InstallPluginResponse) GetProgress() *InstallProgress {
@@ -485,7 +554,7 @@ type InstallProgress struct {
 
 func (x *InstallProgress) Reset() {
 	*x = InstallProgress{}
-	mi := &file_installs_proto_msgTypes[6]
+	mi := &file_installs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +566,7 @@ func (x *InstallProgress) String() string {
 func (*InstallProgress) ProtoMessage() {}
 
 func (x *InstallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[6]
+	mi := &file_installs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +579,7 @@ func (x *InstallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallProgress.ProtoReflect.Descriptor instead.
 func (*InstallProgress) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{6}
+	return file_installs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InstallProgress) GetStep() string {
@@ -551,7 +620,7 @@ type UninstallPluginRequest struct {
 
 func (x *UninstallPluginRequest) Reset() {
 	*x = UninstallPluginRequest{}
-	mi := &file_installs_proto_msgTypes[7]
+	mi := &file_installs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +632,7 @@ func (x *UninstallPluginRequest) String() string {
 func (*UninstallPluginRequest) ProtoMessage() {}
 
 func (x *UninstallPluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[7]
+	mi := &file_installs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +645,7 @@ func (x *UninstallPluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UninstallPluginRequest.ProtoReflect.Descriptor instead.
 func (*UninstallPluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{7}
+	return file_installs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UninstallPluginRequest) GetAgent() string {
@@ -601,7 +670,7 @@ type UninstallPluginResponse struct {
 
 func (x *UninstallPluginResponse) Reset() {
 	*x = UninstallPluginResponse{}
-	mi := &file_installs_proto_msgTypes[8]
+	mi := &file_installs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +682,7 @@ func (x *UninstallPluginResponse) String() string {
 func (*UninstallPluginResponse) ProtoMessage() {}
 
 func (x *UninstallPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[8]
+	mi := &file_installs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +695,7 @@ func (x *UninstallPluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UninstallPluginResponse.ProtoReflect.Descriptor instead.
 func (*UninstallPluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{8}
+	return file_installs_proto_rawDescGZIP(), []int{9}
 }
 
 type EnablePluginRequest struct {
@@ -639,7 +708,7 @@ type EnablePluginRequest struct {
 
 func (x *EnablePluginRequest) Reset() {
 	*x = EnablePluginRequest{}
-	mi := &file_installs_proto_msgTypes[9]
+	mi := &file_installs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +720,7 @@ func (x *EnablePluginRequest) String() string {
 func (*EnablePluginRequest) ProtoMessage() {}
 
 func (x *EnablePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[9]
+	mi := &file_installs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +733,7 @@ func (x *EnablePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnablePluginRequest.ProtoReflect.Descriptor instead.
 func (*EnablePluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{9}
+	return file_installs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EnablePluginRequest) GetAgent() string {
@@ -690,7 +759,7 @@ type EnablePluginResponse struct {
 
 func (x *EnablePluginResponse) Reset() {
 	*x = EnablePluginResponse{}
-	mi := &file_installs_proto_msgTypes[10]
+	mi := &file_installs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +771,7 @@ func (x *EnablePluginResponse) String() string {
 func (*EnablePluginResponse) ProtoMessage() {}
 
 func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[10]
+	mi := &file_installs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +784,7 @@ func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnablePluginResponse.ProtoReflect.Descriptor instead.
 func (*EnablePluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{10}
+	return file_installs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EnablePluginResponse) GetPlugin() *InstalledPlugin {
@@ -735,7 +804,7 @@ type DisablePluginRequest struct {
 
 func (x *DisablePluginRequest) Reset() {
 	*x = DisablePluginRequest{}
-	mi := &file_installs_proto_msgTypes[11]
+	mi := &file_installs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +816,7 @@ func (x *DisablePluginRequest) String() string {
 func (*DisablePluginRequest) ProtoMessage() {}
 
 func (x *DisablePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[11]
+	mi := &file_installs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +829,7 @@ func (x *DisablePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisablePluginRequest.ProtoReflect.Descriptor instead.
 func (*DisablePluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{11}
+	return file_installs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DisablePluginRequest) GetAgent() string {
@@ -786,7 +855,7 @@ type DisablePluginResponse struct {
 
 func (x *DisablePluginResponse) Reset() {
 	*x = DisablePluginResponse{}
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +867,7 @@ func (x *DisablePluginResponse) String() string {
 func (*DisablePluginResponse) ProtoMessage() {}
 
 func (x *DisablePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +880,7 @@ func (x *DisablePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisablePluginResponse.ProtoReflect.Descriptor instead.
 func (*DisablePluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{12}
+	return file_installs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DisablePluginResponse) GetPlugin() *InstalledPlugin {
@@ -832,7 +901,7 @@ type VerifyPluginsRequest struct {
 
 func (x *VerifyPluginsRequest) Reset() {
 	*x = VerifyPluginsRequest{}
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +913,7 @@ func (x *VerifyPluginsRequest) String() string {
 func (*VerifyPluginsRequest) ProtoMessage() {}
 
 func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +926,7 @@ func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsRequest.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{13}
+	return file_installs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VerifyPluginsRequest) GetAgent() string {
@@ -890,7 +959,7 @@ type VerifyPluginsResponse struct {
 
 func (x *VerifyPluginsResponse) Reset() {
 	*x = VerifyPluginsResponse{}
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +971,7 @@ func (x *VerifyPluginsResponse) String() string {
 func (*VerifyPluginsResponse) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +984,7 @@ func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{14}
+	return file_installs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VerifyPluginsResponse) GetReports() []*VerifyPluginsResponse_Report {
@@ -937,7 +1006,7 @@ type ListInstalledResponse_Broken struct {
 
 func (x *ListInstalledResponse_Broken) Reset() {
 	*x = ListInstalledResponse_Broken{}
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1018,7 @@ func (x *ListInstalledResponse_Broken) String() string {
 func (*ListInstalledResponse_Broken) ProtoMessage() {}
 
 func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1031,7 @@ func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstalledResponse_Broken.ProtoReflect.Descriptor instead.
 func (*ListInstalledResponse_Broken) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{3, 0}
+	return file_installs_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *ListInstalledResponse_Broken) GetAgent() string {
@@ -999,7 +1068,7 @@ type VerifyPluginsResponse_Report struct {
 
 func (x *VerifyPluginsResponse_Report) Reset() {
 	*x = VerifyPluginsResponse_Report{}
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1080,7 @@ func (x *VerifyPluginsResponse_Report) String() string {
 func (*VerifyPluginsResponse_Report) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1093,7 @@ func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse_Report.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse_Report) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{14, 0}
+	return file_installs_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *VerifyPluginsResponse_Report) GetPlugin() string {
@@ -1089,12 +1158,17 @@ const file_installs_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
 	"\x06advice\x18\x04 \x01(\tR\x06advice\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\",\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\"a\n" +
 	"\x14ListInstalledRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\"\xee\x01\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x123\n" +
+	"\x04from\x18\x02 \x01(\v2\x1f.osaurus.control.v1.PluginPlaceR\x04from\";\n" +
+	"\vPluginPlace\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
+	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"\xa3\x02\n" +
 	"\x15ListInstalledResponse\x12=\n" +
 	"\aplugins\x18\x01 \x03(\v2#.osaurus.control.v1.InstalledPluginR\aplugins\x12H\n" +
-	"\x06broken\x18\x02 \x03(\v20.osaurus.control.v1.ListInstalledResponse.BrokenR\x06broken\x1aL\n" +
+	"\x06broken\x18\x02 \x03(\v20.osaurus.control.v1.ListInstalledResponse.BrokenR\x06broken\x123\n" +
+	"\x04next\x18\x03 \x01(\v2\x1f.osaurus.control.v1.PluginPlaceR\x04next\x1aL\n" +
 	"\x06Broken\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x16\n" +
@@ -1158,55 +1232,58 @@ func file_installs_proto_rawDescGZIP() []byte {
 	return file_installs_proto_rawDescData
 }
 
-var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_installs_proto_goTypes = []any{
 	(*InstalledPlugin)(nil),              // 0: osaurus.control.v1.InstalledPlugin
 	(*InstallFailure)(nil),               // 1: osaurus.control.v1.InstallFailure
 	(*ListInstalledRequest)(nil),         // 2: osaurus.control.v1.ListInstalledRequest
-	(*ListInstalledResponse)(nil),        // 3: osaurus.control.v1.ListInstalledResponse
-	(*InstallPluginRequest)(nil),         // 4: osaurus.control.v1.InstallPluginRequest
-	(*InstallPluginResponse)(nil),        // 5: osaurus.control.v1.InstallPluginResponse
-	(*InstallProgress)(nil),              // 6: osaurus.control.v1.InstallProgress
-	(*UninstallPluginRequest)(nil),       // 7: osaurus.control.v1.UninstallPluginRequest
-	(*UninstallPluginResponse)(nil),      // 8: osaurus.control.v1.UninstallPluginResponse
-	(*EnablePluginRequest)(nil),          // 9: osaurus.control.v1.EnablePluginRequest
-	(*EnablePluginResponse)(nil),         // 10: osaurus.control.v1.EnablePluginResponse
-	(*DisablePluginRequest)(nil),         // 11: osaurus.control.v1.DisablePluginRequest
-	(*DisablePluginResponse)(nil),        // 12: osaurus.control.v1.DisablePluginResponse
-	(*VerifyPluginsRequest)(nil),         // 13: osaurus.control.v1.VerifyPluginsRequest
-	(*VerifyPluginsResponse)(nil),        // 14: osaurus.control.v1.VerifyPluginsResponse
-	(*ListInstalledResponse_Broken)(nil), // 15: osaurus.control.v1.ListInstalledResponse.Broken
-	(*VerifyPluginsResponse_Report)(nil), // 16: osaurus.control.v1.VerifyPluginsResponse.Report
-	(*timestamppb.Timestamp)(nil),        // 17: google.protobuf.Timestamp
+	(*PluginPlace)(nil),                  // 3: osaurus.control.v1.PluginPlace
+	(*ListInstalledResponse)(nil),        // 4: osaurus.control.v1.ListInstalledResponse
+	(*InstallPluginRequest)(nil),         // 5: osaurus.control.v1.InstallPluginRequest
+	(*InstallPluginResponse)(nil),        // 6: osaurus.control.v1.InstallPluginResponse
+	(*InstallProgress)(nil),              // 7: osaurus.control.v1.InstallProgress
+	(*UninstallPluginRequest)(nil),       // 8: osaurus.control.v1.UninstallPluginRequest
+	(*UninstallPluginResponse)(nil),      // 9: osaurus.control.v1.UninstallPluginResponse
+	(*EnablePluginRequest)(nil),          // 10: osaurus.control.v1.EnablePluginRequest
+	(*EnablePluginResponse)(nil),         // 11: osaurus.control.v1.EnablePluginResponse
+	(*DisablePluginRequest)(nil),         // 12: osaurus.control.v1.DisablePluginRequest
+	(*DisablePluginResponse)(nil),        // 13: osaurus.control.v1.DisablePluginResponse
+	(*VerifyPluginsRequest)(nil),         // 14: osaurus.control.v1.VerifyPluginsRequest
+	(*VerifyPluginsResponse)(nil),        // 15: osaurus.control.v1.VerifyPluginsResponse
+	(*ListInstalledResponse_Broken)(nil), // 16: osaurus.control.v1.ListInstalledResponse.Broken
+	(*VerifyPluginsResponse_Report)(nil), // 17: osaurus.control.v1.VerifyPluginsResponse.Report
+	(*timestamppb.Timestamp)(nil),        // 18: google.protobuf.Timestamp
 }
 var file_installs_proto_depIdxs = []int32{
-	17, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
+	18, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
 	1,  // 1: osaurus.control.v1.InstalledPlugin.failure:type_name -> osaurus.control.v1.InstallFailure
-	17, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
-	0,  // 3: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
-	15, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
-	6,  // 5: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
-	0,  // 6: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 7: osaurus.control.v1.EnablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 8: osaurus.control.v1.DisablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	16, // 9: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
-	2,  // 10: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
-	4,  // 11: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
-	7,  // 12: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
-	9,  // 13: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
-	11, // 14: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
-	13, // 15: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
-	3,  // 16: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
-	5,  // 17: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
-	8,  // 18: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
-	10, // 19: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.EnablePluginResponse
-	12, // 20: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.DisablePluginResponse
-	14, // 21: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	18, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
+	3,  // 3: osaurus.control.v1.ListInstalledRequest.from:type_name -> osaurus.control.v1.PluginPlace
+	0,  // 4: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
+	16, // 5: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
+	3,  // 6: osaurus.control.v1.ListInstalledResponse.next:type_name -> osaurus.control.v1.PluginPlace
+	7,  // 7: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
+	0,  // 8: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	0,  // 9: osaurus.control.v1.EnablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	0,  // 10: osaurus.control.v1.DisablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	17, // 11: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
+	2,  // 12: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
+	5,  // 13: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
+	8,  // 14: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
+	10, // 15: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
+	12, // 16: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
+	14, // 17: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
+	4,  // 18: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
+	6,  // 19: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
+	9,  // 20: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
+	11, // 21: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.EnablePluginResponse
+	13, // 22: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.DisablePluginResponse
+	15, // 23: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_installs_proto_init() }
@@ -1220,7 +1297,7 @@ func file_installs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_installs_proto_rawDesc), len(file_installs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

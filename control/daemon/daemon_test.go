@@ -274,9 +274,11 @@ func TestTwoDaemons(t *testing.T) {
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), fmt.Sprint("process ", os.Getpid())) {
 		t.Errorf("%v", err)
 	}
-	if _, err := control.Connect(t.Context(), home, "test"); err != nil {
-		t.Errorf("the first one is gone: %v", err)
+	first, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatalf("the first one is gone: %v", err)
 	}
+	first.Close()
 	// A second home beside it is its own.
 	serve(t, daemon.Options{Home: newHome(t, "other")})
 }

@@ -65,6 +65,15 @@ func EncodeAs(code connect.Code, err error) *connect.Error {
 	if ce, ok := errors.AsType[*connect.Error](err); ok {
 		return ce
 	}
+	out := connect.NewError(code, errors.New(Clip(err.Error())))
+	if d, err := connect.NewErrorDetail(Fault(err)); err == nil {
+		out.AddDetail(d)
+	}
+	return out
+}
+
+// Fault is an error as a message, for where Connect does not carry it.
+func Fault(err error) *faultpb.Fault {
 	f := &faultpb.Fault{Kind: string(fault.KindOf(err)), Cause: Clip(err.Error()), Advice: Clip(fault.AdviceOf(err))}
 	if e, ok := errors.AsType[*fault.Error](err); ok && err == error(e) {
 		f.Op, f.Subject, f.Cause = Clip(e.Op), Clip(e.Subject), ""
@@ -72,11 +81,16 @@ func EncodeAs(code connect.Code, err error) *connect.Error {
 			f.Cause = Clip(e.Err.Error())
 		}
 	}
-	out := connect.NewError(code, errors.New(Clip(err.Error())))
-	if d, err := connect.NewErrorDetail(f); err == nil {
-		out.AddDetail(d)
+	return f
+}
+
+// Received is a fault that came as a message, as Connect would have brought it.
+func Received(f *faultpb.Fault) *connect.Error {
+	err := connect.NewWireError(code(fault.Kind(f.GetKind())), errors.New(Clip(f.GetCause())))
+	if d, failed := connect.NewErrorDetail(f); failed == nil {
+		err.AddDetail(d)
 	}
-	return out
+	return err
 }
 
 // Decode turns what a call returned into a fault. The other end's own words

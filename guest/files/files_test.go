@@ -26,37 +26,39 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// client asks a worker in this process, reached through the proxy of the keeper.
+// client asks a worker in this process, whose connections are handed over.
 func client(t *testing.T) guestpbconnect.FilesClient {
 	t.Helper()
 	ours, theirs, err := socketPair()
 	must(t, err)
-	defer theirs.Close()
-	conn, err := net.FileConn(theirs)
+	socket, err := socketOf(theirs)
 	must(t, err)
 	served := make(chan error, 1)
-	go func() { served <- serve(conn) }()
-	proxy, end := through(ours)
+	go func() { served <- serve(socket) }()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		here, err := socketOf(os.NewFile(uintptr(fds[0]), "here"))
+		must(t, err)
+		there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
+		must(t, err)
+		defer there.Close() // the worker has its own
+		return here, pass(ours, there)
+	}}
 	t.Cleanup(func() {
-		end()
+		transport.CloseIdleConnections()
+		_ = ours.Close()
 		select {
 		case err := <-served:
 			if err != nil {
 				t.Errorf("the worker: %v", err)
 			}
 		case <-time.After(30 * time.Second):
-			t.Error("the worker outlives its connection")
+			t.Error("the worker outlives its socket")
 		}
 	})
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	must(t, err)
-	server := &http.Server{Handler: proxy, Protocols: wire.Protocols(), HTTP2: wire.HTTP2()}
-	go server.Serve(l)
-	t.Cleanup(func() { _ = server.Close() })
-	transport := &http.Transport{Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
 	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())
 }
 

@@ -5,19 +5,16 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 )
@@ -26,9 +23,9 @@ const (
 	// idleTime is how long a worker waits for more work: the next call comes
 	// quickly or not at all, and it costs its agent some megabytes.
 	idleTime = 2 * time.Minute
-	// maxCalls bounds the calls of one room that are under way. One more is
-	// refused.
-	maxCalls = 16
+	// startTime bounds how long a connection waits for a worker that is being started, on
+	// a busy guest.
+	startTime = 30 * time.Second
 )
 
 // Room is where a worker works.
@@ -49,8 +46,8 @@ type Options struct {
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper has a worker in each room whose files are asked for, and passes requests
-// on to it. It answers HTTP for the service Files.
+// Keeper has a worker in each room whose files are asked for, and hands the connections
+// over to it on which they are. It reads nothing that is on them.
 type Keeper struct {
 	Options
 	mu      sync.Mutex
@@ -62,43 +59,50 @@ func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, workers: map[stri
 
 // worker is one that runs, or is being started.
 type worker struct {
-	ready chan struct{} // closed when it was started, or was not
-	err   error
-	child *process.Child
-	proxy *httputil.ReverseProxy
-	calls int // under way; the keeper's mutex guards it
-	idle  *time.Timer
-	end   func()
+	ready  chan struct{} // closed when it was started, or was not
+	err    error
+	child  *process.Child
+	socket *net.UnixConn // connections go to it, and a byte comes back for each that has ended
+	conns  int           // that it has; the keeper's mutex guards it
+	idle   *time.Timer
+	ended  chan struct{} // closed when nothing of it is left
 }
 
-// ServeHTTP passes a request on to the worker of the room that it names.
-func (k *Keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user := r.Header.Get(wire.UserHeader)
-	got, err := k.take(r.Context(), user)
+// Hand hands a connection over to the worker of a user's room, where there can be one. The
+// caller's end of it may then be closed.
+func (k *Keeper) Hand(ctx context.Context, user string, conn net.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	w, err := k.take(ctx, user)
 	if err != nil {
-		_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(err))
-		return
+		return err
 	}
-	defer k.give(got)
-	got.proxy.ServeHTTP(w, r)
+	if err := pass(w.socket, conn); err != nil {
+		k.give(w)
+		return fault.New(fault.Unavailable, "touch files", user, err).Advise(tryAgain)
+	}
+	return nil
 }
 
-// take has a worker for one more call.
+// tryAgain is what to do about a worker that has ended.
+const tryAgain = "The room may be at its limit of memory or processes, or was ended: try again."
+
+// take has a worker for one more connection.
 func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
 	const op = "touch files"
 	k.mu.Lock()
 	w := k.workers[user]
 	if w == nil {
-		w = &worker{ready: make(chan struct{})}
+		w = &worker{ready: make(chan struct{}), ended: make(chan struct{})}
 		k.workers[user] = w
-		// Not bound to the call: others may wait for it.
+		// Not bound to the connection: others may wait for it.
 		go k.start(context.WithoutCancel(ctx), user, w)
 	}
-	if w.calls >= maxCalls {
+	if w.conns >= wire.MaxFileConns {
 		k.mu.Unlock()
 		return nil, fault.New(fault.Rejected, op, user, errors.New("too many calls about files of this agent are under way")).Advise("Wait for some of them.")
 	}
-	w.calls++
+	w.conns++
 	if w.idle != nil {
 		w.idle.Stop()
 	}
@@ -116,23 +120,25 @@ func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
 	return w, nil
 }
 
-// give has one call less.
+// give has one connection less. A worker that says so too often has none.
 func (k *Keeper) give(w *worker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w.calls--; w.calls == 0 && w.idle != nil {
+	w.conns = max(0, w.conns-1)
+	if w.conns == 0 && w.idle != nil {
 		w.idle.Reset(idleTime)
 	}
 }
 
 // start starts a worker, and sees to its end.
 func (k *Keeper) start(ctx context.Context, user string, w *worker) {
+	defer close(w.ended)
 	room, err := k.launch(ctx, user, w)
 	k.mu.Lock()
 	w.err = err
 	if err == nil {
 		w.idle = time.AfterFunc(idleTime, func() { k.retire(user, w) })
-		if w.calls > 0 {
+		if w.conns > 0 {
 			w.idle.Stop()
 		}
 	} else {
@@ -143,8 +149,13 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 	if err != nil {
 		return
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.count(w)
+	}()
 	select {
-	case <-w.child.Done():
+	case <-done: // it was retired, or has ended
 	case <-room.Dead:
 	}
 	k.mu.Lock()
@@ -153,19 +164,49 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 	}
 	k.mu.Unlock()
 	w.idle.Stop()
-	w.end()
+	_ = w.socket.Close()
+	<-done
+	w.child.Release()
+}
+
+// count hears from a worker which of its connections have ended, until the socket to it
+// has.
+func (k *Keeper) count(w *worker) {
+	for word := make([]byte, 1); ; {
+		if _, err := w.socket.Read(word); err != nil {
+			return
+		}
+		k.give(w)
+	}
 }
 
 // retire ends a worker that nobody has used for a while.
 func (k *Keeper) retire(user string, w *worker) {
 	k.mu.Lock()
-	unused := w.calls == 0
+	unused := w.conns == 0
 	if unused && k.workers[user] == w {
 		delete(k.workers, user)
 	}
 	k.mu.Unlock()
 	if unused {
-		w.end()
+		_ = w.socket.Close()
+	}
+}
+
+// Forget ends the worker of a user's room, before the room goes: its connections must
+// not answer of a room that is no more.
+func (k *Keeper) Forget(user string) {
+	k.mu.Lock()
+	w := k.workers[user]
+	delete(k.workers, user)
+	k.mu.Unlock()
+	if w == nil {
+		return
+	}
+	<-w.ready
+	if w.err == nil {
+		_ = w.socket.Close()
+		<-w.ended
 	}
 }
 
@@ -201,72 +242,48 @@ func (k *Keeper) launch(ctx context.Context, user string, w *worker) (Room, erro
 		_ = ours.Close()
 		return room, err
 	}
-	w.proxy, w.end = through(ours)
-	end := w.end
-	w.end = func() { end(); w.child.Release() }
+	w.socket = ours
 	return room, nil
 }
 
-// through is a proxy whose requests all go over one connection.
-func through(conn net.Conn) (proxy *httputil.ReverseProxy, end func()) {
-	only := make(chan net.Conn, 1)
-	only <- conn
-	transport := &http.Transport{
-		Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), DisableCompression: true, MaxResponseHeaderBytes: wire.MaxHeaders,
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			select {
-			case c := <-only:
-				return c, nil
-			default:
-				return nil, errors.New("the worker for files has ended")
-			}
-		},
+// pass passes a connection on to who is at the other end of a socket.
+func pass(socket *net.UnixConn, conn net.Conn) error {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("a %T has no descriptor", conn)
 	}
-	to := &url.URL{Scheme: "http", Host: "files"}
-	proxy = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		Transport:     transport,
-		BufferPool:    new(chunks),
-		FlushInterval: -1, // what is found is told at once
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
-				err = r.Context().Err()
-			}
-			_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.New(fault.Unavailable, "touch files", "", err).
-				Advise("The room may be at its limit of memory or processes, or was ended: try again.")))
-		},
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
 	}
-	return proxy, func() {
-		_ = conn.Close()
-		transport.CloseIdleConnections()
-	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		_, _, failed = socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
+	})
+	return errors.Join(err, failed)
 }
 
-// chunks are the buffers of a proxy, as large as what is sent at once: each is a frame
-// of its own.
-type chunks struct{ sync.Pool }
-
-func (c *chunks) Get() []byte {
-	if b, ok := c.Pool.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, wire.Chunk)
-}
-
-func (c *chunks) Put(b []byte) { c.Pool.Put(&b) }
-
-// socketPair is a connection to a child, and the child's end of it.
-func socketPair() (net.Conn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// socketPair is a socket to a child, and the child's end of it.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "worker"), os.NewFile(uintptr(fds[1]), "worker")
-	defer ours.Close()
-	conn, err := net.FileConn(ours)
+	socket, err := socketOf(ours)
 	if err != nil {
 		_ = theirs.Close()
 		return nil, nil, err
 	}
-	return conn, theirs, nil
+	return socket, theirs, nil
+}
+
+// socketOf is an end of a socket, whose descriptor it closes.
+func socketOf(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }

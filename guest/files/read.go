@@ -54,7 +54,7 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 		return err
 	}
 	p := &part{ctx: ctx, stream: stream, left: bound(r.Msg.Limit), characters: bound(r.Msg.Characters), lines: r.Msg.Lines}
-	if err := p.copy(f); err != nil {
+	if err := p.copy(f, max(smallChunk, min(is.Size+1, wire.FileChunk))); err != nil {
 		return explain(op, shown(r.Msg.File), err)
 	}
 	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
@@ -90,31 +90,50 @@ type part struct {
 // bound is a limit, of which 0 is none.
 func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
-func (p *part) copy(f io.Reader) error {
-	buffer := make([]byte, wire.Chunk)
-	for {
+// chunk is what was read of a file at once, and what ended that.
+type chunk struct {
+	data []byte
+	err  error
+}
+
+// smallChunk is what is read at once of a file that says to be smaller.
+const smallChunk = 4 << 10
+
+// copy answers what a file has from where it stands, read in chunks of a size.
+func (p *part) copy(f io.Reader, size uint64) error {
+	var buffers [aheadPieces][]byte
+	turn := 0
+	ended := false
+	for c := range ahead(func() (c chunk, more bool) {
+		if ended {
+			return c, false
+		}
+		b := &buffers[turn%aheadPieces]
+		turn++
+		if *b == nil {
+			*b = make([]byte, size)
+		}
+		n, err := f.Read(*b)
+		ended = err != nil
+		return chunk{(*b)[:n], err}, true
+	}) {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
-		n, err := f.Read(buffer)
-		if n > 0 {
-			data, over := p.take(buffer[:n])
-			if len(data) > 0 {
-				if err := p.stream.Send(&guestpb.ReadFileResponse{Data: data}); err != nil {
-					return err
-				}
-			}
-			if over {
-				return nil
+		data, over := p.take(c.data)
+		if len(data) > 0 {
+			if err := p.stream.Send(&guestpb.ReadFileResponse{Data: data}); err != nil {
+				return err
 			}
 		}
-		if err == io.EOF {
+		if over || c.err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			return err
+		if c.err != nil {
+			return c.err
 		}
 	}
+	return nil
 }
 
 // take is what of some bytes belongs to the part, and whether it is over with
@@ -162,7 +181,7 @@ func (p *part) fits(data []byte) int {
 
 // skipLines reads so many lines away.
 func skipLines(ctx context.Context, f *os.File, n uint64) error {
-	buffer := make([]byte, wire.Chunk)
+	buffer := make([]byte, wire.FileChunk)
 	for n > 0 && ctx.Err() == nil {
 		got, err := f.Read(buffer)
 		for at := 0; at < got; {
@@ -193,7 +212,7 @@ func lastLines(f *os.File, n uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := make([]byte, wire.Chunk)
+	buffer := make([]byte, wire.FileChunk)
 	for at := end; at > 0; {
 		size := min(at, int64(len(buffer)))
 		at -= size

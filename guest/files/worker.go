@@ -6,10 +6,13 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
@@ -25,7 +28,7 @@ const WorkerCommand = "files-worker"
 // service answers the service Files, with the rights of its process.
 type service struct{}
 
-// Work is the life of a worker: it answers on the socket that is its standard
+// Work is the life of a worker: it answers on the connections that come over its standard
 // input, until that is closed. It does not return.
 func Work() {
 	if err := work(); err != nil {
@@ -41,13 +44,11 @@ func work() error {
 		return err
 	}
 	unix.Umask(0o022)
-	socket := os.NewFile(0, "socket")
-	conn, err := net.FileConn(socket)
+	socket, err := socketOf(os.NewFile(0, "socket"))
 	if err != nil {
 		return err
 	}
-	_ = socket.Close()
-	return serve(conn)
+	return serve(socket)
 }
 
 // Handler answers the service Files at a path, with the rights of this process.
@@ -55,22 +56,87 @@ func Handler() (path string, h http.Handler) {
 	return guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 }
 
-// serve answers on one connection until it is closed.
-func serve(conn net.Conn) error {
+// serve answers on the connections that come over a socket, until that is closed. It is
+// HTTP/1.1, so that what goes over a connection is written into it by who answers, and read
+// from it by who is asked.
+func serve(socket *net.UnixConn) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
-	server := &http.Server{Handler: mux, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders}
+	server := &http.Server{Handler: mux, MaxHeaderBytes: wire.MaxHeaders}
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			_, _ = socket.Write([]byte{0}) // to a keeper that is gone nobody counts
+		}
+	}
+	err := server.Serve(handed{socket})
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with a word that nobody read
+		return nil
+	}
+	return err
+}
+
+// Refuse answers whoever asks on a connection that there is no worker, and why. It returns
+// when the connection has ended.
+func Refuse(conn net.Conn, err error) {
+	refuse := connect.NewErrorWriter()
+	server := &http.Server{MaxHeaderBytes: wire.MaxHeaders, ReadTimeout: refuseTime}
+	server.SetKeepAlivesEnabled(false)
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = refuse.Write(w, r, faultrpc.Encode(err))
+	})
 	l := newOnce(conn)
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
 			_ = l.Close()
 		}
 	}
-	if err := server.Serve(l); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
+	_ = server.Serve(l)
 }
+
+// refuseTime is how long a caller who is refused may take to ask.
+const refuseTime = 10 * time.Second
+
+// handed is a listener whose connections are handed over by somebody else.
+type handed struct{ socket *net.UnixConn }
+
+func (l handed) Accept() (net.Conn, error) {
+	var word [1]byte
+	rights := make([]byte, unix.CmsgSpace(4)) // of one descriptor
+	_, n, _, _, err := l.socket.ReadMsgUnix(word[:], rights)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("%d messages instead of one with a connection, %w", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("%d connections instead of one, %w", len(fds), err)
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, err
+	}
+	return handedConn{os.NewFile(uintptr(fds[0]), "connection")}, nil
+}
+
+func (l handed) Close() error   { return l.socket.Close() }
+func (l handed) Addr() net.Addr { return l.socket.LocalAddr() }
+
+// handedConn is a connection of any family: package net knows none of vsock.
+type handedConn struct{ *os.File }
+
+// Read implements net.Conn: package http looks for a net.Error where a deadline has passed.
+func (c handedConn) Read(b []byte) (int, error) {
+	n, err := c.File.Read(b)
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	}
+	return n, err
+}
+
+func (c handedConn) LocalAddr() net.Addr  { return &net.UnixAddr{} }
+func (c handedConn) RemoteAddr() net.Addr { return &net.UnixAddr{} }
 
 // once is a listener for one connection that is there already.
 type once struct {

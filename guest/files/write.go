@@ -37,6 +37,8 @@ func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.Wri
 	w := &writing{header: h, stream: stream}
 	answer, err := w.do(op)
 	if err != nil {
+		for stream.Receive() { // who is still writing would not hear why it is in vain
+		}
 		return nil, explain(op, shown(h.File), err)
 	}
 	return connect.NewResponse(answer), nil
@@ -160,8 +162,10 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 
 // fill writes what comes, which must be as much as was said.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
-	for w.stream.Receive() {
-		data := w.stream.Msg().Data
+	for data := range ahead(func() ([]byte, bool) {
+		more := w.stream.Receive()
+		return w.stream.Msg().GetData(), more
+	}) {
 		if n += uint64(len(data)); n > w.header.Size {
 			break
 		}

@@ -1,7 +1,7 @@
-// Files of agents, on vsock port 1024 beside the service Guest and behind the
-// same key. They are touched in the agent's room, as the agent, by a program
-// that has no more rights there than any other of it; the guest only passes
-// requests on, to the room of the user in the header Osaurus-User.
+// Files of agents, on vsock port 1026 over HTTP/1.1. A connection begins with
+// the key of the service Guest and the user of a room, and is then handed over
+// to a program in that room, which touches files as the agent, with no more
+// rights there than any other of it.
 //
 // A path is below a root, and stays there: a link that leads out of it is not
 // followed. What is no regular file is neither read nor written.
@@ -124,7 +124,7 @@ func (x SearchRequest_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SearchRequest_Target.Descriptor instead.
 func (SearchRequest_Target) EnumDescriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{12, 0}
+	return file_files_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type FilePath struct {
@@ -335,6 +335,163 @@ func (x *StatFileResponse) GetInfo() *FileInfo {
 	return nil
 }
 
+type DigestFilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Folder        *FilePath              `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`
+	Paths         [][]byte               `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`  // relative to the folder, which no link leads out of
+	Limit         uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // of a file with more bytes only this is said
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestFilesRequest) Reset() {
+	*x = DigestFilesRequest{}
+	mi := &file_files_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestFilesRequest) ProtoMessage() {}
+
+func (x *DigestFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_files_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestFilesRequest.ProtoReflect.Descriptor instead.
+func (*DigestFilesRequest) Descriptor() ([]byte, []int) {
+	return file_files_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DigestFilesRequest) GetFolder() *FilePath {
+	if x != nil {
+		return x.Folder
+	}
+	return nil
+}
+
+func (x *DigestFilesRequest) GetPaths() [][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *DigestFilesRequest) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type DigestFilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         []*FileDigest          `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // one for each path, in their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestFilesResponse) Reset() {
+	*x = DigestFilesResponse{}
+	mi := &file_files_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestFilesResponse) ProtoMessage() {}
+
+func (x *DigestFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_files_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestFilesResponse.ProtoReflect.Descriptor instead.
+func (*DigestFilesResponse) Descriptor() ([]byte, []int) {
+	return file_files_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DigestFilesResponse) GetFiles() []*FileDigest {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+type FileDigest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Something is in the place of a file: one, or a link that leads elsewhere.
+	There         bool   `protobuf:"varint,1,opt,name=there,proto3" json:"there,omitempty"`
+	Sha256        []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"` // of all of a file, if it was read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileDigest) Reset() {
+	*x = FileDigest{}
+	mi := &file_files_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileDigest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileDigest) ProtoMessage() {}
+
+func (x *FileDigest) ProtoReflect() protoreflect.Message {
+	mi := &file_files_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileDigest.ProtoReflect.Descriptor instead.
+func (*FileDigest) Descriptor() ([]byte, []int) {
+	return file_files_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *FileDigest) GetThere() bool {
+	if x != nil {
+		return x.There
+	}
+	return false
+}
+
+func (x *FileDigest) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 type ListFolderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Folder        *FilePath              `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`
@@ -345,7 +502,7 @@ type ListFolderRequest struct {
 
 func (x *ListFolderRequest) Reset() {
 	*x = ListFolderRequest{}
-	mi := &file_files_proto_msgTypes[4]
+	mi := &file_files_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +514,7 @@ func (x *ListFolderRequest) String() string {
 func (*ListFolderRequest) ProtoMessage() {}
 
 func (x *ListFolderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[4]
+	mi := &file_files_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +527,7 @@ func (x *ListFolderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFolderRequest.ProtoReflect.Descriptor instead.
 func (*ListFolderRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{4}
+	return file_files_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListFolderRequest) GetFolder() *FilePath {
@@ -397,7 +554,7 @@ type ListFolderResponse struct {
 
 func (x *ListFolderResponse) Reset() {
 	*x = ListFolderResponse{}
-	mi := &file_files_proto_msgTypes[5]
+	mi := &file_files_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +566,7 @@ func (x *ListFolderResponse) String() string {
 func (*ListFolderResponse) ProtoMessage() {}
 
 func (x *ListFolderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[5]
+	mi := &file_files_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +579,7 @@ func (x *ListFolderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFolderResponse.ProtoReflect.Descriptor instead.
 func (*ListFolderResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{5}
+	return file_files_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListFolderResponse) GetEntries() []*FolderEntry {
@@ -450,7 +607,7 @@ type FolderEntry struct {
 
 func (x *FolderEntry) Reset() {
 	*x = FolderEntry{}
-	mi := &file_files_proto_msgTypes[6]
+	mi := &file_files_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +619,7 @@ func (x *FolderEntry) String() string {
 func (*FolderEntry) ProtoMessage() {}
 
 func (x *FolderEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[6]
+	mi := &file_files_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +632,7 @@ func (x *FolderEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderEntry.ProtoReflect.Descriptor instead.
 func (*FolderEntry) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{6}
+	return file_files_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FolderEntry) GetName() []byte {
@@ -516,7 +673,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_files_proto_msgTypes[7]
+	mi := &file_files_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +685,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[7]
+	mi := &file_files_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +698,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{7}
+	return file_files_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadFileRequest) GetFile() *FilePath {
@@ -605,7 +762,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_files_proto_msgTypes[8]
+	mi := &file_files_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +774,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[8]
+	mi := &file_files_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +787,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{8}
+	return file_files_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadFileResponse) GetInfo() *FileInfo {
@@ -671,7 +828,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_files_proto_msgTypes[9]
+	mi := &file_files_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +840,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[9]
+	mi := &file_files_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +853,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{9}
+	return file_files_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WriteFileRequest) GetHeader() *WriteFileHeader {
@@ -728,7 +885,7 @@ type WriteFileHeader struct {
 
 func (x *WriteFileHeader) Reset() {
 	*x = WriteFileHeader{}
-	mi := &file_files_proto_msgTypes[10]
+	mi := &file_files_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +897,7 @@ func (x *WriteFileHeader) String() string {
 func (*WriteFileHeader) ProtoMessage() {}
 
 func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[10]
+	mi := &file_files_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +910,7 @@ func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
 func (*WriteFileHeader) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{10}
+	return file_files_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteFileHeader) GetFile() *FilePath {
@@ -815,7 +972,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_files_proto_msgTypes[11]
+	mi := &file_files_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +984,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[11]
+	mi := &file_files_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +997,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{11}
+	return file_files_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteFileResponse) GetCreated() bool {
@@ -873,7 +1030,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_files_proto_msgTypes[12]
+	mi := &file_files_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1042,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[12]
+	mi := &file_files_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1055,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{12}
+	return file_files_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchRequest) GetRoot() *FilePath {
@@ -967,7 +1124,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_files_proto_msgTypes[13]
+	mi := &file_files_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1136,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[13]
+	mi := &file_files_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1149,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{13}
+	return file_files_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchResponse) GetMatches() []*SearchMatch {
@@ -1022,7 +1179,7 @@ type SearchMatch struct {
 
 func (x *SearchMatch) Reset() {
 	*x = SearchMatch{}
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1191,7 @@ func (x *SearchMatch) String() string {
 func (*SearchMatch) ProtoMessage() {}
 
 func (x *SearchMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1204,7 @@ func (x *SearchMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMatch.ProtoReflect.Descriptor instead.
 func (*SearchMatch) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{14}
+	return file_files_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchMatch) GetPath() []byte {
@@ -1096,7 +1253,7 @@ type SearchEnd struct {
 
 func (x *SearchEnd) Reset() {
 	*x = SearchEnd{}
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1265,7 @@ func (x *SearchEnd) String() string {
 func (*SearchEnd) ProtoMessage() {}
 
 func (x *SearchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1278,7 @@ func (x *SearchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchEnd.ProtoReflect.Descriptor instead.
 func (*SearchEnd) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{15}
+	return file_files_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SearchEnd) GetTruncated() bool {
@@ -1167,7 +1324,17 @@ const file_files_proto_rawDesc = "" +
 	"\x0fStatFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\"B\n" +
 	"\x10StatFileResponse\x12.\n" +
-	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\"]\n" +
+	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\"t\n" +
+	"\x12DigestFilesRequest\x122\n" +
+	"\x06folder\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x06folder\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\fR\x05paths\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x04R\x05limit\"I\n" +
+	"\x13DigestFilesResponse\x122\n" +
+	"\x05files\x18\x01 \x03(\v2\x1c.osaurus.guest.v1.FileDigestR\x05files\":\n" +
+	"\n" +
+	"FileDigest\x12\x14\n" +
+	"\x05there\x18\x01 \x01(\bR\x05there\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"]\n" +
 	"\x11ListFolderRequest\x122\n" +
 	"\x06folder\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x06folder\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"k\n" +
@@ -1237,12 +1404,13 @@ const file_files_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x03 \x01(\x04R\n" +
-	"unreadable2\x9d\x03\n" +
+	"unreadable2\xf4\x03\n" +
 	"\x05Files\x12M\n" +
 	"\x04Stat\x12!.osaurus.guest.v1.StatFileRequest\x1a\".osaurus.guest.v1.StatFileResponse\x12Q\n" +
 	"\x04List\x12#.osaurus.guest.v1.ListFolderRequest\x1a$.osaurus.guest.v1.ListFolderResponse\x12O\n" +
 	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12R\n" +
-	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse(\x01\x12M\n" +
+	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse(\x01\x12U\n" +
+	"\x06Digest\x12$.osaurus.guest.v1.DigestFilesRequest\x1a%.osaurus.guest.v1.DigestFilesResponse\x12M\n" +
 	"\x06Search\x12\x1f.osaurus.guest.v1.SearchRequest\x1a .osaurus.guest.v1.SearchResponse0\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
 var (
@@ -1258,57 +1426,64 @@ func file_files_proto_rawDescGZIP() []byte {
 }
 
 var file_files_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_files_proto_goTypes = []any{
-	(FileInfo_Kind)(0),         // 0: osaurus.guest.v1.FileInfo.Kind
-	(SearchRequest_Target)(0),  // 1: osaurus.guest.v1.SearchRequest.Target
-	(*FilePath)(nil),           // 2: osaurus.guest.v1.FilePath
-	(*FileInfo)(nil),           // 3: osaurus.guest.v1.FileInfo
-	(*StatFileRequest)(nil),    // 4: osaurus.guest.v1.StatFileRequest
-	(*StatFileResponse)(nil),   // 5: osaurus.guest.v1.StatFileResponse
-	(*ListFolderRequest)(nil),  // 6: osaurus.guest.v1.ListFolderRequest
-	(*ListFolderResponse)(nil), // 7: osaurus.guest.v1.ListFolderResponse
-	(*FolderEntry)(nil),        // 8: osaurus.guest.v1.FolderEntry
-	(*ReadFileRequest)(nil),    // 9: osaurus.guest.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),   // 10: osaurus.guest.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),   // 11: osaurus.guest.v1.WriteFileRequest
-	(*WriteFileHeader)(nil),    // 12: osaurus.guest.v1.WriteFileHeader
-	(*WriteFileResponse)(nil),  // 13: osaurus.guest.v1.WriteFileResponse
-	(*SearchRequest)(nil),      // 14: osaurus.guest.v1.SearchRequest
-	(*SearchResponse)(nil),     // 15: osaurus.guest.v1.SearchResponse
-	(*SearchMatch)(nil),        // 16: osaurus.guest.v1.SearchMatch
-	(*SearchEnd)(nil),          // 17: osaurus.guest.v1.SearchEnd
+	(FileInfo_Kind)(0),          // 0: osaurus.guest.v1.FileInfo.Kind
+	(SearchRequest_Target)(0),   // 1: osaurus.guest.v1.SearchRequest.Target
+	(*FilePath)(nil),            // 2: osaurus.guest.v1.FilePath
+	(*FileInfo)(nil),            // 3: osaurus.guest.v1.FileInfo
+	(*StatFileRequest)(nil),     // 4: osaurus.guest.v1.StatFileRequest
+	(*StatFileResponse)(nil),    // 5: osaurus.guest.v1.StatFileResponse
+	(*DigestFilesRequest)(nil),  // 6: osaurus.guest.v1.DigestFilesRequest
+	(*DigestFilesResponse)(nil), // 7: osaurus.guest.v1.DigestFilesResponse
+	(*FileDigest)(nil),          // 8: osaurus.guest.v1.FileDigest
+	(*ListFolderRequest)(nil),   // 9: osaurus.guest.v1.ListFolderRequest
+	(*ListFolderResponse)(nil),  // 10: osaurus.guest.v1.ListFolderResponse
+	(*FolderEntry)(nil),         // 11: osaurus.guest.v1.FolderEntry
+	(*ReadFileRequest)(nil),     // 12: osaurus.guest.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),    // 13: osaurus.guest.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),    // 14: osaurus.guest.v1.WriteFileRequest
+	(*WriteFileHeader)(nil),     // 15: osaurus.guest.v1.WriteFileHeader
+	(*WriteFileResponse)(nil),   // 16: osaurus.guest.v1.WriteFileResponse
+	(*SearchRequest)(nil),       // 17: osaurus.guest.v1.SearchRequest
+	(*SearchResponse)(nil),      // 18: osaurus.guest.v1.SearchResponse
+	(*SearchMatch)(nil),         // 19: osaurus.guest.v1.SearchMatch
+	(*SearchEnd)(nil),           // 20: osaurus.guest.v1.SearchEnd
 }
 var file_files_proto_depIdxs = []int32{
 	0,  // 0: osaurus.guest.v1.FileInfo.kind:type_name -> osaurus.guest.v1.FileInfo.Kind
 	2,  // 1: osaurus.guest.v1.StatFileRequest.file:type_name -> osaurus.guest.v1.FilePath
 	3,  // 2: osaurus.guest.v1.StatFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	2,  // 3: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
-	8,  // 4: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
-	3,  // 5: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
-	2,  // 6: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	3,  // 7: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	12, // 8: osaurus.guest.v1.WriteFileRequest.header:type_name -> osaurus.guest.v1.WriteFileHeader
-	2,  // 9: osaurus.guest.v1.WriteFileHeader.file:type_name -> osaurus.guest.v1.FilePath
-	2,  // 10: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
-	1,  // 11: osaurus.guest.v1.SearchRequest.target:type_name -> osaurus.guest.v1.SearchRequest.Target
-	16, // 12: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
-	17, // 13: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
-	4,  // 14: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
-	6,  // 15: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
-	9,  // 16: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
-	11, // 17: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
-	14, // 18: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
-	5,  // 19: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
-	7,  // 20: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
-	10, // 21: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
-	13, // 22: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
-	15, // 23: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	2,  // 3: osaurus.guest.v1.DigestFilesRequest.folder:type_name -> osaurus.guest.v1.FilePath
+	8,  // 4: osaurus.guest.v1.DigestFilesResponse.files:type_name -> osaurus.guest.v1.FileDigest
+	2,  // 5: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
+	11, // 6: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
+	3,  // 7: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
+	2,  // 8: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	3,  // 9: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
+	15, // 10: osaurus.guest.v1.WriteFileRequest.header:type_name -> osaurus.guest.v1.WriteFileHeader
+	2,  // 11: osaurus.guest.v1.WriteFileHeader.file:type_name -> osaurus.guest.v1.FilePath
+	2,  // 12: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
+	1,  // 13: osaurus.guest.v1.SearchRequest.target:type_name -> osaurus.guest.v1.SearchRequest.Target
+	19, // 14: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
+	20, // 15: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
+	4,  // 16: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
+	9,  // 17: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
+	12, // 18: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
+	14, // 19: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
+	6,  // 20: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
+	17, // 21: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
+	5,  // 22: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
+	10, // 23: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
+	13, // 24: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
+	16, // 25: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
+	7,  // 26: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
+	18, // 27: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_files_proto_init() }
@@ -1322,7 +1497,7 @@ func file_files_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_files_proto_rawDesc), len(file_files_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -193,10 +193,12 @@ func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 
 // peers: a program of the guest cannot speak to the guest's service.
 func peers(ctx context.Context, t *testing.T, c *guest.Client) {
-	for _, cid := range []int{1, 3} { // loopback, and a guest's usual own
+	for _, to := range []string{ // loopback, and a guest's usual own
+		fmt.Sprintf("1:%d", guest.Port), fmt.Sprintf("3:%d", guest.Port), fmt.Sprintf("1:%d", guest.EntryPort), fmt.Sprintf("3:%d", guest.EntryPort),
+	} {
 		var out bytes.Buffer
 		_, err := c.Run(ctx, guest.Command{
-			Args:  []string{"socat", "-t2", "-", fmt.Sprintf("VSOCK-CONNECT:%d:%d", cid, guest.Port)},
+			Args:  []string{"socat", "-t2", "-", "VSOCK-CONNECT:" + to},
 			Stdin: strings.NewReader("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"), Stdout: &out, Timeout: 20 * time.Second,
 		})
 		if fault.KindOf(err) == fault.NotFound && err != nil {
@@ -204,7 +206,7 @@ func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 			return
 		}
 		if err != nil || out.Len() > 0 {
-			t.Errorf("context %d got %q (%v)", cid, &out, err)
+			t.Errorf("%s got %q (%v)", to, &out, err)
 		}
 	}
 }

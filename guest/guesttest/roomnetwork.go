@@ -14,7 +14,7 @@ import (
 
 // networkCases are what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"Host", noHost}, {"IPv6", onlyLoopbackHasIPv6}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"RoomToGuest", roomToGuest}, {"None", noNetwork}, {"Host", noHost}, {"Outside", outside}, {"IPv6", onlyLoopbackHasIPv6}}
 }
 
 // connections: of the kernel's one table of connections bob can fill only a part, and
@@ -177,4 +177,21 @@ func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Errorf("bob does not reach name servers: %s", out)
 	}
 	connects(ctx, t, alice, alice.house.Server)
+}
+
+// outside: a room that is kept from the host's loopback reaches the networks beyond it.
+func outside(ctx context.Context, t *testing.T, _, bob *agent) {
+	if bob.house.Outside == "" {
+		t.Skip("*** NOT TRIED: this host has no address in a network")
+	}
+	bob.HostServices = false
+	defer func() {
+		bob.HostServices = true
+		bob.ensure(ctx, t)
+	}()
+	bob.ensure(ctx, t)
+	connects(ctx, t, bob, bob.house.Outside)
+	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+		t.Errorf("bob reaches the host's loopback: %s", out)
+	}
 }

@@ -26,6 +26,9 @@ type House struct {
 	// Server is the address, as a guest has it, of a server of the host that
 	// says hello to who connects.
 	Server string
+	// Outside is the address of one that does so in a network beyond the guest's own;
+	// empty where there is none.
+	Outside string
 	// Mint has the host's bridge take a new token for a user's, and that alone. What
 	// is at /api/config/who there is the user.
 	Mint func(user config.LinuxUser, uid uint32) string

@@ -26,13 +26,13 @@ import (
 
 // machine is the guest's machine, as the service's System.
 type machine struct {
-	modules  modules
-	network  network.Network
-	random   *os.File // /dev/random, which is nowhere for a moment while the root changes
-	listener io.Closer
-	service  *service.Service
-	prepared chan error // what became of prepare, once
-	late     sync.WaitGroup
+	modules   modules
+	network   network.Network
+	random    *os.File // /dev/random, which is nowhere for a moment while the root changes
+	listeners []io.Closer
+	service   *service.Service
+	prepared  chan error // what became of prepare, once
+	late      sync.WaitGroup
 	// lateLoaded is closed when the late modules are loaded.
 	lateLoaded chan struct{}
 	ending     atomic.Bool

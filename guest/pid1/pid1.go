@@ -5,6 +5,7 @@ package pid1
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/room"
@@ -66,6 +68,10 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", wire.Port, err)
 	}
+	entries, err := vsock.Listen(entry.Port, nil)
+	if err != nil {
+		return fmt.Errorf("listen on vsock port %d: %w", entry.Port, err)
+	}
 	m.limits()
 	opts := process.Options{Init: true, Cgroup: commands}
 	if !m.cgroups {
@@ -75,8 +81,13 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return err
 	}
-	m.listener, m.service = l, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
+	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
 	go m.obey()
+	go func() {
+		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
+			m.warn("take lines and connections for rooms", err)
+		}
+	}()
 	go func() {
 		m.prepared <- m.prepare()
 		m.step("root")
@@ -84,7 +95,7 @@ func (m *machine) serve(version string) error {
 	if err := m.service.Serve(hostOnly{l}); !m.ending.Load() {
 		return err
 	}
-	select {} // PowerOff has closed the listener and goes on
+	select {} // PowerOff has closed the listeners and goes on
 }
 
 // rooms returns the keeper of rooms, which makes none before it is asked to. A

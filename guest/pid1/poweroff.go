@@ -23,8 +23,8 @@ func (m *machine) PowerOff(grace time.Duration) {
 	if m.ending.Swap(true) {
 		select {}
 	}
-	if m.listener != nil {
-		_ = m.listener.Close()
+	for _, l := range m.listeners {
+		_ = l.Close()
 	}
 	m.log("power off")
 	// Every process but this one, which also reaps them.

@@ -3,30 +3,21 @@
 package room
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
-)
-
-// Defaults of a room's limits.
-const (
-	defaultWeight = 100 // the kernel's own
-	defaultPids   = 512 // a build of many jobs; a fork bomb ends there
 )
 
 // Options say what rooms are made of.
@@ -60,14 +51,6 @@ type Keeper struct {
 	slots map[int]bool     // taken
 }
 
-// door is where those wait who want something of the same room.
-type door struct {
-	turn chan struct{} // a lock that can be waited for with a context
-	room *Room         // the last that was made; nil before the first
-	slot int
-	gone bool // the room was forgotten
-}
-
 // NewKeeper returns a keeper of no rooms.
 func NewKeeper(o Options) *Keeper {
 	k := &Keeper{opts: o, doors: map[string]*door{}, slots: map[int]bool{}}
@@ -91,49 +74,6 @@ func (k *Keeper) foundations() error {
 
 // namespaceLimit is what keeps rooms from making user namespaces.
 const namespaceLimit = "/proc/sys/user/max_user_namespaces"
-
-// enter waits for a user's turn. With add the user may be a new one.
-func (k *Keeper) enter(ctx context.Context, user string, add bool) (*door, error) {
-	for {
-		d, err := k.door(user, add)
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case d.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if !d.gone {
-			return d, nil
-		}
-		d.leave() // for the next who waited
-	}
-}
-
-// door finds a user's door, or with add makes one.
-func (k *Keeper) door(user string, add bool) (*door, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if d := k.doors[user]; d != nil {
-		return d, nil
-	}
-	if !add {
-		return nil, missing(user)
-	}
-	slot := 0
-	for k.slots[slot] {
-		slot++
-	}
-	if slot == maxSlots {
-		return nil, fault.New(fault.Rejected, "make room", user, fmt.Errorf("there are %d rooms", maxSlots)).Advise("Delete an agent that is not needed any more.")
-	}
-	d := &door{turn: make(chan struct{}, 1), slot: slot}
-	k.doors[user], k.slots[slot] = d, true
-	return d, nil
-}
-
-func (d *door) leave() { <-d.turn }
 
 func missing(user string) error {
 	return fault.New(fault.NotFound, "find room", user, errors.New("there is no such room in this boot")).Advise("Make it first.")
@@ -250,68 +190,6 @@ func (r *Room) forget() {
 	_ = r.disk.Close()
 }
 
-// openEvents opens what each command looks at.
-func (r *Room) openEvents() (err error) {
-	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
-		return err
-	}
-	r.pids, err = os.Open(filepath.Join(string(r.group), "pids.events"))
-	return err
-}
-
-// limit sets the limits of a room.
-func (r *Room) limit(l *guestpb.Limits) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(r.disk.Fd()), &st); err != nil {
-		return err
-	}
-	err := r.group.limit(l, st.Dev)
-	if r.quota {
-		err = errors.Join(err, setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
-	}
-	return err
-}
-
-// fit makes the room's file systems in memory as large as fits its limit. One that
-// holds more stays as it is.
-func (r *Room) fit(memory uint64) error {
-	return within(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
-		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
-			f, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
-			if err != nil {
-				return fmt.Errorf("size of %s: %w", path, err)
-			}
-			key, value, _ := strings.Cut(size, "=")
-			err = unix.FsconfigSetString(f, key, value)
-			if err == nil {
-				err = unix.FsconfigReconfigure(f)
-			}
-			_ = unix.Close(f)
-			if err != nil && err != unix.EINVAL {
-				return fmt.Errorf("size of %s: %w", path, err)
-			}
-		}
-		return nil
-	})
-}
-
-// defaults fills in what a spec leaves to the guest.
-func (k *Keeper) defaults(l *guestpb.Limits) *guestpb.Limits {
-	var st unix.Statfs_t
-	_ = unix.Statfs(k.opts.Data, &st) // without it there are no blocks
-	l = proto.CloneOf(l)
-	if l == nil {
-		l = &guestpb.Limits{}
-	}
-	l.CpuWeight = cmp.Or(l.CpuWeight, defaultWeight)
-	l.Pids = cmp.Or(l.Pids, defaultPids)
-	l.MemoryBytes = cmp.Or(l.MemoryBytes, totalMemory()/2)
-	// Half, so that one agent that fills its own leaves another some.
-	l.DiskBytes = cmp.Or(l.DiskBytes, st.Blocks*uint64(st.Bsize)/2)
-	l.DiskFiles = cmp.Or(l.DiskFiles, st.Files/2)
-	return l
-}
-
 // Get returns a room in which commands can run: one whose first process has
 // ended is made anew.
 func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
@@ -329,22 +207,6 @@ func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
 		}
 	}
 	return d.room, nil
-}
-
-// SetLimits changes what a room may use, while it is used.
-func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) error {
-	d, err := k.enter(ctx, user, false)
-	if err != nil {
-		return err
-	}
-	defer d.leave()
-	if d.room == nil {
-		return missing(user)
-	}
-	spec := proto.CloneOf(d.room.spec)
-	spec.Limits = l
-	_, err = k.ensure(d, spec, d.room.outlet.token)
-	return err
 }
 
 // Remove ends a room and forgets it; with layer, its files go too. That they are
@@ -404,14 +266,4 @@ func (k *Keeper) rooms(ctx context.Context, user string) ([]*Room, error) {
 		return nil, missing(user)
 	}
 	return list, ctx.Err()
-}
-
-// Usage is what rooms use.
-func (k *Keeper) Usage(ctx context.Context, user string) ([]*guestpb.RoomUsage, error) {
-	list, err := k.rooms(ctx, user)
-	var out []*guestpb.RoomUsage
-	for _, r := range list {
-		out = append(out, r.usage())
-	}
-	return out, err
 }

@@ -4,30 +4,20 @@
 package room
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/sandbox/seccomp"
 )
-
-// makePatience is how long the first process of a room may need for its mounts.
-// Nothing of an agent runs before, so only the disk or a share can make it slow.
-const makePatience = 30 * time.Second
 
 // Room is one that is there, or was: Dead says so. The descriptors that commands
 // use are closed when nobody holds it any more.
@@ -106,60 +96,6 @@ func (r *Room) Environment(root bool) []string {
 	return []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
 }
 
-// start starts the first process of the room and waits until the root is made.
-func (r *Room) start(o Options) error {
-	const op = "make room"
-	in, err := r.plan(o)
-	if err != nil {
-		return fault.New(fault.Execution, op, r.spec.User, err)
-	}
-	defer in.Close()
-	out, theirs, err := os.Pipe()
-	if err != nil {
-		return fault.New(fault.Unavailable, op, r.spec.User, err)
-	}
-	defer out.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err == nil {
-		defer null.Close()
-		r.init, err = o.Keeper.Start(process.Spec{
-			Args: []string{o.Program, InitCommand}, Dir: "/",
-			// One thread at a time and a small heap: it waits, and little else.
-			Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
-			Files:      [3]uintptr{in.Fd(), theirs.Fd(), null.Fd()},
-			Place:      threshold{group(filepath.Join(o.Cgroup, inits))},
-			Namespaces: entered,
-		})
-	}
-	_ = theirs.Close()
-	if err != nil {
-		return err
-	}
-	if err := r.hold(); err != nil {
-		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, err)
-	}
-	connected := make(chan error, 1)
-	go func() { connected <- r.network(r.spec, o) }()
-	err = r.await(out)
-	if failed := <-connected; err == nil {
-		err = failed
-	}
-	if err != nil {
-		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")
-	}
-	r.ptmx, err = os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", r.init.PID()), unix.O_PATH, 0)
-	if err == nil {
-		r.desk, err = r.makeDesk()
-	}
-	if err != nil || r.dead() {
-		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errors.New("its first process ended"), err))
-	}
-	return nil
-}
-
 // desk is where the guest's own files for a room's shells are, in the room's memory.
 const desk = "/run/osaurus-shells"
 
@@ -190,59 +126,6 @@ const jobLogs = "/run/osaurus-jobs"
 // room. Nobody in the room can write there, nor lay a link.
 func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
 
-// plan is a file with what the first process is to make.
-func (r *Room) plan(o Options) (*os.File, error) {
-	text, err := json.Marshal(plan{
-		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
-		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Outlet: r.outlet.socket != nil,
-	})
-	if err != nil {
-		return nil, err
-	}
-	in, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
-	if _, err := out.Write(text); err != nil { // a pipe holds more than the plan has
-		_ = in.Close()
-		return nil, err
-	}
-	return in, nil
-}
-
-// hold takes hold of the first process itself, whatever becomes of its pid.
-func (r *Room) hold() error {
-	fd, err := unix.PidfdOpen(r.init.PID(), 0)
-	if err != nil {
-		return fmt.Errorf("hold the first process: %w", err)
-	}
-	r.pidfd = os.NewFile(uintptr(fd), "room")
-	if r.dead() { // then the pid may have been another's
-		return errors.New("its first process ended")
-	}
-	return nil
-}
-
-// await reads what the first process reports.
-func (r *Room) await(out *os.File) error {
-	_ = out.SetReadDeadline(time.Now().Add(makePatience))
-	text, err := io.ReadAll(io.LimitReader(newLine(out), maxReport))
-	if err != nil {
-		return fmt.Errorf("wait for its first process: %w", err)
-	}
-	var said report
-	if err := json.Unmarshal(bytes.TrimSpace(text), &said); err != nil {
-		return fmt.Errorf("its first process said %q", faultrpc.Clip(string(text)))
-	}
-	if said.Failure != "" {
-		return errors.New(said.Failure)
-	}
-	r.shell = said.Shell
-	r.lacks = append(r.lacks, said.Warnings...)
-	return nil
-}
-
 // network gives the room the network that is asked for, instead of the one that it has.
 func (r *Room) network(spec *guestpb.Room, o Options) error {
 	if err := disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
@@ -253,87 +136,4 @@ func (r *Room) network(spec *guestpb.Room, o Options) error {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil
-}
-
-// usage is what the room uses.
-func (r *Room) usage() *guestpb.RoomUsage {
-	statistic := func(name string) uint64 {
-		return group("/sys/class/net/" + cable(r.slot) + "/statistics").number(name)
-	}
-	u := &guestpb.RoomUsage{
-		User:     r.spec.User,
-		CpuNanos: int64(value(r.group.text("cpu.stat"), "usage_usec")) * int64(time.Microsecond), MemoryBytes: r.group.number("memory.current"),
-		MemoryPeakBytes: r.group.number("memory.peak"), Pids: uint32(r.group.number("pids.current")),
-		// What the guest's end of the cable sends, the room receives.
-		ReceivedBytes: statistic("tx_bytes"), SentBytes: statistic("rx_bytes"),
-		OomKills: value(r.group.text("memory.events"), "oom_kill"),
-		Limits:   r.spec.Limits, MadeUnixNano: r.made.UnixNano(),
-	}
-	if r.quota {
-		if q, err := held(r.disk, r.spec.Uid); err == nil {
-			u.DiskBytes, u.DiskFiles = q.space, q.files
-		}
-	}
-	return u
-}
-
-// Marks are how often a room has met its limits.
-type Marks struct{ oom, pids uint64 }
-
-// Marks are taken before a command and compared after it.
-func (r *Room) Marks() Marks {
-	return Marks{value(again(r.memory), "oom_kill"), value(again(r.pids), "max")}
-}
-
-// again reads a small file of the kernel from its beginning.
-func again(f *os.File) string {
-	var buf [512]byte // a few counters
-	n, _ := f.ReadAt(buf[:], 0)
-	return string(buf[:n])
-}
-
-// Met says which limits the room has met since the marks were taken: of memory
-// (and a process was killed) and of processes (and one was not started); and
-// whether it is now at that of its disk.
-func (r *Room) Met(since Marks) (oom, pids, quota bool) {
-	now := r.Marks()
-	if r.quota {
-		q, err := held(r.disk, r.spec.Uid)
-		quota = err == nil && q.atLimit()
-	}
-	return now.oom > since.oom, now.pids > since.pids, quota
-}
-
-// Starved reports whether the room stands still for want of memory: it is at its
-// limit, and the kernel drops what a program needs next instead of killing it.
-func (r *Room) Starved() bool {
-	const fullParts, standstill = 50, 10.0 // of its memory; hundredths of the last 10 s
-	limit := r.group.number("memory.max")
-	if limit == 0 || r.group.number("memory.current") < limit-limit/fullParts {
-		return false
-	}
-	for line := range strings.Lines(r.group.text("memory.pressure")) {
-		var average float64
-		if n, _ := fmt.Sscanf(line, "full avg10=%f", &average); n == 1 {
-			return average >= standstill
-		}
-	}
-	return false
-}
-
-// line reads to the end of a line, and no further.
-type line struct {
-	from io.Reader
-	done bool
-}
-
-func newLine(from io.Reader) io.Reader { return &line{from: from} }
-
-func (l *line) Read(b []byte) (int, error) {
-	if l.done {
-		return 0, io.EOF
-	}
-	n, err := l.from.Read(b)
-	l.done = bytes.IndexByte(b[:n], '\n') >= 0
-	return n, err
 }

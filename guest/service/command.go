@@ -23,7 +23,7 @@ import (
 // command is one running Exec.
 type command struct {
 	child  *process.Child
-	stream *execStream
+	stream execStream
 	sendMu sync.Mutex // a stream has one sender at a time
 
 	stdin    *os.File // nil without standard input
@@ -43,7 +43,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 
 // begin starts the command with pipes for the streams that the host wants, or
 // with a terminal.
-func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream *execStream) (_ *command, err error) {
+func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
 	spec := process.Spec{Args: wire.Texts(start.Args), Env: wire.Texts(start.Env), Dir: string(start.Dir)}
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
@@ -199,9 +199,9 @@ const endOfInput = 4
 
 // feed carries standard input and what else the host has to say. A write to a
 // pipe that is full waits, and with it the host.
-func (c *command) feed() {
+func (c *command) feed(from inputStream) {
 	for {
-		m, err := c.stream.Receive()
+		m, err := from.Receive()
 		if err != nil || m.GetStdinEnd() != nil {
 			if c.terminal == nil {
 				_ = c.stdin.Close()

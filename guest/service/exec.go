@@ -19,15 +19,28 @@ import (
 	"osaurus-sandbox/sandbox"
 )
 
-type execStream = connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]
+// execStream takes what a command says.
+type execStream interface {
+	Send(*guestpb.ExecResponse) error
+}
 
-// Exec runs one command.
-func (s *Service) Exec(ctx context.Context, stream *execStream) error {
+// inputStream has what a command is told as well.
+type inputStream interface {
+	execStream
+	Receive() (*guestpb.ExecRequest, error)
+}
+
+// Exec runs one command, which may take input.
+func (s *Service) Exec(ctx context.Context, stream *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return err
 	}
-	start := first.GetStart()
+	return s.exec(ctx, first.GetStart(), stream)
+}
+
+// exec runs a command until its end is sent.
+func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStream) error {
 	if err := wire.CheckStart(start); err != nil {
 		return err
 	}
@@ -72,8 +85,8 @@ func (s *Service) Signal(_ context.Context, r *connect.Request[guestpb.SignalReq
 // follow carries the streams until the command has ended, and ends it when the
 // host is gone or the time is over.
 func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
-	if c.stdin != nil || c.terminal != nil {
-		go c.feed()
+	if input, ok := c.stream.(inputStream); ok && (c.stdin != nil || c.terminal != nil) {
+		go c.feed(input)
 	}
 	var pumps sync.WaitGroup
 	for _, o := range c.outputs {

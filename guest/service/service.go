@@ -83,10 +83,11 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
-// leave ends the shells and jobs of a user.
+// leave ends the shells and jobs of a user, and the worker for their files.
 func (s *Service) leave(user string) {
 	s.shells.Forget(user)
 	s.jobs.Forget(user)
+	s.files.Forget(user)
 }
 
 // Serve answers connections of a listener until that is closed. Connections
@@ -96,7 +97,6 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
-	mux.Handle("/"+guestpbconnect.FilesName+"/", s.files)
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
@@ -119,7 +119,11 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != guestpbconnect.GuestHelloProcedure {
-			if err := s.admit(r.Header.Get(wire.KeyHeader)); err != nil {
+			key, err := wire.ParseKeyHeader(r.Header.Get(wire.KeyHeader))
+			if err == nil {
+				err = s.admit(key)
+			}
+			if err != nil {
 				_ = refuse.Write(w, r, faultrpc.Encode(err))
 				return
 			}
@@ -128,19 +132,17 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Service) admit(header string) error {
+// admit says what is against who has shown a key.
+func (s *Service) admit(got wire.Key) error {
+	const op = "check boot key"
 	s.mu.Lock()
 	want := s.key
 	s.mu.Unlock()
 	if want == nil {
-		return fault.New(fault.Unavailable, "check boot key", "", errors.New("the host has not said hello"))
-	}
-	got, err := wire.ParseKeyHeader(header)
-	if err != nil {
-		return err
+		return fault.New(fault.Unavailable, op, "", errors.New("the host has not said hello"))
 	}
 	if !got.Equal(*want) {
-		return fault.New(fault.Rejected, "check boot key", "", errors.New("it is not the key of this boot"))
+		return fault.New(fault.Rejected, op, "", errors.New("it is not the key of this boot"))
 	}
 	select {
 	case <-s.booted:

@@ -5,6 +5,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/guesttest"
@@ -97,17 +99,27 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = service.New(h, keeper, nil, logs, "test").Serve(l) }()
+	entries, err := net.Listen("unix", path+".entries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := service.New(h, keeper, nil, logs, "test")
+	go func() { defer close(done); _ = s.Serve(l) }()
+	handed := make(chan struct{})
+	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
 	t.Cleanup(func() {
 		l.Close()
+		entries.Close()
 		<-done
+		<-handed
 		keeper.Close()
 	})
 	return func(ctx context.Context, port uint32) (net.Conn, error) {
-		if port != guest.Port {
+		at, ok := map[uint32]string{guest.Port: path, guest.EntryPort: path + ".entries"}[port]
+		if !ok {
 			return nil, errors.New("wrong port")
 		}
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		return (&net.Dialer{}).DialContext(ctx, "unix", at)
 	}
 }
 
@@ -196,9 +208,9 @@ func TestHello(t *testing.T) {
 	h := &host{}
 	dial := serve(t, h)
 	ctx := context.Background()
-	raw := rawClient(t, dial)
+	raw := rawClient(t, dial, wire.Key{}.Header())
 	good := func() *guestpb.HelloRequest {
-		return &guestpb.HelloRequest{VersionMin: 1, VersionMax: 1, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
+		return &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
 	}
 	if _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); wireKind(err) != fault.Unavailable {
 		t.Errorf("ping before hello: %v", err)
@@ -209,7 +221,7 @@ func TestHello(t *testing.T) {
 		kind fault.Kind
 	}{
 		{"old host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 0, 0 }, fault.InvalidArgs},
-		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 2, 9 }, fault.Rejected},
+		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = wire.VersionMax+1, 99 }, fault.Rejected},
 		{"short key", func(r *guestpb.HelloRequest) { r.Key = r.Key[1:] }, fault.InvalidArgs},
 		{"mount on root", func(r *guestpb.HelloRequest) { r.Boot.Mounts = []*guestpb.Mount{{Tag: "a", Path: []byte("/")}} }, fault.InvalidArgs},
 		{"mount on dots", func(r *guestpb.HelloRequest) {
@@ -230,7 +242,7 @@ func TestHello(t *testing.T) {
 	}
 	for range 2 { // the second time as if the first answer had been lost
 		r, err := raw.Hello(ctx, connect.NewRequest(good()))
-		if err != nil || r.Msg.Version != 1 || r.Msg.GuestVersion != "test" {
+		if err != nil || r.Msg.Version != wire.VersionMax || r.Msg.GuestVersion != "test" {
 			t.Fatal(r, err)
 		}
 	}
@@ -353,6 +365,37 @@ func TestKeepTime(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// Where no worker can have a connection, the service answers in its place.
+func TestFilesWithoutRooms(t *testing.T) {
+	checkLeaks(t)
+	dial := serve(t, &host{})
+	ask := func(c *guest.Client) error {
+		_, err := c.StatFile(t.Context(), guest.File{User: "agent-alice", Root: "/", Path: "etc"})
+		return err
+	}
+	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "makes no rooms") {
+		t.Errorf("with the key: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		begin []byte
+		want  string
+	}{
+		"with another key": {entry.Entry{Key: wire.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
+		"with nothing":     {[]byte(strings.Repeat("x", 100)), ""},
+	} {
+		c, err := dial(t.Context(), guest.EntryPort)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = c.Write(append(tc.begin, "POST /osaurus.guest.v1.Files/Stat HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"...))
+		answer, err := io.ReadAll(c) // which may end with what was never read
+		if (tc.want == "") != (len(answer) == 0) || !strings.Contains(string(answer), tc.want) || err != nil && !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+	}
 }
 
 // rawClient speaks the protocol without the manners of guest.Client.

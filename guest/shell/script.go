@@ -6,6 +6,8 @@ import (
 	_ "embed"
 	"regexp"
 	"strings"
+
+	"osaurus-sandbox/sandbox/shellword"
 )
 
 var (
@@ -82,7 +84,7 @@ func assignments(env []string) []string {
 	var lines []string
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && identifier.MatchString(name) {
-			lines = append(lines, "export "+name+"='"+strings.ReplaceAll(value, "'", `'\''`)+"'\n")
+			lines = append(lines, "export "+name+"="+shellword.Quote(value)+"\n")
 		}
 	}
 	return lines

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -26,13 +27,14 @@ type Rooms interface {
 	Boot() string
 	// Exec starts a command in the agent's room: see tools.Rooms.
 	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
-	// WriteFile writes a file as the agent: see tools.Files.
+	// WriteFile writes a file as the agent, and DigestFiles looks at files: see tools.Files.
 	WriteFile(ctx context.Context, a tools.Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
+	DigestFiles(ctx context.Context, a tools.Agent, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
 }
 
 // Packages installs what plugins depend on: see tools.Installer.
 type Packages interface {
-	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
+	System(ctx context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error)
 }
 
 // Secrets are what plugins may read: the plugin's own, and then the agent's.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
 
@@ -19,20 +21,28 @@ type sight struct {
 	folders  map[config.PluginID]bool
 	left     []config.PluginID // with something of the version before beside the folder
 	packages map[string]bool
-	digests  map[string]string // of files, by their paths in the folder of plugins
+	digests  map[string]string // of files that are there, by their paths in the folder of plugins; "" of what cannot be read
 }
 
-// look looks at many plugins at once, in one command.
+// look looks at many plugins at once: in one command, and with one question about all of
+// their files.
 func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.PluginID, packages, files []string) (sight, error) {
 	args := []string{LayerFile, a.Home, fmt.Sprint(len(ids))}
 	for _, id := range ids {
 		args = append(args, string(id))
 	}
-	text, err := i.script(ctx, "look at plugins", a, false, scriptLook, list(files), append(args, packages...)...)
-	if err != nil {
-		return sight{}, err
+	text, err := i.script(ctx, "look at plugins", a, false, scriptLook, nil, append(args, packages...)...)
+	if err != nil || len(files) == 0 {
+		return parseSight(text), err
 	}
-	return parseSight(text), nil
+	s := parseSight(text)
+	found, err := i.Rooms.DigestFiles(ctx, a, guest.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
+	for n, f := range found {
+		if f.There {
+			s.digests[files[n]] = hex.EncodeToString(f.SHA256)
+		}
+	}
+	return s, err
 }
 
 // parseSight reads what the script has written. What it cannot read it leaves
@@ -50,8 +60,6 @@ func parseSight(text string) sight {
 			s.left = append(s.left, config.PluginID(rest))
 		case what == "package":
 			s.packages[rest] = true
-		case len(what) == hex.EncodedLen(sha256.Size):
-			s.digests[strings.TrimPrefix(rest, " ")] = what
 		}
 	}
 	return s

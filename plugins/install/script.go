@@ -28,8 +28,9 @@ const (
 	// scriptTime is what a script may take that copies or removes a folder, of many
 	// files, on a share.
 	scriptTime = 2 * time.Minute
-	// maxAnswer bounds what a script answers: a line for each file of maxPlugins.
-	maxAnswer = 64 << 20
+	// maxAnswer bounds what a script answers: two lines for each of maxPlugins, and one for each of their
+	// packages.
+	maxAnswer = 16 << 20
 )
 
 // folderOf is a plugin's folder in the guest.
@@ -109,8 +110,8 @@ for f in "$2" ".$2.before" ".$2.none" ".$2.copy"; do
 done
 `
 	// scriptLook says how things are: the name of the layer ($1), which of $3 plugins have a
-	// folder in the home ($2) and which what scriptTake has kept, which of the packages
-	// after them are there, and the digest of each file that is named on the input and is one.
+	// folder in the home ($2) and which what scriptTake has kept, and which of the packages
+	// after them are there.
 	scriptLook = `layer=$1
 home=$2
 plugins=$3
@@ -129,8 +130,6 @@ if [ $# -gt 0 ]; then
 		dpkg-query -W -f='${db:Status-Status} ${Package}\n' -- "$@" 2>/dev/null | sed -n 's/^installed /package /p'
 	fi
 fi
-cd -- "$home/plugins" 2>/dev/null || exit 0
-xargs -0 -r sh -c 'for f; do [ -f "$f" ] && printf "%s\0" "$f"; done' sh | xargs -0 -r sha256sum -- 2>/dev/null
 exit 0
 `
 )

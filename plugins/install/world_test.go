@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -238,8 +239,25 @@ func (w *world) WriteFile(_ context.Context, _ tools.Agent, f guest.File, what g
 	return done, err
 }
 
+func (w *world) DigestFiles(_ context.Context, _ tools.Agent, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
+	err = w.touch("digest", func() error {
+		for _, name := range paths {
+			d := guest.FileDigest{}
+			if text, err := os.ReadFile(filepath.Join(folder.Root, folder.Path, name)); err == nil && uint64(len(text)) <= limit {
+				d = guest.FileDigest{There: true, SHA256: sum(text)}
+			}
+			list = append(list, d)
+		}
+		return nil
+	})
+	return list, err
+}
+
 // System implements install.Packages: what is called "no-…" is not to be had.
-func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.Installed, error) {
+func (w *world) System(_ context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error) {
+	if patience <= packages.MaxTime {
+		w.t.Errorf("a plugin's packages have %v, and a model's %v", patience, packages.MaxTime)
+	}
 	return tools.Installed{Manager: packages.APK}, w.touch("packages", func() error {
 		path := filepath.Join(c.Home, "../apk")
 		text, _ := os.ReadFile(path)

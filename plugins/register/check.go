@@ -16,7 +16,12 @@ import (
 // reach refuses commands that name a host which is not allowed, or of which it cannot be
 // read what they name.
 func (g *Registrar) reach(r plugins.Recipe) error {
-	allowed := slices.Concat(command.Allowed(), g.Mirrors())
+	allowed := command.Allowed()
+	for _, host := range g.Mirrors() {
+		if !slices.Contains(allowed, host) {
+			allowed = append(allowed, host)
+		}
+	}
 	for _, d := range r.Permissions.Network.Domains() {
 		allowed = append(allowed, string(d))
 	}

@@ -57,5 +57,5 @@ func replaceable(old library.Entry, a tools.Agent) error {
 		return nil
 	}
 	return fault.New(fault.Rejected, op, string(old.ID), errors.New("there is a plugin of this name already, which this agent did not make")).
-		Advise("Give it another name.")
+		Advise("Give it another name. A person can remove the other: osaurus-sandbox plugin remove " + string(old.ID))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/tools"
 )
 
@@ -41,7 +42,7 @@ func (g *Registrar) Tool() tools.Tool {
 	}, func(ctx context.Context, c *tools.Call, in toolIn) (toolOut, error) {
 		id, err := config.ParsePluginID(in.PluginID)
 		if err != nil {
-			return toolOut{}, err
+			return toolOut{}, &tools.Failure{Kind: fault.InvalidArgs, Field: "plugin_id", Expected: fault.AdviceOf(err), Message: err.Error(), Cause: err}
 		}
 		c.Say("reading ~/plugins/%s", id)
 		r, err := g.Pack(ctx, c.Agent, id)

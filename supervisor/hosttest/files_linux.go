@@ -81,6 +81,14 @@ func (f hostFiles) WriteFile(ctx context.Context, file guest.File, w guest.FileW
 	return done, err
 }
 
+func (f hostFiles) DigestFiles(ctx context.Context, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
+	err = f.on(folder, func(c *guest.Client, folder guest.File) (err error) {
+		list, err = c.DigestFiles(ctx, folder, limit, paths)
+		return err
+	})
+	return list, err
+}
+
 func (f hostFiles) SearchFiles(ctx context.Context, file guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (end guest.SearchEnd, err error) {
 	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
 		end, err = c.SearchFiles(ctx, file, s, tell)

@@ -13,6 +13,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -43,6 +44,7 @@ type terminals struct {
 func newTerminals(g *Guest) (_ *terminals, err error) {
 	t := &terminals{guest: g, server: &http.Server{Protocols: new(http.Protocols), ReadHeaderTimeout: greetLimit}}
 	t.server.Protocols.SetUnencryptedHTTP2(true)
+	t.server.Protocols.SetHTTP1(true)
 	if t.dir, err = os.MkdirTemp("", "hosttest-"); err != nil {
 		return nil, err
 	}
@@ -55,18 +57,41 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	if err != nil {
 		return nil, err
 	}
+	toRooms, err := net.Listen("unix", filepath.Join(t.dir, "files"))
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(t))
 	service.ServeTerminals(mux, t.shells, t.jobs)
 	mux.Handle(files.Handler())
 	t.server.Handler = mux
 	go func() { _ = t.server.Serve(l) }()
+	go func() { _ = t.server.Serve(anyRoom{toRooms}) }()
 	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)
 	defer cancel()
-	t.client, err = guest.Connect(ctx, func(ctx context.Context, _ uint32) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	t.client, err = guest.Connect(ctx, func(ctx context.Context, port uint32) (net.Conn, error) {
+		to := l
+		if port == guest.EntryPort {
+			to = toRooms
+		}
+		return new(net.Dialer).DialContext(ctx, "unix", to.Addr().String())
 	}, guest.Boot{})
 	return t, err
+}
+
+// anyRoom takes connections for files, whoever's they are.
+type anyRoom struct{ net.Listener }
+
+func (l anyRoom) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := entry.Read(c); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // Hello takes any key.

@@ -61,7 +61,7 @@ func TestRooms(t *testing.T) {
 				}
 			})
 			guesttest.RunRooms(t, &guesttest.House{
-				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Spared: c.spared,
+				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Outside: helloOutside(t), Spared: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					if err := h.guest.Shutdown(context.Background()); err != nil {
 						t.Fatal(err)
@@ -190,10 +190,34 @@ func intruder(t testing.TB) []byte {
 	return b
 }
 
-// hello serves on this host, and returns where guests find it.
+// hello serves on this host's loopback, and returns where guests find it.
 func hello(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	const host = "10.0.2.2" // as QEMU's network has it
+	return fmt.Sprintf("%s:%d", host, greeter(t, "127.0.0.1").Port)
+}
+
+// helloOutside serves where this host is found by the networks that it is in, and
+// returns where; on a host without one, nowhere.
+func helloOutside(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guests := net.IPNet{IP: net.IPv4(10, 0, 2, 0), Mask: net.CIDRMask(24, 32)} // who is in it has no way out of it
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() && !guests.Contains(n.IP) {
+			return greeter(t, n.IP.String()).String()
+		}
+	}
+	return ""
+}
+
+// greeter says hello to who connects.
+func greeter(t *testing.T, ip string) *net.TCPAddr {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +232,5 @@ func hello(t *testing.T) string {
 			c.Close()
 		}
 	}()
-	const host = "10.0.2.2" // as QEMU's network has it
-	return fmt.Sprintf("%s:%d", host, l.Addr().(*net.TCPAddr).Port)
+	return l.Addr().(*net.TCPAddr)
 }

@@ -141,6 +141,10 @@ func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWr
 	return guest.FileWritten{}, fault.New(fault.Rejected, "write", "", errors.New("the plugin has no files"))
 }
 
+func (w *world) DigestFiles(context.Context, tools.Agent, guest.File, uint64, []string) ([]guest.FileDigest, error) {
+	return nil, fault.New(fault.Rejected, "look at files", "", errors.New("the plugin has no files"))
+}
+
 func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
 	return nil
 }

@@ -55,6 +55,14 @@ func (f files) WriteFile(ctx context.Context, a tools.Agent, file guest.File, w 
 	return done, err
 }
 
+func (f files) DigestFiles(ctx context.Context, a tools.Agent, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
+	err = f.in(ctx, "look at", a, folder, func(g supervisor.Files, folder guest.File) error {
+		list, err = g.DigestFiles(ctx, folder, limit, paths)
+		return err
+	})
+	return list, err
+}
+
 func (f files) SearchFiles(ctx context.Context, a tools.Agent, file guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (end guest.SearchEnd, err error) {
 	err = f.in(ctx, "search", a, file, func(g supervisor.Files, file guest.File) error {
 		end, err = g.SearchFiles(ctx, file, s, tell)

@@ -40,6 +40,11 @@ func furnish(t *testing.T, home string) {
 		check(os.MkdirAll(filepath.Dir(path), 0o755))
 		check(os.WriteFile(path, []byte(text), 0o644))
 	}
+	for name, text := range recipes() {
+		path := filepath.Join(home, "plugins", name)
+		check(os.MkdirAll(filepath.Dir(path), 0o755))
+		check(os.WriteFile(path, []byte(text), 0o644))
+	}
 	for name, to := range map[string]string{"out": "/etc/passwd", "up": "../..", "round": "round"} {
 		check(os.Symlink(to, filepath.Join(home, name)))
 	}

@@ -50,6 +50,7 @@ const (
 func Run(t *testing.T, w *World, places ...Place) {
 	a := w.Agent(t, "ada", map[string]string{"autonomousExec.enabled": "true", "limits.diskMB": "16", "network": "none"})
 	furnish(t, w.Home.AgentHome(a.Name))
+	stock(t, w.Home)
 	// As the folders beside this one have them.
 	golden, docs := open(t, "../toolstest/testdata/answers.md"), open(t, "../../docs/wrong-calls.md")
 	job := ""

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/tools"
 )
@@ -23,9 +22,6 @@ const (
 func TestListIsSmall(t *testing.T) {
 	b := new(hosttest.Backend)
 	all := world(t, b, b).Tools
-	if err := all.Add(new(register.Registrar).Tool()); err != nil {
-		t.Fatal(err)
-	}
 	a := tools.Agent{Settings: config.AgentDefaults()}
 	a.Settings.AutonomousExec, a.Settings.PluginCreate = true, true
 	for profile, most := range map[tools.Profile]int{tools.Full: fullTokens, tools.Lean: leanTokens} {

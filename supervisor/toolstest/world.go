@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
@@ -17,11 +19,15 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/pluginbench"
+	"osaurus-sandbox/supervisor/pluginconfig"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
@@ -72,10 +78,19 @@ func New(t testing.TB, o Options) *World {
 	shells := terminal.New(terminal.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
 	shelf, err := artifacts.Open(artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
 	check(err)
-	w.Tools = toolbench.New(toolbench.Options{
+	bench := toolbench.Options{
 		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolbench.NewInstaller(w.Agents), Log: log,
+	}
+	w.Tools = toolbench.New(bench)
+	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
+	check(err)
+	plugins, err := pluginbench.Open(pluginbench.Options{
+		Home: o.Home, Tools: bench, Registry: w.Tools, Library: recipes, Topics: topics.New(db), Lines: loglines.New(w.Agents.Has), Config: pluginconfig.New(db),
+		Record: forgetful{}, Program: "test", Log: log,
 	})
+	check(err)
 	t.Cleanup(func() {
+		plugins.Close()
 		w.Prompts.Close()
 		shells.Close()
 		w.Agents.Close()

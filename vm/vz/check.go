@@ -25,15 +25,12 @@ func Check(_ context.Context, arch vm.Arch) []vm.Finding {
 
 func checkHost(arch vm.Arch) vm.Finding {
 	f := vm.Finding{What: "macOS", Status: vm.FindingOK}
-	h, err := findHost(arch)
+	r, err := findHost(arch)
 	if err != nil {
 		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
 		return f
 	}
-	f.Detail = "version " + h.release.String()
-	if !h.capabilities().SaveRestore {
-		f.Detail += fmt.Sprintf(" (machines cannot be saved: that takes %s and Apple silicon)", saveRestoreSince)
-	}
+	f.Detail = "version " + r.String()
 	return f
 }
 

@@ -13,16 +13,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// RosettaTag is the tag of the share that Driver.Rosetta adds.
-const RosettaTag = "rosetta"
-
 // Driver implements vm.Driver. The zero value is ready to use.
-type Driver struct {
-	// Rosetta gives every machine a read-only share, RosettaTag, with Apple's
-	// translator of amd64 programs. It needs Apple silicon, and Rosetta to be
-	// installed: otherwise New fails with fault.Unavailable.
-	Rosetta bool
-}
+type Driver struct{}
 
 var _ vm.Driver = (*Driver)(nil)
 
@@ -31,21 +23,19 @@ func (d *Driver) Name() string { return "vz" }
 
 // Capabilities implements vm.Driver.
 func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities, error) {
-	h, err := findHost(arch)
-	if err != nil {
+	if _, err := findHost(arch); err != nil {
 		return vm.Capabilities{}, err
 	}
-	return h.capabilities(), nil
+	return capabilities(), nil
 }
 
-// capabilities are the same on every host but for what came with a release.
-func (h host) capabilities() vm.Capabilities {
+// capabilities are the same on every Mac.
+func capabilities() vm.Capabilities {
 	return vm.Capabilities{
 		Accelerator: "apple",
 		Native:      true,
 		PowerButton: true,
 		PauseResume: true,
-		SaveRestore: h.arch == vm.ARM64 && h.release.atLeast(saveRestoreSince),
 		Ownership:   []vm.Ownership{vm.OwnershipAsker},
 		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
 	}
@@ -53,7 +43,7 @@ func (h host) capabilities() vm.Capabilities {
 
 // New implements vm.Driver.
 func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
-	if err := cfg.Validate(host{arch: cfg.Arch}.capabilities()); err != nil {
+	if err := cfg.Validate(capabilities()); err != nil {
 		return nil, err
 	}
 	if _, err := findHost(cfg.Arch); err != nil {
@@ -70,7 +60,7 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMachine(&cfg, id, line, d.Rosetta)
+	m, err := newMachine(&cfg, id, line)
 	if err != nil {
 		line.close()
 		return nil, err
@@ -95,9 +85,9 @@ func checkLimits(cfg *vm.Config) error {
 
 // newMachine makes the framework's machine. Its configuration is validated
 // first: the framework answers a bad one with an exception that ends the process.
-func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, rosetta bool) (*machine, error) {
+func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*machine, error) {
 	const op = "make machine"
-	hardware, err := assemble(cfg, id, line, rosetta)
+	hardware, err := assemble(cfg, id, line)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func explain(op, subject string, err error) *fault.Error {
 	case fault.AdviceOf(err) != "": // one of ours
 		kind, advice = fault.KindOf(err), fault.AdviceOf(err)
 	case errors.Is(err, vz.ErrUnsupportedOSVersion):
-		kind, advice = fault.Unavailable, "Update macOS: machines need 13, and 14 to be saved and restored."
+		kind, advice = fault.Unavailable, "Update macOS: machines need 13."
 	case errors.Is(err, vz.ErrBuildTargetOSVersion):
 		kind, advice = fault.Unavailable, "Build this program with a later Xcode: it was built for an older macOS."
 	case strings.Contains(err.Error(), entitlement):
@@ -54,7 +54,7 @@ func explainCode(code vz.ErrorCode, fallback string) (fault.Kind, string) {
 		return fault.Unavailable, "Stop another virtual machine: macOS runs no more of them at once."
 	case vz.ErrorOutOfDiskSpace:
 		return fault.Unavailable, "Free some space on the disk."
-	case vz.ErrorNotSupported, vz.ErrorSave, vz.ErrorRestore:
+	case vz.ErrorNotSupported:
 		return fault.Unavailable, "Start the machine anew: this Mac cannot do it."
 	}
 	return fault.Execution, fallback

@@ -25,17 +25,14 @@ const (
 	pullPatience = 30 * time.Second
 )
 
-// states are what the framework's mean here. While it saves, a machine stays
-// paused.
+// states are what the framework's mean here. No machine is ever saved or restored.
 var states = map[vz.VirtualMachineState]vm.State{
-	vz.VirtualMachineStateStarting:  vm.Starting,
-	vz.VirtualMachineStateRestoring: vm.Starting,
-	vz.VirtualMachineStateRunning:   vm.Running,
-	vz.VirtualMachineStatePausing:   vm.Pausing,
-	vz.VirtualMachineStatePaused:    vm.Paused,
-	vz.VirtualMachineStateSaving:    vm.Paused,
-	vz.VirtualMachineStateResuming:  vm.Resuming,
-	vz.VirtualMachineStateStopping:  vm.Stopping,
+	vz.VirtualMachineStateStarting: vm.Starting,
+	vz.VirtualMachineStateRunning:  vm.Running,
+	vz.VirtualMachineStatePausing:  vm.Pausing,
+	vz.VirtualMachineStatePaused:   vm.Paused,
+	vz.VirtualMachineStateResuming: vm.Resuming,
+	vz.VirtualMachineStateStopping: vm.Stopping,
 }
 
 // follow goes with a machine from its start to its end. It alone reads the

@@ -18,7 +18,7 @@ import (
 var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
 
 // assemble puts a machine's hardware together.
-func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, rosetta bool) (*vz.VirtualMachineConfiguration, error) {
+func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*vz.VirtualMachineConfiguration, error) {
 	const op = "assemble machine"
 	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(append(kernelArgs[:len(kernelArgs):len(kernelArgs)], cfg.KernelArgs...), " "))}
 	if cfg.Initrd != "" {
@@ -43,7 +43,7 @@ func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial, ros
 		to     func(*vz.VirtualMachineConfiguration) error
 	}{
 		{"disk", func(h *vz.VirtualMachineConfiguration) error { return addDisks(h, cfg.Disks) }},
-		{"share", func(h *vz.VirtualMachineConfiguration) error { return addShares(h, cfg.Shares, rosetta) }},
+		{"share", func(h *vz.VirtualMachineConfiguration) error { return addShares(h, cfg.Shares) }},
 		{"network", func(h *vz.VirtualMachineConfiguration) error { return addNetwork(h, cfg.Network, id) }},
 		{"console", func(h *vz.VirtualMachineConfiguration) error { return addConsole(h, line) }},
 		{"vsock", addSocket},
@@ -77,17 +77,8 @@ func addDisks(h *vz.VirtualMachineConfiguration, disks []vm.Disk) error {
 	return nil
 }
 
-func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share, rosetta bool) error {
+func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share) error {
 	var all []vz.DirectorySharingDeviceConfiguration
-	add := func(tag string, share vz.DirectoryShare) error {
-		device, err := vz.NewVirtioFileSystemDeviceConfiguration(tag)
-		if err != nil {
-			return fmt.Errorf("share %s: %w", tag, err)
-		}
-		device.SetDirectoryShare(share)
-		all = append(all, device)
-		return nil
-	}
 	for _, s := range shares {
 		folder, err := vz.NewSharedDirectory(s.Path, s.ReadOnly)
 		if err != nil {
@@ -97,18 +88,12 @@ func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share, rosetta boo
 		if err != nil {
 			return fmt.Errorf("share %s: %w", s.Tag, err)
 		}
-		if err := add(s.Tag, share); err != nil {
-			return err
-		}
-	}
-	if rosetta {
-		share, err := rosettaShare()
+		device, err := vz.NewVirtioFileSystemDeviceConfiguration(s.Tag)
 		if err != nil {
-			return err
+			return fmt.Errorf("share %s: %w", s.Tag, err)
 		}
-		if err := add(RosettaTag, share); err != nil {
-			return err
-		}
+		device.SetDirectoryShare(share)
+		all = append(all, device)
 	}
 	h.SetDirectorySharingDevicesVirtualMachineConfiguration(all)
 	return nil

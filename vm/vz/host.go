@@ -12,11 +12,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// What came with which release of macOS.
-var (
-	oldest           = release{13, 0} // machine identifiers, Rosetta
-	saveRestoreSince = release{14, 0}
-)
+// oldest is the release of macOS that machine identifiers came with.
+var oldest = release{13, 0}
 
 // release is a release of macOS.
 type release struct{ major, minor int }
@@ -42,37 +39,31 @@ func parseRelease(text string) (release, error) {
 	return r, nil
 }
 
-// host is what matters of this Mac.
-type host struct {
-	arch    vm.Arch
-	release release
-}
-
-// findHost looks at this Mac and fails with advice where it can run no guests
-// of an architecture.
-func findHost(arch vm.Arch) (host, error) {
+// findHost looks at this Mac, and fails with advice where it can run no guests of an
+// architecture. It returns the release of macOS.
+func findHost(arch vm.Arch) (release, error) {
 	const op = "look for a driver"
 	if arch != nativeArch() {
-		return host{}, fault.New(fault.Unavailable, op, string(arch), errors.New("macOS runs guests of its own architecture only")).
+		return release{}, fault.New(fault.Unavailable, op, string(arch), errors.New("macOS runs guests of its own architecture only")).
 			Advise(fmt.Sprintf("Use a pack for %s.", nativeArch()))
 	}
 	text, err := productVersion()
 	if err != nil {
-		return host{}, fault.New(fault.Unavailable, op, "macOS", err)
+		return release{}, fault.New(fault.Unavailable, op, "macOS", err)
 	}
 	r, err := parseRelease(text)
 	if err != nil {
-		return host{}, fault.New(fault.Unavailable, op, "macOS", err)
+		return release{}, fault.New(fault.Unavailable, op, "macOS", err)
 	}
 	if !r.atLeast(oldest) {
-		return host{}, fault.New(fault.Unavailable, op, "macOS "+r.String(), errors.New("too old")).
+		return release{}, fault.New(fault.Unavailable, op, "macOS "+r.String(), errors.New("too old")).
 			Advise(fmt.Sprintf("Update to macOS %s or later.", oldest))
 	}
 	if !virtualizes() {
-		return host{}, fault.New(fault.Unavailable, op, "processor", errors.New("it does not virtualize (kern.hv_support is 0)")).
+		return release{}, fault.New(fault.Unavailable, op, "processor", errors.New("it does not virtualize (kern.hv_support is 0)")).
 			Advise(otherMac)
 	}
-	return host{arch, r}, nil
+	return r, nil
 }
 
 const otherMac = "Use a Mac of 2012 or later that is no virtual machine itself."

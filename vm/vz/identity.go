@@ -15,13 +15,13 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// identityFile keeps a machine's identifier in its state directory: what was
-// saved of a machine can be restored only under the same.
+// identityFile keeps a machine's identifier in its state directory: the machine's
+// address in the network comes from it.
 const identityFile = "machine-identifier"
 
 // keptIdentity returns the identifier kept in a state directory, or a new one,
-// which it keeps. One that is damaged is replaced: it opens nothing but what
-// was saved under it. Without a directory every machine is a new one.
+// which it keeps. One that is damaged is replaced: nothing is lost with it but the
+// address. Without a directory every machine is a new one.
 func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 	const op = "keep machine identifier"
 	path := filepath.Join(dir, identityFile)

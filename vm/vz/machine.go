@@ -29,26 +29,21 @@ type machine struct {
 
 // Start implements vm.Machine.
 func (m *machine) Start(ctx context.Context) error {
-	return m.powerOn(ctx, "start machine", func() error { return m.apple.Start() }, vm.Running)
-}
-
-// powerOn starts or restores the machine and waits until it has the state that
-// it is to have then.
-func (m *machine) powerOn(ctx context.Context, op string, power func() error, want vm.State) error {
+	const op = "start machine"
 	watching, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	states := m.Watch(watching)
-	if err := m.On(op, func() error { return m.begin(ctx, op, power) }); err != nil {
+	if err := m.On(op, func() error { return m.begin(ctx, op) }); err != nil {
 		return err
 	}
-	if err := m.reach(ctx, op, states, want); err != nil {
+	if err := m.reach(ctx, op, states, vm.Running); err != nil {
 		return m.GiveUp(op, err)
 	}
 	return nil
 }
 
 // begin powers the machine on, and follows it from then.
-func (m *machine) begin(ctx context.Context, op string, power func() error) error {
+func (m *machine) begin(ctx context.Context, op string) error {
 	if err := m.serial.open(); err != nil {
 		return err
 	}
@@ -56,7 +51,7 @@ func (m *machine) begin(ctx context.Context, op string, power func() error) erro
 		return err
 	}
 	powered := make(chan error, 1)
-	go func() { powered <- power() }()
+	go func() { powered <- m.apple.Start() }()
 	go m.follow(op, powered)
 	return nil
 }

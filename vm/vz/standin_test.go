@@ -75,18 +75,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Rosetta's share is there when it is asked for.
-func TestRosetta(t *testing.T) {
-	g := vmtest.Boot(t, &vz.Driver{Rosetta: true}, vmtest.BuildImage(t, vm.ARM64).Config(t))
-	g.Must("mount", vz.RosettaTag, "/mnt/rosetta")
-	if got := g.Must("read", "/mnt/rosetta/rosetta"); got != "stand-in" {
-		t.Errorf("the share has %q", got)
-	}
-	if _, err := g.Call("write", "/mnt/rosetta/rosetta", "x"); err == nil {
-		t.Error("the guest can change the share")
-	}
-}
-
 // The stand-in is as rude as the real module: without that the tests above
 // would show nothing.
 func TestStandInHasNoManners(t *testing.T) {

@@ -97,45 +97,6 @@ func TestListenerHasManners(t *testing.T) {
 	}
 }
 
-// What cannot be saved says so, and a restore that fails is an end.
-func TestSaveIsRefused(t *testing.T) {
-	caps, err := new(vz.Driver).Capabilities(t.Context(), vz.NativeArch())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !caps.SaveRestore {
-		t.Skip("this Mac cannot save machines")
-	}
-	image := vmtest.BuildImage(t, vz.NativeArch())
-	saver := func() (*vmtest.Guest, vm.Saver) {
-		g := vmtest.New(t, &vz.Driver{}, image.Config(t))
-		return g, g.Machine.(vm.Saver)
-	}
-	path := filepath.Join(t.TempDir(), "state")
-
-	g, s := saver()
-	if err := s.Save(t.Context(), path); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("Save of a machine that does not run = %v, want rejected", err)
-	}
-	if err := errors.Join(g.Start(t.Context()), g.Pause(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Save(t.Context(), path); err != nil && (fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "") {
-		t.Errorf("Save = %v, want unavailable with advice, or success", err)
-	}
-	if s := g.State(); s != vm.Paused {
-		t.Errorf("after Save the machine is %s", s)
-	}
-
-	g, s = saver()
-	if err := s.Restore(t.Context(), filepath.Join(t.TempDir(), "nothing")); err == nil || fault.AdviceOf(err) == "" {
-		t.Errorf("Restore from nothing = %v, want an error with advice", err)
-	}
-	if g.State() != vm.Failed {
-		t.Errorf("after a restore that failed the machine is %s", g.State())
-	}
-}
-
 func TestCheck(t *testing.T) {
 	for _, f := range vz.Check(t.Context(), vz.NativeArch()) {
 		t.Logf("%+v", f)

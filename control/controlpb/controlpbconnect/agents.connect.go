@@ -63,6 +63,7 @@ type AgentsClient interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
 	Create(context.Context, *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error)
+	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
 	List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error)
 	Show(context.Context, *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows
@@ -230,6 +231,7 @@ type AgentsHandler interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
 	Create(context.Context, *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error)
+	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
 	List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error)
 	Show(context.Context, *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows

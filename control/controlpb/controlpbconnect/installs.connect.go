@@ -52,7 +52,8 @@ const (
 
 // InstallsClient is a client for the osaurus.control.v1.Installs service.
 type InstallsClient interface {
-	// List answers the plugins of an agent, or of all.
+	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
+	// to go on.
 	List(context.Context, *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
@@ -159,7 +160,8 @@ func (c *installsClient) Verify(ctx context.Context, req *connect.Request[contro
 
 // InstallsHandler is an implementation of the osaurus.control.v1.Installs service.
 type InstallsHandler interface {
-	// List answers the plugins of an agent, or of all.
+	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
+	// to go on.
 	List(context.Context, *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,

@@ -1,7 +1,7 @@
-// Files of agents, on vsock port 1024 beside the service Guest and behind the
-// same key. They are touched in the agent's room, as the agent, by a program
-// that has no more rights there than any other of it; the guest only passes
-// requests on, to the room of the user in the header Osaurus-User.
+// Files of agents, on vsock port 1026 over HTTP/1.1. A connection begins with
+// the key of the service Guest and the user of a room, and is then handed over
+// to a program in that room, which touches files as the agent, with no more
+// rights there than any other of it.
 //
 // A path is below a root, and stays there: a link that leads out of it is not
 // followed. What is no regular file is neither read nor written.
@@ -49,6 +49,8 @@ const (
 	FilesReadProcedure = "/osaurus.guest.v1.Files/Read"
 	// FilesWriteProcedure is the fully-qualified name of the Files's Write RPC.
 	FilesWriteProcedure = "/osaurus.guest.v1.Files/Write"
+	// FilesDigestProcedure is the fully-qualified name of the Files's Digest RPC.
+	FilesDigestProcedure = "/osaurus.guest.v1.Files/Digest"
 	// FilesSearchProcedure is the fully-qualified name of the Files's Search RPC.
 	FilesSearchProcedure = "/osaurus.guest.v1.Files/Search"
 )
@@ -62,6 +64,9 @@ type FilesClient interface {
 	// Write takes first what is to be written where, and then the bytes. The file is
 	// put in the place of the old one when all are there, or not at all.
 	Write(context.Context) *connect.ClientStreamForClient[guestpb.WriteFileRequest, guestpb.WriteFileResponse]
+	// Digest answers what many files of a folder hold, without their bytes: which of them
+	// are as they were.
+	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
 	// Search answers what it finds as it finds it, and at last how it ended.
 	Search(context.Context, *connect.Request[guestpb.SearchRequest]) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
 }
@@ -101,6 +106,12 @@ func NewFilesClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(filesMethods.ByName("Write")),
 			connect.WithClientOptions(opts...),
 		),
+		digest: connect.NewClient[guestpb.DigestFilesRequest, guestpb.DigestFilesResponse](
+			httpClient,
+			baseURL+FilesDigestProcedure,
+			connect.WithSchema(filesMethods.ByName("Digest")),
+			connect.WithClientOptions(opts...),
+		),
 		search: connect.NewClient[guestpb.SearchRequest, guestpb.SearchResponse](
 			httpClient,
 			baseURL+FilesSearchProcedure,
@@ -116,6 +127,7 @@ type filesClient struct {
 	list   *connect.Client[guestpb.ListFolderRequest, guestpb.ListFolderResponse]
 	read   *connect.Client[guestpb.ReadFileRequest, guestpb.ReadFileResponse]
 	write  *connect.Client[guestpb.WriteFileRequest, guestpb.WriteFileResponse]
+	digest *connect.Client[guestpb.DigestFilesRequest, guestpb.DigestFilesResponse]
 	search *connect.Client[guestpb.SearchRequest, guestpb.SearchResponse]
 }
 
@@ -139,6 +151,11 @@ func (c *filesClient) Write(ctx context.Context) *connect.ClientStreamForClient[
 	return c.write.CallClientStream(ctx)
 }
 
+// Digest calls osaurus.guest.v1.Files.Digest.
+func (c *filesClient) Digest(ctx context.Context, req *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
+	return c.digest.CallUnary(ctx, req)
+}
+
 // Search calls osaurus.guest.v1.Files.Search.
 func (c *filesClient) Search(ctx context.Context, req *connect.Request[guestpb.SearchRequest]) (*connect.ServerStreamForClient[guestpb.SearchResponse], error) {
 	return c.search.CallServerStream(ctx, req)
@@ -153,6 +170,9 @@ type FilesHandler interface {
 	// Write takes first what is to be written where, and then the bytes. The file is
 	// put in the place of the old one when all are there, or not at all.
 	Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
+	// Digest answers what many files of a folder hold, without their bytes: which of them
+	// are as they were.
+	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
 	// Search answers what it finds as it finds it, and at last how it ended.
 	Search(context.Context, *connect.Request[guestpb.SearchRequest], *connect.ServerStream[guestpb.SearchResponse]) error
 }
@@ -188,6 +208,12 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(filesMethods.ByName("Write")),
 		connect.WithHandlerOptions(opts...),
 	)
+	filesDigestHandler := connect.NewUnaryHandler(
+		FilesDigestProcedure,
+		svc.Digest,
+		connect.WithSchema(filesMethods.ByName("Digest")),
+		connect.WithHandlerOptions(opts...),
+	)
 	filesSearchHandler := connect.NewServerStreamHandler(
 		FilesSearchProcedure,
 		svc.Search,
@@ -204,6 +230,8 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 			filesReadHandler.ServeHTTP(w, r)
 		case FilesWriteProcedure:
 			filesWriteHandler.ServeHTTP(w, r)
+		case FilesDigestProcedure:
+			filesDigestHandler.ServeHTTP(w, r)
 		case FilesSearchProcedure:
 			filesSearchHandler.ServeHTTP(w, r)
 		default:
@@ -229,6 +257,10 @@ func (UnimplementedFilesHandler) Read(context.Context, *connect.Request[guestpb.
 
 func (UnimplementedFilesHandler) Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
+}
+
+func (UnimplementedFilesHandler) Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Digest is not implemented"))
 }
 
 func (UnimplementedFilesHandler) Search(context.Context, *connect.Request[guestpb.SearchRequest], *connect.ServerStream[guestpb.SearchResponse]) error {

@@ -7,15 +7,19 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// UserHeader says in whose room files are asked for: what passes requests on
-// to it need not read them.
-const UserHeader = "Osaurus-User"
-
 // The limits of files.
 const (
+	// MaxFileConns is how many calls of one room are under way: each has a connection.
+	MaxFileConns = 16
+	// FileChunk is the most bytes of a file in one message: what a message costs is then little
+	// beside its bytes, and a worker stays small.
+	FileChunk = 256 << 10
 	// MaxFolderEntries is how many entries a list has: with names of the longest
 	// it still fits into a message.
 	MaxFolderEntries = 2000
+	// MaxDigests is how many files are read for one answer: with names of the longest that a plugin's
+	// files have, they fit into a message many times.
+	MaxDigests = 256
 	// MaxPattern bounds an expression to search for: longer ones are programs.
 	MaxPattern = 4096
 	// MaxMatches bounds the matches of a search, and MaxContext the lines around
@@ -42,6 +46,19 @@ func CheckFilePath(p *guestpb.FilePath) error {
 		return bad("it is longer than %d bytes", MaxPath)
 	case bytes.IndexByte(root, 0) >= 0 || bytes.IndexByte(rel, 0) >= 0:
 		return bad("it holds a NUL byte")
+	}
+	return nil
+}
+
+// CheckDigests says what is wrong with a request for digests.
+func CheckDigests(r *guestpb.DigestFilesRequest) error {
+	if n := len(r.Paths); n > MaxDigests {
+		return badly("check files")("%d are more than %d", n, MaxDigests)
+	}
+	for _, rel := range append(r.Paths, r.Folder.GetPath()) {
+		if err := CheckFilePath(&guestpb.FilePath{Root: r.Folder.GetRoot(), Path: rel}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -128,12 +128,6 @@ func (v *VirtualMachineConfiguration) invalid() string {
 	return ""
 }
 
-// ValidateSaveRestoreSupport refuses every configuration: QEMU cannot save a
-// machine whose devices are served elsewhere.
-func (v *VirtualMachineConfiguration) ValidateSaveRestoreSupport() (bool, error) {
-	return false, failure(ErrorInvalidVirtualMachineConfiguration, "Invalid virtual machine configuration. A device does not support save and restore.")
-}
-
 func (v *VirtualMachineConfiguration) SetPlatformVirtualMachineConfiguration(c PlatformConfiguration) {
 	v.platform = c
 }

@@ -110,29 +110,6 @@ func NewSingleDirectoryShare(share *SharedDirectory) (*SingleDirectoryShare, err
 	return &SingleDirectoryShare{directory: share}, nil
 }
 
-type LinuxRosettaAvailability int
-
-const (
-	LinuxRosettaAvailabilityNotSupported LinuxRosettaAvailability = iota
-	LinuxRosettaAvailabilityNotInstalled
-	LinuxRosettaAvailabilityInstalled
-)
-
-func LinuxRosettaDirectoryShareAvailability() LinuxRosettaAvailability {
-	return LinuxRosettaAvailabilityInstalled
-}
-
-// LinuxRosettaDirectoryShare is a folder with a file "rosetta" that translates
-// nothing.
-type LinuxRosettaDirectoryShare struct {
-	*pointer
-	*baseDirectoryShare
-}
-
-func NewLinuxRosettaDirectoryShare() (*LinuxRosettaDirectoryShare, error) {
-	return &LinuxRosettaDirectoryShare{}, nil
-}
-
 type DirectorySharingDeviceConfiguration interface {
 	nsObject
 	directorySharingDeviceConfiguration()

@@ -148,16 +148,6 @@ func (v *VirtualMachine) Stop() error {
 	return nil
 }
 
-func (v *VirtualMachine) SaveMachineStateToPath(saveFilePath string) error {
-	_, err := v.configuration.ValidateSaveRestoreSupport()
-	return err
-}
-
-func (v *VirtualMachine) RestoreMachineStateFromURL(saveFilePath string) error {
-	_, err := v.configuration.ValidateSaveRestoreSupport()
-	return err
-}
-
 func (v *VirtualMachine) SocketDevices() []*VirtioSocketDevice {
 	if v.socket == nil {
 		return nil

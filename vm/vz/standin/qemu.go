@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -38,7 +37,6 @@ type hypervisor struct {
 	theirs   []*os.File      // QEMU's ends of its connections
 	ours     []*net.UnixConn // this process's
 	closers  []io.Closer     // what is over when QEMU is
-	rosetta  string          // a folder to be removed, or ""
 	control  *qmp.Client
 	stopping atomic.Bool
 
@@ -198,15 +196,8 @@ func (h *hypervisor) shares(all []DirectorySharingDeviceConfiguration) error {
 	for _, s := range all {
 		c := s.(*VirtioFileSystemDeviceConfiguration)
 		share := vm.Share{Tag: c.tag, Ownership: vm.OwnershipAsker} // as Apple's server shows owners
-		switch d := c.share.(type) {
-		case *SingleDirectoryShare:
-			share.Path, share.ReadOnly = d.directory.path, d.directory.readOnly
-		case *LinuxRosettaDirectoryShare:
-			if err := h.makeRosetta(); err != nil {
-				return err
-			}
-			share.Path, share.ReadOnly = h.rosetta, true
-		}
+		d := c.share.(*SingleDirectoryShare).directory
+		share.Path, share.ReadOnly = d.path, d.readOnly
 		device, err := fs.New(share, fs.Options{})
 		if err != nil {
 			return err
@@ -217,13 +208,6 @@ func (h *hypervisor) shares(all []DirectorySharingDeviceConfiguration) error {
 		}
 	}
 	return nil
-}
-
-func (h *hypervisor) makeRosetta() (err error) {
-	if h.rosetta, err = os.MkdirTemp("", "standin-rosetta"); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(h.rosetta, "rosetta"), []byte("stand-in"), 0o755)
 }
 
 // connect makes a connection whose other end QEMU inherits as last.
@@ -313,9 +297,6 @@ func (h *hypervisor) clean() {
 	}
 	for _, c := range h.closers {
 		_ = c.Close()
-	}
-	if h.rosetta != "" {
-		_ = os.RemoveAll(h.rosetta)
 	}
 }
 

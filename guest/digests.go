@@ -1,0 +1,53 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// FileDigest is what a file holds.
+type FileDigest struct {
+	// There says that there is a file, or a link that leads out of the folder.
+	There bool
+	// SHA256 is of all of the file; nil, if it was not read.
+	SHA256 []byte
+}
+
+// DigestFiles says of each of a folder's files what it holds, in the order of their paths, which are
+// relative to the folder. It reads those of at most limit bytes that the agent may read. Where there
+// is no such folder, nothing is there.
+func (c *Client) DigestFiles(ctx context.Context, folder File, limit uint64, paths []string) ([]FileDigest, error) {
+	const op = "look at files"
+	list := make([]FileDigest, 0, len(paths))
+	for some := range slices.Chunk(paths, wire.MaxDigests) {
+		q := &guestpb.DigestFilesRequest{Folder: folder.proto(), Limit: limit}
+		for _, p := range some {
+			q.Paths = append(q.Paths, []byte(p))
+		}
+		if err := wire.CheckDigests(q); err != nil {
+			return nil, err
+		}
+		a, err := aboutFile(ctx, op, folder, c.files.Digest, q)
+		if err != nil {
+			return nil, err
+		}
+		if len(a.Files) != len(some) {
+			return nil, fault.New(fault.Rejected, op, folder.String(), errors.New("the guest answers for other files than were asked for"))
+		}
+		for _, f := range a.Files {
+			d := FileDigest{There: f.GetThere()}
+			if len(f.GetSha256()) == sha256.Size {
+				d.SHA256 = bytes.Clone(f.Sha256)
+			}
+			list = append(list, d)
+		}
+	}
+	return list, nil
+}

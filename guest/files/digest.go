@@ -1,0 +1,94 @@
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// atOnce is how many files are opened at once: while the host answers for one of them, on
+// a share, the next are on their way.
+const atOnce = 8
+
+// Digest says what many files hold.
+func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
+	const op = "look at files"
+	if err := wire.CheckDigests(r.Msg); err != nil {
+		return nil, err
+	}
+	answer := &guestpb.DigestFilesResponse{Files: make([]*guestpb.FileDigest, len(r.Msg.Paths))}
+	for n := range answer.Files {
+		answer.Files[n] = &guestpb.FileDigest{}
+	}
+	folder, err := open(op, r.Msg.Folder, unix.O_PATH|unix.O_DIRECTORY)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return connect.NewResponse(answer), nil
+	case err != nil:
+		return nil, err
+	}
+	defer folder.Close()
+	var next atomic.Int64
+	var work sync.WaitGroup
+	failed := make([]error, atOnce)
+	for worker := range failed {
+		work.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(answer.Files) || failed[worker] != nil || ctx.Err() != nil {
+					return
+				}
+				failed[worker] = explain(op, string(r.Msg.Paths[n]), digest(folder, string(r.Msg.Paths[n]), r.Msg.Limit, answer.Files[n]))
+			}
+		})
+	}
+	work.Wait()
+	for _, err := range append(failed, ctx.Err()) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// digest says what one file holds. What cannot be read is there all the same.
+func digest(folder *os.File, rel string, limit uint64, to *guestpb.FileDigest) error {
+	f, err := lookUp(int(folder.Fd()), rel, os.O_RDONLY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO):
+		return nil
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):
+		to.There = true
+		return nil
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	is, err := infoOf(f)
+	if err != nil || is.Kind != guestpb.FileInfo_KIND_FILE {
+		return err
+	}
+	to.There = true
+	if is.Size > limit {
+		return nil
+	}
+	sum := sha256.New()
+	// It may grow meanwhile: then it is read as far as it was, and changed all the same.
+	if _, err := io.Copy(sum, io.LimitReader(f, int64(is.Size))); err != nil {
+		return err
+	}
+	to.Sha256 = sum.Sum(nil)
+	return nil
+}

@@ -1,0 +1,301 @@
+package guest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// patience is how long a lie may take before it counts as having held up the host.
+const patience = time.Minute
+
+// flood is far more than the host asked for, and takes a moment.
+const flood = 64 << 20
+
+// liar is a guest that was taken over: whoever has its root can answer in its place.
+type liar struct {
+	guestpbconnect.UnimplementedGuestHandler
+	guestpbconnect.UnimplementedFilesHandler
+	guestpbconnect.UnimplementedJobsHandler
+	guestpbconnect.UnimplementedRoomsHandler
+	guestpbconnect.UnimplementedShellsHandler
+
+	exec func(send func(*guestpb.ExecResponse) error) error
+}
+
+func (l *liar) Hello(context.Context, *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
+	return connect.NewResponse(&guestpb.HelloResponse{Version: wire.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}), nil
+}
+
+func (l *liar) Exec(_ context.Context, s *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
+	return l.exec(s.Send)
+}
+
+func (l *liar) Stat(context.Context, *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
+	return connect.NewResponse(&guestpb.StatFileResponse{}), nil
+}
+
+func (l *liar) List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
+	entry := &guestpb.FolderEntry{Name: bytes.Repeat([]byte("n"), 10)}
+	return connect.NewResponse(&guestpb.ListFolderResponse{Entries: repeat(entry, 50_000)}), nil
+}
+
+func (l *liar) Read(_ context.Context, _ *connect.Request[guestpb.ReadFileRequest], s *connect.ServerStream[guestpb.ReadFileResponse]) error {
+	info := &guestpb.FileInfo{Kind: guestpb.FileInfo_KIND_FILE, Size: math.MaxUint64, Mode: math.MaxUint32, ModifiedUnixNano: math.MinInt64}
+	err := s.Send(&guestpb.ReadFileResponse{Info: info, Offset: math.MaxUint64})
+	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
+		err = s.Send(&guestpb.ReadFileResponse{Data: make([]byte, wire.Chunk)})
+	}
+	return err
+}
+
+func (l *liar) Search(_ context.Context, _ *connect.Request[guestpb.SearchRequest], s *connect.ServerStream[guestpb.SearchResponse]) (err error) {
+	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
+		err = s.Send(&guestpb.SearchResponse{Matches: repeat(&guestpb.SearchMatch{Path: []byte("../../etc")}, 5000)})
+	}
+	return err
+}
+
+func (l *liar) ListJobs(context.Context, *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
+	job := &guestpb.Job{Code: math.MinInt32, Signal: -1, StartedUnixNano: math.MaxInt64, Written: math.MaxUint64}
+	return connect.NewResponse(&guestpb.ListJobsResponse{Jobs: repeat(job, 10_000)}), nil
+}
+
+func (l *liar) PollJob(context.Context, *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
+	return connect.NewResponse(&guestpb.PollJobResponse{}), nil
+}
+
+func (l *liar) TailJob(context.Context, *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
+	return connect.NewResponse(&guestpb.TailJobResponse{Data: make([]byte, wire.MaxMessage-100), Offset: math.MaxUint64}), nil
+}
+
+func (l *liar) Sessions(context.Context, *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
+	return connect.NewResponse(&guestpb.SessionsResponse{Sessions: repeat(&guestpb.Session{State: 99, Attached: math.MaxUint32}, 10_000)}), nil
+}
+
+func (l *liar) Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
+	long := &guestpb.ShellOutput{Head: make([]byte, 400<<10), Tail: make([]byte, 400<<10), Omitted: math.MaxUint64}
+	return connect.NewResponse(&guestpb.ShellRunResponse{Stdout: long, Code: math.MinInt32, DurationNanos: math.MinInt64, Late: repeat(&guestpb.LateOutput{}, 5000)}), nil
+}
+
+// Info is larger than a message may be.
+func (l *liar) Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
+	return connect.NewResponse(&guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*wire.MaxMessage)}), nil
+}
+
+func repeat[T any](one *T, n int) (list []*T) {
+	for range n {
+		list = append(list, one)
+	}
+	return list
+}
+
+// serve has the liar answer, and returns who asks it.
+func (l *liar) serve(t *testing.T) *guest.Client {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(guestpbconnect.NewGuestHandler(l))
+	mux.Handle(guestpbconnect.NewFilesHandler(l))
+	mux.Handle(guestpbconnect.NewJobsHandler(l))
+	mux.Handle(guestpbconnect.NewRoomsHandler(l))
+	mux.Handle(guestpbconnect.NewShellsHandler(l))
+	protocols := wire.Protocols()
+	protocols.SetHTTP1(true) // for files
+	dir := t.TempDir()
+	path := func(port uint32) string { return filepath.Join(dir, strconv.Itoa(int(port))) }
+	server := &http.Server{Handler: mux, Protocols: protocols}
+	ended := make(chan error)
+	for _, port := range []uint32{guest.Port, guest.EntryPort} {
+		listener, err := net.Listen("unix", path(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if port == guest.EntryPort {
+			listener = entered{listener, l}
+		}
+		go func() { ended <- server.Serve(listener) }()
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	client, err := guest.Connect(t.Context(), func(ctx context.Context, port uint32) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path(port))
+	}, guest.Boot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// entered takes the entries from before what is said on connections for files, and lines for
+// itself.
+type entered struct {
+	net.Listener
+	*liar
+}
+
+func (l entered) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		e, err := entry.Read(c)
+		if err != nil {
+			return nil, err
+		}
+		if e.User != "" {
+			return c, nil
+		}
+		go l.line(c)
+	}
+}
+
+// line does on a line what exec does on a stream.
+func (l *liar) line(conn net.Conn) {
+	defer conn.Close()
+	if _, _, err := wire.ReadFrame(bufio.NewReader(conn), nil); err != nil {
+		return
+	}
+	_ = l.exec(func(m *guestpb.ExecResponse) error {
+		b, err := wire.AppendFrame(nil, wire.FrameMessage, m)
+		if err == nil {
+			_, err = conn.Write(b)
+		}
+		return err
+	}) // the host hangs up when it has heard enough
+}
+
+// TestLyingGuest: whatever a guest answers, the host holds no more of it than it asked
+// for, and ends. What is no answer at all is an error with a kind.
+func TestLyingGuest(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := (&liar{}).serve(t)
+	if v := c.Version(); len(v) > 2*faultrpc.MaxText || strings.Contains(v, "\x1b") {
+		t.Errorf("its version: %d bytes, %.20q", len(v), v)
+	}
+	if _, err := c.Info(ctx); fault.KindOf(err) != fault.Rejected && fault.KindOf(err) != fault.Execution {
+		t.Errorf("a message that is too long: %v", err)
+	}
+	const user = "agent-alice"
+	file := guest.File{User: user, Root: "/workspace/agents/alice", Path: "a"}
+	if i, err := c.StatFile(ctx, file); err != nil || i.Kind != guest.OtherFile {
+		t.Errorf("a file without a word: %+v %v", i, err)
+	}
+	if list, _, err := c.ListFolder(ctx, file, 10); err != nil || len(list) > guest.MaxFolderEntries {
+		t.Errorf("a folder: %d entries, %v", len(list), err)
+	}
+	var text bytes.Buffer
+	if _, err := c.ReadFile(ctx, file, guest.FilePart{Limit: 1000}, &text); fault.KindOf(err) != fault.Rejected || text.Len() > 1000 {
+		t.Errorf("a file without an end: %d bytes, %v", text.Len(), err)
+	}
+	text.Reset()
+	if r, err := c.ReadFile(ctx, file, guest.FilePart{Limit: 1000, OrNothing: true}, &text); err != nil || !r.Truncated || text.Len() > 0 {
+		t.Errorf("a file of any size: %+v, %d bytes, %v", r, text.Len(), err)
+	}
+	matches := 0
+	if _, err := c.SearchFiles(ctx, file, guest.FileSearch{Pattern: "x"}, func(guest.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a search without an end: %d matches, %v", matches, err)
+	}
+	if list, err := c.Jobs(ctx, user); err != nil || len(list) > wire.MaxJobs {
+		t.Errorf("%d jobs, %v", len(list), err)
+	}
+	if j, err := c.Job(ctx, user, "0123456789abcdef0123456789abcdef"); err != nil || j.Running {
+		t.Errorf("no job: %+v %v", j, err)
+	}
+	if tail, err := c.TailJob(ctx, user, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > wire.Chunk {
+		t.Errorf("a job's output: %d bytes, %v", len(tail.Data), err)
+	}
+	if list, err := c.Sessions(ctx, user); err != nil || len(list) > wire.MaxSessions || list[0].State != guest.SessionEnded {
+		t.Errorf("%d sessions, %v", len(list), err)
+	}
+	r, err := c.RunShell(ctx, guest.ShellCommand{Shell: guest.Shell{User: user, Session: "main"}, Command: "true"})
+	if err != nil || len(r.Stdout.Head) > wire.MaxShellOutputBytes || len(r.Stdout.Tail) > wire.MaxShellOutputBytes || len(r.Late) > wire.MaxList {
+		t.Errorf("a shell's output: %d and %d bytes, %d late, %v", len(r.Stdout.Head), len(r.Stdout.Tail), len(r.Late), err)
+	}
+}
+
+// TestLyingExec: a command's streams end where the host said, and nothing but its exit
+// is taken for its end.
+func TestLyingExec(t *testing.T) {
+	started := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: math.MinInt32}}}
+	stdout := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: make([]byte, wire.Chunk)}}
+	stderr := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: make([]byte, wire.Chunk)}}
+	ended := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: &guestpb.Exit{}}}
+	endless := func(first, then *guestpb.ExecResponse) func(func(*guestpb.ExecResponse) error) error {
+		return func(send func(*guestpb.ExecResponse) error) error {
+			err := send(first)
+			for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
+				err = send(then)
+			}
+			return err
+		}
+	}
+	const most = 100_000
+	for name, tc := range map[string]struct {
+		exec func(func(*guestpb.ExecResponse) error) error
+		want fault.Kind
+	}{
+		"output without an end":        {endless(started, stdout), fault.Rejected},
+		"errors without an end":        {endless(started, stderr), fault.Rejected},
+		"output before it was started": {endless(stdout, stdout), fault.Unavailable},
+		"an end before it was started": {endless(ended, ended), fault.Unavailable},
+		"started for ever":             {endless(started, started), fault.Unavailable},
+		"nothing, many times":          {endless(started, &guestpb.ExecResponse{}), fault.Unavailable},
+		"no end":                       {func(send func(*guestpb.ExecResponse) error) error { return send(started) }, fault.Unavailable},
+		"not a word":                   {func(func(*guestpb.ExecResponse) error) error { return nil }, fault.Unavailable},
+	} {
+		for way, stdin := range map[string]io.Reader{"stream": io.LimitReader(zeros{}, 10), "line": nil} {
+			t.Run(name+" on a "+way, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				var out, errs bytes.Buffer
+				command := guest.Command{Args: []string{"true"}, Stdout: &out, Stderr: &errs, Stdin: stdin, MaxOutput: most}
+				_, err := (&liar{exec: tc.exec}).serve(t).Run(ctx, command)
+				if fault.KindOf(err) != tc.want {
+					t.Errorf("%v (%s), want %s", err, fault.KindOf(err), tc.want)
+				}
+				if out.Len() > most || errs.Len() > most {
+					t.Errorf("the host holds %d and %d bytes, and asked for %d", out.Len(), errs.Len(), most)
+				}
+			})
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

@@ -1,0 +1,144 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/fault/faultrpc/faultpb"
+	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// idleLines is how many lines are kept for the next commands: more seldom run at once.
+// Each costs the guest two goroutines.
+const idleLines = 8
+
+// lines are a client's lines to the guest. A command on one of them costs neither end what a
+// stream of HTTP/2 does, which an emulated processor takes as long for as to start a
+// small program.
+type lines struct {
+	conns *conns
+	key   wire.Key
+
+	mu   sync.Mutex
+	idle []*line
+}
+
+// line is one connection, with one command at a time.
+type line struct {
+	conn  net.Conn
+	from  *bufio.Reader
+	buf   []byte
+	ended bool       // the command's last message has come
+	idle  chan error // from watch
+}
+
+// take returns a line on which nothing runs.
+func (l *lines) take(ctx context.Context) (*line, error) {
+	for {
+		one := l.spare()
+		if one == nil {
+			return l.open(ctx)
+		}
+		if one.quiet() {
+			return one, nil
+		}
+		_ = one.conn.Close()
+	}
+}
+
+func (l *lines) spare() *line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	one := l.idle[last]
+	l.idle = l.idle[:last]
+	return one
+}
+
+// give takes a line back after a command. One whose command may go on is closed, which ends it.
+func (l *lines) give(one *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !one.ended || len(l.idle) >= idleLines {
+		_ = one.conn.Close()
+		return
+	}
+	one.watch()
+	l.idle = append(l.idle, one)
+}
+
+// open makes a line.
+func (l *lines) open(ctx context.Context) (*line, error) {
+	conn, err := l.conns.enter(ctx, entry.Entry{Key: l.key})
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn: conn, from: bufio.NewReader(conn)}, nil
+}
+
+// watch sees what comes while no command runs, which is at most the line's end.
+func (l *line) watch() {
+	l.idle = make(chan error, 1)
+	go func() {
+		_, err := l.from.Peek(1)
+		l.idle <- err
+	}()
+}
+
+// quiet ends watch, and reports whether nothing has come.
+func (l *line) quiet() bool {
+	if l.conn.SetReadDeadline(time.Unix(1, 0)) != nil { // long ago
+		return false
+	}
+	err := <-l.idle
+	return errors.Is(err, os.ErrDeadlineExceeded) && l.conn.SetReadDeadline(time.Time{}) == nil
+}
+
+// start sends a command.
+func (l *line) start(s *guestpb.Start) (err error) {
+	l.ended = false
+	l.buf, err = wire.AppendFrame(l.buf[:0], wire.FrameMessage, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: s}})
+	if err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	_, err = l.conn.Write(l.buf)
+	return err
+}
+
+// Receive implements answers. Its errors are as Connect's would be.
+func (l *line) Receive() (*guestpb.ExecResponse, error) {
+	kind, b, err := wire.ReadFrame(l.from, l.buf)
+	l.buf = b
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the connection to the guest was lost: %w", err))
+	}
+	if kind == wire.FrameFault {
+		f := new(faultpb.Fault)
+		if err := proto.Unmarshal(b, f); err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+		l.ended = true
+		return nil, faultrpc.Received(f)
+	}
+	m := new(guestpb.ExecResponse)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	l.ended = m.GetExit() != nil
+	return m, nil
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package room
+
+import (
+	"context"
+	"fmt"
+
+	"osaurus-sandbox/fault"
+)
+
+// door is where those wait who want something of the same room.
+type door struct {
+	turn chan struct{} // a lock that can be waited for with a context
+	room *Room         // the last that was made; nil before the first
+	slot int
+	gone bool // the room was forgotten
+}
+
+// enter waits for a user's turn. With add the user may be a new one.
+func (k *Keeper) enter(ctx context.Context, user string, add bool) (*door, error) {
+	for {
+		d, err := k.door(user, add)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case d.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if !d.gone {
+			return d, nil
+		}
+		d.leave() // for the next who waited
+	}
+}
+
+// door finds a user's door, or with add makes one.
+func (k *Keeper) door(user string, add bool) (*door, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d := k.doors[user]; d != nil {
+		return d, nil
+	}
+	if !add {
+		return nil, missing(user)
+	}
+	slot := 0
+	for k.slots[slot] {
+		slot++
+	}
+	if slot == maxSlots {
+		return nil, fault.New(fault.Rejected, "make room", user, fmt.Errorf("there are %d rooms", maxSlots)).Advise("Delete an agent that is not needed any more.")
+	}
+	d := &door{turn: make(chan struct{}, 1), slot: slot}
+	k.doors[user], k.slots[slot] = d, true
+	return d, nil
+}
+
+func (d *door) leave() { <-d.turn }

@@ -1,0 +1,99 @@
+//go:build linux
+
+package room
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// Usage is what rooms use.
+func (k *Keeper) Usage(ctx context.Context, user string) ([]*guestpb.RoomUsage, error) {
+	list, err := k.rooms(ctx, user)
+	var out []*guestpb.RoomUsage
+	for _, r := range list {
+		out = append(out, r.usage())
+	}
+	return out, err
+}
+
+// openEvents opens what each command looks at.
+func (r *Room) openEvents() (err error) {
+	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
+		return err
+	}
+	r.pids, err = os.Open(filepath.Join(string(r.group), "pids.events"))
+	return err
+}
+
+// usage is what the room uses.
+func (r *Room) usage() *guestpb.RoomUsage {
+	statistic := func(name string) uint64 {
+		return group("/sys/class/net/" + cable(r.slot) + "/statistics").number(name)
+	}
+	u := &guestpb.RoomUsage{
+		User:     r.spec.User,
+		CpuNanos: int64(value(r.group.text("cpu.stat"), "usage_usec")) * int64(time.Microsecond), MemoryBytes: r.group.number("memory.current"),
+		MemoryPeakBytes: r.group.number("memory.peak"), Pids: uint32(r.group.number("pids.current")),
+		// What the guest's end of the cable sends, the room receives.
+		ReceivedBytes: statistic("tx_bytes"), SentBytes: statistic("rx_bytes"),
+		OomKills: value(r.group.text("memory.events"), "oom_kill"),
+		Limits:   r.spec.Limits, MadeUnixNano: r.made.UnixNano(),
+	}
+	if r.quota {
+		if q, err := held(r.disk, r.spec.Uid); err == nil {
+			u.DiskBytes, u.DiskFiles = q.space, q.files
+		}
+	}
+	return u
+}
+
+// Marks are how often a room has met its limits.
+type Marks struct{ oom, pids uint64 }
+
+// Marks are taken before a command and compared after it.
+func (r *Room) Marks() Marks {
+	return Marks{value(again(r.memory), "oom_kill"), value(again(r.pids), "max")}
+}
+
+// again reads a small file of the kernel from its beginning.
+func again(f *os.File) string {
+	var buf [512]byte // a few counters
+	n, _ := f.ReadAt(buf[:], 0)
+	return string(buf[:n])
+}
+
+// Met says which limits the room has met since the marks were taken: of memory
+// (and a process was killed) and of processes (and one was not started); and
+// whether it is now at that of its disk.
+func (r *Room) Met(since Marks) (oom, pids, quota bool) {
+	now := r.Marks()
+	if r.quota {
+		q, err := held(r.disk, r.spec.Uid)
+		quota = err == nil && q.atLimit()
+	}
+	return now.oom > since.oom, now.pids > since.pids, quota
+}
+
+// Starved reports whether the room stands still for want of memory: it is at its
+// limit, and the kernel drops what a program needs next instead of killing it.
+func (r *Room) Starved() bool {
+	const fullParts, standstill = 50, 10.0 // of its memory; hundredths of the last 10 s
+	limit := r.group.number("memory.max")
+	if limit == 0 || r.group.number("memory.current") < limit-limit/fullParts {
+		return false
+	}
+	for line := range strings.Lines(r.group.text("memory.pressure")) {
+		var average float64
+		if n, _ := fmt.Sscanf(line, "full avg10=%f", &average); n == 1 {
+			return average >= standstill
+		}
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+package service
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+
+	"google.golang.org/protobuf/proto"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+// serve runs the host's commands on a line, until that is closed.
+func (l *line) serve(s *Service) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	starts := make(chan *guestpb.ExecRequest)
+	go func() {
+		defer cancel() // whoever hangs up ends the command that runs
+		defer close(starts)
+		receive(ctx, bufio.NewReader(l.conn), starts)
+	}()
+	for first := range starts {
+		if err := s.execWithout(ctx, first.GetStart(), l); err != nil && l.fail(err) != nil {
+			return
+		}
+	}
+}
+
+// execWithout is exec without input.
+func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line) error {
+	if start.GetStdin() || start.GetPty() != nil {
+		return fault.New(fault.InvalidArgs, "run command", "", errors.New("a command on a line takes no input"))
+	}
+	return s.exec(ctx, start, l)
+}
+
+// receive reads what the host sends on a line. It reads on while a command runs, to see the end of
+// the line.
+func receive(ctx context.Context, from *bufio.Reader, starts chan<- *guestpb.ExecRequest) {
+	var buf []byte
+	for {
+		kind, b, err := wire.ReadFrame(from, buf)
+		if err != nil || kind != wire.FrameMessage {
+			return
+		}
+		buf = b
+		m := new(guestpb.ExecRequest)
+		if proto.Unmarshal(b, m) != nil {
+			return
+		}
+		select {
+		case starts <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// line is an execStream without input.
+type line struct {
+	conn net.Conn
+	buf  []byte
+}
+
+// Send implements execStream.
+func (l *line) Send(m *guestpb.ExecResponse) error { return l.write(wire.FrameMessage, m) }
+
+// fail says why there is no command, or that its end is not known.
+func (l *line) fail(err error) error { return l.write(wire.FrameFault, faultrpc.Fault(err)) }
+
+func (l *line) write(kind wire.Frame, m proto.Message) (err error) {
+	if l.buf, err = wire.AppendFrame(l.buf[:0], kind, m); err != nil {
+		return err
+	}
+	_, err = l.conn.Write(l.buf)
+	return err
+}

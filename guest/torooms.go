@@ -1,0 +1,57 @@
+package guest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
+	"osaurus-sandbox/guest/internal/wire"
+)
+
+const (
+	// roomIdle is how long a connection to a worker is kept for the next call: less than
+	// the worker waits for one.
+	roomIdle = time.Minute
+	// roomSpare is how many are kept of each room: files are mostly touched one after the
+	// other.
+	roomSpare = 2
+	// userHeader says whose files a request is about. It stays on this side.
+	userHeader = "Osaurus-User"
+)
+
+// toRooms is the way to the workers for files: a connection for each call that is under way,
+// which the next one uses. Calls that are more than a worker takes wait.
+type toRooms struct{ *http.Transport }
+
+func newToRooms(cs *conns, key wire.Key) toRooms {
+	return toRooms{&http.Transport{
+		// The host of a request is the user: each has connections of their own.
+		DialContext: func(ctx context.Context, _, host string) (net.Conn, error) {
+			user, _, err := net.SplitHostPort(host)
+			if err != nil {
+				return nil, err
+			}
+			return cs.enter(ctx, entry.Entry{Key: key, User: user})
+		},
+		MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: roomSpare, IdleConnTimeout: roomIdle,
+		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
+		ReadBufferSize: wire.Chunk, WriteBufferSize: wire.Chunk,
+	}}
+}
+
+// Do implements connect.HTTPClient: nothing follows where an answer points to.
+func (t toRooms) Do(r *http.Request) (*http.Response, error) {
+	r.URL.Host = r.Header.Get(userHeader)
+	r.Header.Del(userHeader)
+	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
+		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
+	}
+	return t.RoundTrip(r)
+}
+
+// forUser says in whose room a request is to be answered.
+func forUser(h http.Header, user config.LinuxUser) { h.Set(userHeader, string(user)) }
