@@ -139,8 +139,9 @@ standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernel
 faults: guest-programs ## every sort of harm at every moment, and 50 VMs killed while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test -race -v -timeout 60m ./supervisor/e2e
 
-gallery: guest-programs ## example plugins with the packages that they download: needs the web, and a quarter of an hour
-	OSAURUS_GALLERY=all $(GO) test -v -timeout 60m -run '^TestWholeGallery$$' ./cmd/osaurus-sandbox
+gallery: guest-programs ## plugins with the packages that they download, over an upgrade of the pack; pip and npm from nothing: needs the web, and half an hour
+	OSAURUS_GALLERY=all $(GO) test -v -timeout 60m -run '^(TestWholeGallery|TestPackUpgrade)$$' ./cmd/osaurus-sandbox
+	OSAURUS_GALLERY=all $(GO) test -v -timeout 60m -run '^TestRooms$$/^Debian$$/^Installs$$/^(Python|Node)$$' ./supervisor/launch
 
 app: ## on a Mac: bin/osaurus-sandbox, signed so that it may make machines
 	@scripts/on-a-mac app

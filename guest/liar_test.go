@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -110,35 +113,89 @@ func repeat[T any](one *T, n int) (list []*T) {
 // serve has the liar answer, and returns who asks it.
 func (l *liar) serve(t *testing.T) *guest.Client {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(l))
 	mux.Handle(guestpbconnect.NewFilesHandler(l))
 	mux.Handle(guestpbconnect.NewJobsHandler(l))
 	mux.Handle(guestpbconnect.NewRoomsHandler(l))
 	mux.Handle(guestpbconnect.NewShellsHandler(l))
-	server := &http.Server{Handler: mux, Protocols: wire.Protocols()}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	client, err := guest.Connect(t.Context(), func(ctx context.Context, _ uint32) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	protocols := wire.Protocols()
+	protocols.SetHTTP1(true) // for files
+	dir := t.TempDir()
+	path := func(port uint32) string { return filepath.Join(dir, strconv.Itoa(int(port))) }
+	server := &http.Server{Handler: mux, Protocols: protocols}
+	ended := make(chan error)
+	for _, port := range []uint32{guest.Port, guest.EntryPort} {
+		listener, err := net.Listen("unix", path(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if port == guest.EntryPort {
+			listener = entered{listener, l}
+		}
+		go func() { ended <- server.Serve(listener) }()
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	client, err := guest.Connect(t.Context(), func(ctx context.Context, port uint32) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path(port))
 	}, guest.Boot{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(client.Close(), server.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return client
+}
+
+// entered takes the entries from before what is said on connections for files, and lines for
+// itself.
+type entered struct {
+	net.Listener
+	*liar
+}
+
+func (l entered) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		e, err := entry.Read(c)
+		if err != nil {
+			return nil, err
+		}
+		if e.User != "" {
+			return c, nil
+		}
+		go l.line(c)
+	}
+}
+
+// line does on a line what exec does on a stream.
+func (l *liar) line(conn net.Conn) {
+	defer conn.Close()
+	if _, _, err := wire.ReadFrame(bufio.NewReader(conn), nil); err != nil {
+		return
+	}
+	_ = l.exec(func(m *guestpb.ExecResponse) error {
+		b, err := wire.AppendFrame(nil, wire.FrameMessage, m)
+		if err == nil {
+			_, err = conn.Write(b)
+		}
+		return err
+	}) // the host hangs up when it has heard enough
 }
 
 // TestLyingGuest: whatever a guest answers, the host holds no more of it than it asked
@@ -219,21 +276,23 @@ func TestLyingExec(t *testing.T) {
 		"started for ever":             {endless(started, started), fault.Unavailable},
 		"nothing, many times":          {endless(started, &guestpb.ExecResponse{}), fault.Unavailable},
 		"no end":                       {func(send func(*guestpb.ExecResponse) error) error { return send(started) }, fault.Unavailable},
-		"not a word":                   {func(func(*guestpb.ExecResponse) error) error { return nil }, fault.Execution},
+		"not a word":                   {func(func(*guestpb.ExecResponse) error) error { return nil }, fault.Unavailable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			var out, errs bytes.Buffer
-			command := guest.Command{Args: []string{"true"}, Stdout: &out, Stderr: &errs, Stdin: io.LimitReader(zeros{}, 10), MaxOutput: most}
-			_, err := (&liar{exec: tc.exec}).serve(t).Run(ctx, command)
-			if fault.KindOf(err) != tc.want {
-				t.Errorf("%v (%s), want %s", err, fault.KindOf(err), tc.want)
-			}
-			if out.Len() > most || errs.Len() > most {
-				t.Errorf("the host holds %d and %d bytes, and asked for %d", out.Len(), errs.Len(), most)
-			}
-		})
+		for way, stdin := range map[string]io.Reader{"stream": io.LimitReader(zeros{}, 10), "line": nil} {
+			t.Run(name+" on a "+way, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				var out, errs bytes.Buffer
+				command := guest.Command{Args: []string{"true"}, Stdout: &out, Stderr: &errs, Stdin: stdin, MaxOutput: most}
+				_, err := (&liar{exec: tc.exec}).serve(t).Run(ctx, command)
+				if fault.KindOf(err) != tc.want {
+					t.Errorf("%v (%s), want %s", err, fault.KindOf(err), tc.want)
+				}
+				if out.Len() > most || errs.Len() > most {
+					t.Errorf("the host holds %d and %d bytes, and asked for %d", out.Len(), errs.Len(), most)
+				}
+			})
+		}
 	}
 }
 

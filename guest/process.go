@@ -190,9 +190,10 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		err = p.begun()
 	}
 	if err != nil {
+		err = wire.Decode(op, p.name, streamEnd(ctx, err))
 		p.release()
 		cancel()
-		return nil, wire.Decode(op, p.name, streamEnd(ctx, err))
+		return nil, err
 	}
 	if p.input != nil {
 		// The transport looks at the context only when the request has ended.

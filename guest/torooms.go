@@ -12,9 +12,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// FilesPort is the AF_VSOCK port that leads to the workers for files.
-const FilesPort = entry.Port
-
 const (
 	// roomIdle is how long a connection to a worker is kept for the next call: less than
 	// the worker waits for one.
@@ -38,18 +35,7 @@ func newToRooms(cs *conns, key wire.Key) toRooms {
 			if err != nil {
 				return nil, err
 			}
-			conn, err := cs.dial(ctx, FilesPort)
-			if err != nil {
-				return nil, err
-			}
-			// A guest that takes nothing holds up nobody for longer than he likes.
-			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			defer stop()
-			if _, err := conn.Write(entry.Entry{Key: key, User: user}.Bytes()); err != nil {
-				_ = conn.Close()
-				return nil, err
-			}
-			return conn, nil
+			return cs.enter(ctx, entry.Entry{Key: key, User: user})
 		},
 		MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: roomSpare, IdleConnTimeout: roomIdle,
 		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,

@@ -16,6 +16,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -34,6 +35,7 @@ const mostShown = 40
 
 func main() {
 	arm64, amd64 := target{"darwin", "arm64", true}, target{"darwin", "amd64", true}
+	linux := target{"linux", runtime.GOARCH, false} // which make lint has seen
 	ok := true
 	for _, step := range []struct {
 		name string
@@ -42,8 +44,8 @@ func main() {
 		{"types darwin/arm64", func() ([]string, string, error) { return checkTypes(arm64, "./...") }},
 		{"types darwin/amd64", func() ([]string, string, error) { return checkTypes(amd64, "./...") }},
 		{"stand-in", func() ([]string, string, error) { return checkStandIn(arm64) }},
-		{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64) }},
-		{"tools darwin/amd64", func() ([]string, string, error) { return checkTools(amd64) }},
+		{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64, linux) }},
+		{"tools darwin/amd64", func() ([]string, string, error) { return checkTools(amd64, arm64) }},
 	} {
 		began := time.Now()
 		found, summary, err := step.do()

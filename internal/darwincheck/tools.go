@@ -17,15 +17,13 @@ const buildDir = ".build/darwincheck"
 // staticcheck is the version that `make lint` runs too.
 const staticcheck = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
-// checkTools runs the compiler, go vet and staticcheck for a target. For any
-// but the first architecture only the packages are looked at that are not the
-// same for both.
-func checkTools(t target) (found []string, summary string, err error) {
-	patterns := []string{"./..."}
-	if t.arch != mainArch {
-		if patterns, err = differing(t); err != nil || len(patterns) == 0 {
-			return nil, "nothing is for it alone", err
-		}
+// checkTools runs the compiler, go vet and staticcheck for a target, on the packages that,
+// with their tests, are not the same for one that such tools have seen. For the Macs
+// that are made today all is compiled.
+func checkTools(t, seen target) (found []string, summary string, err error) {
+	patterns, err := differing(t, seen)
+	if err != nil || len(patterns) == 0 {
+		return nil, "nothing is for it alone", err
 	}
 	work, err := skeletonWork(t)
 	if err != nil {
@@ -37,23 +35,32 @@ func checkTools(t target) (found []string, summary string, err error) {
 	}
 	t.cgo = false
 	// What is there for another system is unused here: make lint sees to that.
-	for _, tool := range [][]string{{"go", "build"}, {"go", "vet"}, {linter, "-checks=inherit,-U1000"}} {
-		cmd := exec.Command(tool[0], append(tool[1:], patterns...)...)
+	build := []string{"go", "build", "./..."}
+	if t.arch != mainArch {
+		build = append(build[:2], patterns...)
+	}
+	for _, tool := range [][]string{
+		build,
+		append([]string{"go", "vet"}, patterns...),
+		append([]string{linter, "-checks=inherit,-U1000"}, patterns...),
+	} {
+		cmd := exec.Command(tool[0], tool[1:]...)
 		cmd.Env = t.env("GOWORK=" + work)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			found = append(found, fmt.Sprintf("%s for %s/%s: %v\n%s", strings.TrimPrefix(strings.Join(tool, " "), filepath.Dir(linter)+"/"), t.os, t.arch, err, bytes.TrimSpace(out)))
+			found = append(found, fmt.Sprintf("%s %s for %s/%s: %v\n%s", filepath.Base(tool[0]), tool[1], t.os, t.arch, err, bytes.TrimSpace(out)))
 		}
 	}
-	return found, "build, vet, staticcheck of " + strings.Join(patterns, " "), nil
+	return found, fmt.Sprintf("%s; vet and staticcheck of %d packages that are not as for %s/%s", strings.Join(build, " "), len(patterns), seen.os, seen.arch), nil
 }
 
 // mainArch is the architecture of Macs that are made today.
 const mainArch = "arm64"
 
-// differing lists the packages whose files are not those of mainArch.
-func differing(t target) ([]string, error) {
+// differing lists the packages that have, with their tests, other files for a target than
+// for one that was seen.
+func differing(t, seen target) ([]string, error) {
 	files := func(t target) (map[string][]string, error) {
-		pkgs, err := list(t, false, nil, "./...")
+		pkgs, err := list(t, true, nil, "./...")
 		m := map[string][]string{}
 		for _, p := range pkgs {
 			if !p.DepOnly {
@@ -66,18 +73,22 @@ func differing(t target) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := files(target{t.os, mainArch, t.cgo})
+	there, err := files(seen)
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for path, f := range here {
 		if !slices.Equal(f, there[path]) {
+			path, _, variant := strings.Cut(path, " [") // a package as its tests have it
+			if variant {
+				path = strings.TrimSuffix(path, "_test")
+			}
 			found = append(found, path)
 		}
 	}
 	slices.Sort(found)
-	return found, nil
+	return slices.Compact(found), nil
 }
 
 // skeletonWork makes a go.work with skeletons in place of the cgo modules.

@@ -2,11 +2,14 @@ package launch_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
 )
@@ -25,9 +28,11 @@ func (s *shop) unequipped(t *testing.T, list ...string) {
 	}
 }
 
-// sellPython installs into an environment of an agent. Whatever may come of pip and
-// npm is tried in package tools, on this host: on an emulated processor each
-// takes a minute.
+// whole reports whether agents' environments are made whole, and npm is tried. Whatever may come of pip
+// and npm is tried in package tools, on this host: on an emulated processor each takes a minute.
+func whole() bool { return os.Getenv("OSAURUS_GALLERY") == "all" }
+
+// sellPython installs into an environment of an agent.
 func (s *shop) sellPython(t *testing.T) {
 	index := packagestest.NewPip(t,
 		packagestest.Package{Name: "greetlib", Files: map[string]string{"greetlib.py": "text = 'hello from a module'\n"}},
@@ -41,9 +46,43 @@ func (s *shop) sellPython(t *testing.T) {
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.NotFound || f.Subject != python {
 		t.Errorf("%#v", err)
 	}
-	s.sh(t, a, false, "python3 -m venv --system-site-packages --without-pip ~/.venv") // in a tenth of the time of a whole one
+	if !whole() {
+		s.sh(t, a, false, "python3 -m venv --system-site-packages --without-pip ~/.venv") // in a tenth of the time of a whole one
+	}
+	began := time.Now()
 	s.installed(t, a, "sandbox_pip_install", "greeting >= 1")
+	t.Logf("pip took %v", time.Since(began).Round(time.Second))
 	if got := s.sh(t, a, false, "~/.venv/bin/python3 -c 'import greeting; print(greeting.text, greeting.__file__.startswith(\"'$HOME'/.venv/\"))'"); got != "hello from a module True\n" {
+		t.Error(got)
+	}
+}
+
+// sellNode installs into an agent's folder of Node packages, with an npm that is put into its room: Debian's
+// own is four hundred packages.
+func (s *shop) sellNode(t *testing.T) {
+	if !whole() {
+		t.Skip("npm takes a minute on an emulated processor: make gallery")
+	}
+	archive := lab.NPM(t)
+	if archive == "" {
+		t.Skip("this host has no npm to fetch one with")
+	}
+	npm, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := packagestest.NewNPM(t, packagestest.ToGuests,
+		packagestest.Package{Name: "greetlib", Files: map[string]string{"index.js": "module.exports = 'hello from a module'\n"}},
+		packagestest.Package{Name: "greeting", Depends: "greetlib", Files: map[string]string{"index.js": "module.exports = require('greetlib')\n"}},
+	)
+	a := s.agent(t, "ines", 2101)
+	s.keep(t, a, ".npmrc", registry.Config())
+	s.keep(t, a, "npm.tgz", string(npm))
+	s.sh(t, a, true, "mkdir -p /usr/local/lib/npm && tar -xzf "+a.Home+"/npm.tgz --no-same-owner --strip-components 1 -C /usr/local/lib/npm && chmod 755 /usr/local/lib/npm/bin/npm-cli.js && ln -s ../lib/npm/bin/npm-cli.js /usr/local/bin/npm")
+	began := time.Now()
+	s.installed(t, a, "sandbox_npm_install", "greeting@^1")
+	t.Logf("npm took %v", time.Since(began).Round(time.Second))
+	if got := s.sh(t, a, false, "cd ~/.osaurus/node_workspace && node -p 'require(\"greeting\")'"); got != "hello from a module\n" {
 		t.Error(got)
 	}
 }
