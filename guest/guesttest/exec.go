@@ -336,7 +336,8 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 func leftovers(ctx context.Context, t *testing.T, c *guest.Client) {
 	var out bytes.Buffer
 	start := time.Now()
-	exit, err := c.Run(ctx, guest.Command{Args: sh(`(sleep 0.1; echo late) & sleep 1000 & echo first`), Stdout: &out})
+	const late = `(while kill -0 $$ 2>/dev/null; do :; done; echo late) &` // starts nothing, which on a busy host takes a while
+	exit, err := c.Run(ctx, guest.Command{Args: sh(late + ` sleep 1000 & echo first`), Stdout: &out})
 	if err != nil || exit.Code != 0 || out.String() != "first\nlate\n" {
 		t.Errorf("%+v %v %q", exit, err, &out)
 	}
