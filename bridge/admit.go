@@ -106,7 +106,7 @@ var errTooLarge = errors.New("too large")
 
 func (c *call) tooLarge() {
 	c.w.Header().Set("Connection", "close")
-	c.refuse(http.StatusRequestEntityTooLarge, fault.New(fault.Rejected, "read body", "", fmt.Errorf("it is larger than %d bytes", wire.MaxBody)))
+	c.refuse(http.StatusRequestEntityTooLarge, fault.New(fault.Rejected, "read body", "", fmt.Errorf("it is larger than %d bytes", wire.MaxBody)).Advise("Send less at a time; files are handed over in the workspace."))
 }
 
 // read takes the body into memory. What it holds of the account for a large

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
@@ -23,7 +24,7 @@ func dispatch(c *call) error {
 	case strings.TrimSpace(in.Task) == "":
 		return fault.New(fault.InvalidArgs, op, "", errors.New("it is empty")).Advise("Say what is to be done.")
 	case len(in.ExternalSessionKey) > MaxSessionKey:
-		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long"))
+		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long")).Advise(fmt.Sprintf("Use one of at most %d bytes.", MaxSessionKey))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")
 		if c.accept(ofMisdirected) == nil { // nothing leaves the audit: who is refused all day does not fill it
@@ -67,7 +68,7 @@ func storeMemory(c *call) error {
 		return err
 	}
 	if strings.TrimSpace(in.Content) == "" {
-		return fault.New(fault.InvalidArgs, "store in memory", "", errors.New("it is empty"))
+		return fault.New(fault.InvalidArgs, "store in memory", "", errors.New("it is empty")).Advise("Say what is to be remembered.")
 	}
 	if err := c.memory(); err != nil {
 		return err

@@ -37,7 +37,7 @@ type call struct {
 
 // absent is the error where a service is not there.
 func absent(what string) error {
-	return fault.New(fault.Unavailable, "ask the bridge for", what, errors.New("this host does not offer it"))
+	return fault.New(fault.Unavailable, "ask the bridge for", what, errors.New("this host does not offer it")).Advise("Do without it: only the person at the host can change that.")
 }
 
 // members reads the body, a JSON object that has at least the members that are

@@ -45,7 +45,7 @@ func callTool(c *call) error {
 		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no script says that it calls it")).Advise("Send the header " + wire.HeaderScript + ", once.")
 	}
 	if !toolText.MatchString(c.name) {
-		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no tool has such a name"))
+		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no tool has such a name")).Advise("Call one of those that the agent is shown.")
 	}
 	arguments, err := c.arguments()
 	if err != nil {

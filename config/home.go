@@ -18,18 +18,22 @@ const HomeVariable = "OSAURUS_HOME"
 // only name what is in it; Make creates.
 type Home string
 
-// FindHome returns $OSAURUS_HOME, or else .osaurus in the user's own home.
+// FindHome returns $OSAURUS_HOME, or else the usual home.
 func FindHome() (Home, error) {
-	const op = "find home folder"
 	if dir := os.Getenv(HomeVariable); dir != "" {
 		if !filepath.IsAbs(dir) {
-			return "", fault.New(fault.InvalidArgs, op, dir, errors.New("not an absolute path")).Advise("Set " + HomeVariable + " to an absolute path.")
+			return "", fault.New(fault.InvalidArgs, "find home folder", dir, errors.New("not an absolute path")).Advise("Set " + HomeVariable + " to an absolute path.")
 		}
 		return Home(filepath.Clean(dir)), nil
 	}
+	return UsualHome()
+}
+
+// UsualHome is .osaurus in the user's own home.
+func UsualHome() (Home, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, "", err).Advise("Set " + HomeVariable + " to a folder of yours.")
+		return "", fault.New(fault.Unavailable, "find home folder", "", err).Advise("Set " + HomeVariable + " to a folder of yours.")
 	}
 	return Home(filepath.Join(user, ".osaurus")), nil
 }

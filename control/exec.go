@@ -50,7 +50,7 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 		start.Env = texts(start.RawEnv)
 	}
 	if start == nil || len(start.Args) == 0 && start.Line == "" {
-		return nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start"))
+		return nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start")).Advise("Begin with a message that has start, with args or a line for a shell.")
 	}
 	return start, nil
 }
@@ -260,7 +260,7 @@ func (r *running) get(id string) (supervisor.Process, error) {
 	if p, ok := r.all[id]; ok {
 		return p, nil
 	}
-	return nil, fault.New(fault.NotFound, "send signal", id, errors.New("no such command runs"))
+	return nil, fault.New(fault.NotFound, "send signal", id, errors.New("no such command runs")).Advise("It may have ended. Send the id that its exec has answered.")
 }
 
 // commandLine is a command for people to read: quoted only where a shell needs it.

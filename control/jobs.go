@@ -40,7 +40,7 @@ func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.Star
 	case r.Msg.Line != "":
 		cmd.Args = loginShell(r.Msg.Line)
 	case len(cmd.Args) == 0:
-		return nil, fault.New(fault.InvalidArgs, "start job", string(agent.Name), errors.New("there is no command"))
+		return nil, fault.New(fault.InvalidArgs, "start job", string(agent.Name), errors.New("there is no command")).Advise("Say args, or a line for a shell.")
 	default:
 		n.subject = commandLine(cmd.Args)
 	}

@@ -53,7 +53,7 @@ func jsonLines(next http.Handler) http.Handler {
 		} else {
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxMessage+1))
 			if err != nil || len(body) > maxMessage {
-				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.New(fault.InvalidArgs, "read request", "", fmt.Errorf("not a message of at most %d bytes", maxMessage))))
+				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.New(fault.InvalidArgs, "read request", "", fmt.Errorf("not a message of at most %d bytes", maxMessage)).Advise("Send less, or a large file through /workspace.")))
 				return
 			}
 			if len(bytes.TrimSpace(body)) == 0 {

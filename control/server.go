@@ -104,18 +104,14 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
-	s.http = s.server(s.handler)
-	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
-	go s.serve(s.http, l)
-	return s, nil
-}
-
-func (s *Server) server(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, Protocols: protocols(), HTTP2: http2(),
+	s.http = &http.Server{
+		Handler: s.handler, Protocols: protocols(), HTTP2: http2(),
 		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout,
 		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 	}
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(s.closing) }))
+	go s.serve(s.http, l)
+	return s, nil
 }
 
 func (s *Server) serve(server *http.Server, l net.Listener) {

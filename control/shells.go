@@ -100,7 +100,7 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	first, err := stream.Receive()
 	open := first.GetOpen()
 	if err != nil || open == nil {
-		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err))
+		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Begin with a message that has open.")
 	}
 	n, id, err := s.noteOf("session.attach", open.Agent, open.Session)
 	if err != nil {

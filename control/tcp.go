@@ -59,8 +59,8 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		Token: token, TokenFile: "config/" + tokenName, Hosts: append(append(door.Loopback(), address.Addr().String()), t.Hosts...), Origins: t.Origins,
 		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.",
 	}, s.handler}
-	server := s.server(g)
-	server.IdleTimeout = door.IdleTimeout
+	server := g.Server(g, s.Log)
+	server.Protocols, server.HTTP2, server.ConnContext = protocols(), http2(), withPeer
 	s.http.RegisterOnShutdown(func() { _ = server.Close() })
 	go s.serve(server, l)
 	s.Log.Info("the API listens on TCP", "address", l.Addr(), "exposed", t.Exposed)

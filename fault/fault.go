@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // Kind says what sort of failure an error is. The list is closed: it crosses
@@ -91,17 +92,21 @@ func KindOf(err error) Kind {
 	return Execution
 }
 
-// AdviceOf returns the first advice in err's chain, outermost first, or "".
+// AdviceOf returns the first advice in err's chain, outermost first. Where nobody
+// has given any, it is what helps against a full disk, or "".
 func AdviceOf(err error) string {
-	for err != nil {
-		e, ok := errors.AsType[*Error](err)
+	for rest := err; rest != nil; {
+		e, ok := errors.AsType[*Error](rest)
 		if !ok {
-			return ""
+			break
 		}
 		if e.Advice != "" {
 			return e.Advice
 		}
-		err = e.Err
+		rest = e.Err
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return "Make room on the disk, and try again."
 	}
 	return ""
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 	"testing"
 
 	"osaurus-sandbox/fault"
@@ -47,6 +49,19 @@ func TestKindOfIsTheOutermost(t *testing.T) {
 		if got := fault.KindOf(c.err); got != c.want {
 			t.Errorf("KindOf(%v) = %s, want %s", c.err, got, c.want)
 		}
+	}
+}
+
+// A full disk is met everywhere: what helps needs to be said once.
+func TestAdviceForFullDisk(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "/a", Err: syscall.ENOSPC}
+	for _, err := range []error{full, fault.New(fault.Execution, "build image", "", errors.Join(errors.New("x"), full))} {
+		if got := fault.AdviceOf(err); !strings.Contains(got, "room") {
+			t.Errorf("%v has the advice %q", err, got)
+		}
+	}
+	if got := fault.AdviceOf(fault.New(fault.Execution, "write", "", full).Advise("Delete a job.")); got != "Delete a job." {
+		t.Errorf("what was advised is now %q", got)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -22,6 +23,10 @@ import (
 
 // Port is the AF_VSOCK port that a guest answers on.
 const Port = wire.Port
+
+// EntryPort is that of what is not for its services: lines for commands, and connections for
+// the workers of rooms.
+const EntryPort = entry.Port
 
 const (
 	// redial is the pause between two attempts to reach a booting guest. A
@@ -117,9 +122,9 @@ func newClient(dial Dialer, key wire.Key) *Client {
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		files:     guestpbconnect.NewFilesClient(&http.Client{Transport: rooms}, base, opts),
+		files:     guestpbconnect.NewFilesClient(rooms, base, opts),
 		transport: tr, toRooms: rooms, conns: cs,
-		lines: &lines{dial: func(ctx context.Context) (net.Conn, error) { return cs.dial(ctx, Port) }, key: key},
+		lines: &lines{conns: cs, key: key},
 	}
 }
 
@@ -207,6 +212,22 @@ func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	}
 	c.open[conn] = struct{}{}
 	return &tracked{Conn: conn, conns: c}, nil
+}
+
+// enter dials and says what the connection is for.
+func (c *conns) enter(ctx context.Context, e entry.Entry) (net.Conn, error) {
+	conn, err := c.dial(ctx, EntryPort)
+	if err != nil {
+		return nil, err
+	}
+	// A guest that takes nothing holds up nobody for longer than he likes.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write(e.Bytes()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // over reports whether dialling is hopeless: the machine has ended.

@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -118,20 +119,19 @@ func (l *liar) serve(t *testing.T) *guest.Client {
 	mux.Handle(guestpbconnect.NewJobsHandler(l))
 	mux.Handle(guestpbconnect.NewRoomsHandler(l))
 	mux.Handle(guestpbconnect.NewShellsHandler(l))
-	mux.HandleFunc(wire.LinePath, l.line)
 	protocols := wire.Protocols()
-	protocols.SetHTTP1(true)
+	protocols.SetHTTP1(true) // for files
 	dir := t.TempDir()
 	path := func(port uint32) string { return filepath.Join(dir, strconv.Itoa(int(port))) }
 	server := &http.Server{Handler: mux, Protocols: protocols}
 	ended := make(chan error)
-	for _, port := range []uint32{guest.Port, guest.FilesPort} {
+	for _, port := range []uint32{guest.Port, guest.EntryPort} {
 		listener, err := net.Listen("unix", path(port))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if port == guest.FilesPort {
-			listener = entered{listener}
+		if port == guest.EntryPort {
+			listener = entered{listener, l}
 		}
 		go func() { ended <- server.Serve(listener) }()
 	}
@@ -159,29 +159,34 @@ func (l *liar) serve(t *testing.T) *guest.Client {
 	return client
 }
 
-// entered takes the entry from before what is said on a connection for files.
-type entered struct{ net.Listener }
+// entered takes the entries from before what is said on connections for files, and lines for
+// itself.
+type entered struct {
+	net.Listener
+	*liar
+}
 
 func (l entered) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		_, err = entry.Read(c)
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		e, err := entry.Read(c)
+		if err != nil {
+			return nil, err
+		}
+		if e.User != "" {
+			return c, nil
+		}
+		go l.line(c)
 	}
-	return c, err
 }
 
 // line does on a line what exec does on a stream.
-func (l *liar) line(w http.ResponseWriter, _ *http.Request) {
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+func (l *liar) line(conn net.Conn) {
 	defer conn.Close()
-	if _, err := io.WriteString(conn, wire.LineAccepted); err != nil {
-		return
-	}
-	if _, _, err := wire.ReadFrame(buffered.Reader, nil); err != nil {
+	if _, _, err := wire.ReadFrame(bufio.NewReader(conn), nil); err != nil {
 		return
 	}
 	_ = l.exec(func(m *guestpb.ExecResponse) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/fault/faultrpc/faultpb"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -28,8 +28,8 @@ const idleLines = 8
 // stream of HTTP/2 does, which an emulated processor takes as long for as to start a
 // small program.
 type lines struct {
-	dial func(context.Context) (net.Conn, error)
-	key  wire.Key
+	conns *conns
+	key   wire.Key
 
 	mu   sync.Mutex
 	idle []*line
@@ -83,29 +83,10 @@ func (l *lines) give(one *line) {
 }
 
 // open makes a line.
-func (l *lines) open(ctx context.Context) (_ *line, err error) {
-	conn, err := l.dial(ctx)
+func (l *lines) open(ctx context.Context) (*line, error) {
+	conn, err := l.conns.enter(ctx, entry.Entry{Key: l.key})
 	if err != nil {
 		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer func() {
-		if !stop() {
-			err = ctx.Err()
-		}
-		if err != nil {
-			_ = conn.Close()
-		}
-	}()
-	if _, err := io.WriteString(conn, wire.LineRequest(l.key)); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, len(wire.LineAccepted))
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return nil, fmt.Errorf("the guest refuses a line: %w", err)
-	}
-	if string(answer) != wire.LineAccepted {
-		return nil, fmt.Errorf("the guest refuses a line: %s", faultrpc.Clip(string(answer)))
 	}
 	return &line{conn: conn, from: bufio.NewReader(conn)}, nil
 }

@@ -12,13 +12,13 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// FilesPort is the AF_VSOCK port that leads to the workers for files.
-const FilesPort = entry.Port
-
 const (
 	// roomIdle is how long a connection to a worker is kept for the next call: less than
 	// the worker waits for one.
 	roomIdle = time.Minute
+	// roomSpare is how many are kept of each room: files are mostly touched one after the
+	// other.
+	roomSpare = 2
 	// userHeader says whose files a request is about. It stays on this side.
 	userHeader = "Osaurus-User"
 )
@@ -35,33 +35,22 @@ func newToRooms(cs *conns, key wire.Key) toRooms {
 			if err != nil {
 				return nil, err
 			}
-			conn, err := cs.dial(ctx, FilesPort)
-			if err != nil {
-				return nil, err
-			}
-			// A guest that takes nothing holds up nobody for longer than he likes.
-			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			defer stop()
-			if _, err := conn.Write(entry.Entry{Key: key, User: user}.Bytes()); err != nil {
-				_ = conn.Close()
-				return nil, err
-			}
-			return conn, nil
+			return cs.enter(ctx, entry.Entry{Key: key, User: user})
 		},
-		MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: wire.MaxFileConns, IdleConnTimeout: roomIdle,
+		MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: roomSpare, IdleConnTimeout: roomIdle,
 		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
 		ReadBufferSize: wire.Chunk, WriteBufferSize: wire.Chunk,
 	}}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (t toRooms) RoundTrip(r *http.Request) (*http.Response, error) {
+// Do implements connect.HTTPClient: nothing follows where an answer points to.
+func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	r.URL.Host = r.Header.Get(userHeader)
 	r.Header.Del(userHeader)
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
 		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
 	}
-	return t.Transport.RoundTrip(r)
+	return t.RoundTrip(r)
 }
 
 // forUser says in whose room a request is to be answered.

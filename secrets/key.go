@@ -52,7 +52,7 @@ func (k Key) Check() error {
 func CheckAgent(agent config.AgentID) error {
 	id, err := config.ParseAgentID(string(agent))
 	if err == nil && id != agent {
-		return fault.New(fault.InvalidArgs, "read agent id", string(agent), errors.New("not in capitals"))
+		return fault.New(fault.InvalidArgs, "read agent id", string(agent), errors.New("not in capitals")).Advise("Write it in small letters.")
 	}
 	return err
 }

@@ -23,7 +23,7 @@ const maxArguments = 8 << 20
 // one without brackets, capitals, an empty text for an argument that need not
 // be there, a number out of range, which warn is told of. Everything else is a
 // Failure with the argument's name and what was expected of it.
-func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format string, args ...any)) (json.RawMessage, error) {
+func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format string, args ...any)) (map[string]any, error) {
 	if len(raw) > maxArguments {
 		return nil, wrongArgument("", fmt.Sprintf("at most %d bytes", maxArguments), "the arguments have %d bytes", len(raw))
 	}
@@ -55,10 +55,12 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		case required:
 			return nil, wrongArgument(name, expected(property), "the argument %s is missing", quoted(name))
 		case property.Default != nil:
-			out[name] = property.Default
+			if out[name], err = parse(string(property.Default)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return json.Marshal(out)
+	return out, nil
 }
 
 // object reads arguments. No arguments are none; an object in a string is one.

@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -70,8 +71,9 @@ func TestPreflight(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || string(out) != tc.out || len(warnings) != tc.warnings {
-				t.Errorf("%v, %q\n got %s\nwant %s", err, warnings, out, tc.out)
+			got, failed := json.Marshal(out)
+			if err != nil || failed != nil || string(got) != tc.out || len(warnings) != tc.warnings {
+				t.Errorf("%v, %q\n got %s\nwant %s", err, warnings, got, tc.out)
 			}
 		})
 	}
@@ -97,8 +99,15 @@ func FuzzPreflight(f *testing.F) {
 			}
 			return
 		}
-		var generic map[string]any
-		if err := json.Unmarshal(out, &generic); err != nil {
+		if err := fill(reflect.ValueOf(new(sample)).Elem(), out); err != nil {
+			t.Errorf("%q: %s: %v", in, out, err)
+		}
+		raw, err := json.Marshal(out)
+		if err != nil {
+			t.Fatalf("%q: %s: %v", in, out, err)
+		}
+		var generic map[string]any // as a validator sees it
+		if err := json.Unmarshal(raw, &generic); err != nil {
 			t.Fatalf("%q: %s: %v", in, out, err)
 		}
 		delete(generic, "env") // whose values nobody has forced to be texts

@@ -166,7 +166,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 }
 
 // run runs a tool within its budget, and survives it.
-func (r *Registry) run(ctx context.Context, t Tool, c *Call, in json.RawMessage) (result any, err error) {
+func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) (result any, err error) {
 	over := fault.New(fault.Timeout, "call", string(t.Name), fmt.Errorf("it was not done after %v", t.Budget))
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Budget+budgetSlack, over)
 	defer cancel()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -79,7 +81,7 @@ type Tool struct {
 	Spec
 	// Input and Output are the schemas of arguments and result, of 2020-12.
 	Input, Output *jsonschema.Schema
-	run           func(context.Context, *Call, json.RawMessage) (any, error)
+	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
 }
 
 // Define makes a tool of a function whose arguments are a struct: see schemaOf
@@ -87,9 +89,9 @@ type Tool struct {
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Tool{
 		Spec: spec, Input: schemaOf[In](), Output: open(schemaOf[Out]()),
-		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
+		run: func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
 			var in In
-			if err := json.Unmarshal(raw, &in); err != nil {
+			if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
 				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
 			}
 			return run(ctx, c, in)
@@ -97,20 +99,36 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 	}
 }
 
+// fill puts arguments into a struct, by the names that its fields have in JSON. A text goes
+// as it is and not through JSON again: it may be all of a file.
+func fill(in reflect.Value, arguments map[string]any) error {
+	for _, f := range reflect.VisibleFields(in.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		value, there := arguments[name]
+		if !there {
+			continue
+		}
+		field := in.FieldByIndex(f.Index)
+		if text, ok := value.(string); ok && field.Kind() == reflect.String {
+			field.SetString(text)
+			continue
+		}
+		raw, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(raw, field.Addr().Interface())
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // Raw makes a tool of a function that takes its arguments as they come out of
 // the preflight, numbers as json.Number, for schemas that are known only when the
 // program runs.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
-	return Tool{
-		Spec: spec, Input: input, Output: output,
-		run: func(ctx context.Context, c *Call, raw json.RawMessage) (any, error) {
-			in, err := object(raw)
-			if err != nil {
-				return nil, err
-			}
-			return run(ctx, c, in)
-		},
-	}
+	return Tool{Spec: spec, Input: input, Output: output, run: run}
 }
 
 // Agent is for whom a tool is called. Everything in it comes with the request:

@@ -197,5 +197,5 @@ func (a *answer) notOne(r response, text []byte) error {
 }
 
 func (a *answer) broken(why string) error {
-	return fault.New(fault.Execution, op, string(a.model), errors.New("the endpoint's answer: "+why))
+	return fault.New(fault.Execution, op, string(a.model), errors.New("the endpoint's answer: "+why)).Advise("See that inference.baseURL is of one that is compatible with OpenAI's.")
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -182,7 +183,7 @@ func released(ctx context.Context, home config.Home) error {
 		select {
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), "wait for the daemon's end", has.String(), ctx.Err())
+			return fault.New(fault.KindOf(ctx.Err()), "wait for the daemon's end", has.String(), ctx.Err()).Advise(fmt.Sprintf("If it still does not end: kill -KILL %d", has.PID))
 		}
 	}
 }

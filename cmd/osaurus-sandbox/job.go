@@ -230,7 +230,7 @@ func newJobWait(c console) *cobra.Command {
 				case err != nil:
 					return err
 				case r.Msg.Job.Running:
-					return fault.New(fault.Timeout, "wait for job", id, errors.New("it still runs"))
+					return fault.New(fault.Timeout, "wait for job", id, errors.New("it still runs")).Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
 				case r.Msg.Job.Status != 0:
 					return exit{code: int(r.Msg.Job.Status)}
 				}

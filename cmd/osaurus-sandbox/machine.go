@@ -193,5 +193,5 @@ func confirm(c console, yes bool, what, loss string) error {
 	case "y", "yes":
 		return nil
 	}
-	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes"))
+	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes")).Advise("Nothing was changed. Answer y, or say --yes with the command.")
 }

@@ -30,7 +30,7 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
 			case err != nil:
 				return err
 			case r.Msg.Task == nil:
-				return fault.New(fault.NotFound, "take task", first(args), errors.New("none waits"))
+				return fault.New(fault.NotFound, "take task", first(args), errors.New("none waits")).Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
 			}
 			return printProto(c.out, r.Msg)
 		}),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -29,8 +30,12 @@ const (
 
 	// maxConnections are more than clients need, and cost some 20 MiB.
 	maxConnections = 1 << 10
-	// IdleTimeout is how long a connection may have nothing to ask.
-	IdleTimeout = 2 * time.Minute
+	// maxHeaders and headerTimeout bound what somebody may say before it is known who
+	// that is.
+	maxHeaders    = 16 << 10
+	headerTimeout = 10 * time.Second
+	// idleTimeout is how long a connection may have nothing to ask.
+	idleTimeout = 2 * time.Minute
 )
 
 // Token is the token in a file of the home, made when it is first needed.
@@ -85,7 +90,18 @@ func Listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return netutil.LimitListener(l, maxConnections), nil
+	return limit(l), nil
+}
+
+// limit has those wait who are more than maxConnections.
+func limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+
+// Server is for connections of Listen's. What next answers is still to be admitted.
+func (g Guard) Server(next http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: g.pages(next), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }
 
 // Admit says whether a request may come in, and if not, with which status of HTTP
@@ -102,11 +118,7 @@ func (g Guard) admit(r *http.Request) (status int, err error) {
 	refused := func(subject, why, advice string) (int, error) {
 		return http.StatusForbidden, fault.New(fault.Rejected, op, faultrpc.Clip(subject), errors.New(why)).Advise(advice)
 	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if !slices.Contains(g.Hosts, strings.Trim(host, "[]")) {
+	if !g.knows(r.Host) {
 		return refused("Host "+r.Host, "it is not a name of this listener", g.OtherHost)
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(g.Origins, origins[0]) {
@@ -118,4 +130,12 @@ func (g Guard) admit(r *http.Request) (status int, err error) {
 			Advise("Send the header Authorization: Bearer TOKEN, with the token that is in " + g.TokenFile + " of the home.")
 	}
 	return http.StatusOK, nil
+}
+
+// knows reports whether a Host header has one of the listener's names.
+func (g Guard) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return slices.Contains(g.Hosts, strings.Trim(host, "[]"))
 }

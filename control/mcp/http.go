@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -26,9 +25,6 @@ const (
 
 	// maxRequest bounds a request: as much as the control API takes, in JSON.
 	maxRequest = 2 << 20
-	maxHeaders = 16 << 10
-	// headerTimeout is what a client has to say what it wants.
-	headerTimeout = 10 * time.Second
 	// sessionTimeout is when a session of an older protocol is forgotten that asks for
 	// nothing: a client that comes back makes another.
 	sessionTimeout = time.Hour
@@ -68,7 +64,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	}
 	l.sessions = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
 	l.requests = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
-	l.server = &http.Server{Handler: l, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: door.IdleTimeout, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
+	l.server = l.guard.Server(l, o.Log)
 	l.life.do(func() {
 		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("MCP can no longer be reached", "address", at.Listen, "error", err)

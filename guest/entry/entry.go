@@ -1,8 +1,7 @@
-// Package entry is what the host says first on a connection for the files of an agent: of which boot it is, and whose room answers.
+// Package entry is what the host says first on a connection that is not for the services of PID 1: of which boot it is, and what it is for.
 package entry
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -10,20 +9,22 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// Port is the AF_VSOCK port of the guest for such connections. What is behind an entry goes
-// to the room's worker as it is, so that no byte of a file passes PID 1.
+// Port is the AF_VSOCK port of the guest for such connections.
 const Port = 1026
 
 // Entry is the head of a connection.
 type Entry struct {
-	Key  wire.Key // of the guest protocol
-	User string   // of the room; whether there is one is for the guest to see
+	Key wire.Key // of the guest protocol
+	// User is whose files are meant; whether there is a room is for the guest to see. What is
+	// behind the entry goes to the room's worker as it is, so that no byte of a file passes
+	// PID 1. Without a user it is a line for commands, which is PID 1's.
+	User string
 }
 
 // An entry is the mark, which is also the version, the key, and the user with its
 // length before it.
 const (
-	mark = "OSAUFIL1"
+	mark = "OSAUENT1"
 	head = len(mark) + wire.KeySize + 1
 	// maxUser is what a length of one byte can say.
 	maxUser = 255
@@ -40,7 +41,7 @@ func (e Entry) Bytes() []byte {
 
 // Read reads an entry, and no byte after it.
 func Read(from io.Reader) (Entry, error) {
-	const op = "read whose files are meant"
+	const op = "read what a connection is for"
 	var b [head]byte
 	if _, err := io.ReadFull(from, b[:]); err != nil {
 		return Entry{}, fault.New(fault.KindOf(err), op, "", err)
@@ -51,9 +52,6 @@ func Read(from io.Reader) (Entry, error) {
 	user := make([]byte, b[head-1])
 	if _, err := io.ReadFull(from, user); err != nil {
 		return Entry{}, fault.New(fault.KindOf(err), op, "", err)
-	}
-	if len(user) == 0 {
-		return Entry{}, fault.New(fault.Rejected, op, "", errors.New("it names nobody"))
 	}
 	return Entry{Key: wire.Key(b[len(mark) : head-1]), User: string(user)}, nil
 }

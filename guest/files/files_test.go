@@ -31,18 +31,18 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 	t.Helper()
 	ours, theirs, err := socketPair()
 	must(t, err)
-	line, err := lineOf(theirs)
+	socket, err := socketOf(theirs)
 	must(t, err)
 	served := make(chan error, 1)
-	go func() { served <- serve(line) }()
+	go func() { served <- serve(socket) }()
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
 		}
-		here, err := lineOf(os.NewFile(uintptr(fds[0]), "here"))
+		here, err := socketOf(os.NewFile(uintptr(fds[0]), "here"))
 		must(t, err)
-		there, err := lineOf(os.NewFile(uintptr(fds[1]), "there"))
+		there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
 		must(t, err)
 		defer there.Close() // the worker has its own
 		return here, pass(ours, there)
@@ -56,7 +56,7 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 				t.Errorf("the worker: %v", err)
 			}
 		case <-time.After(30 * time.Second):
-			t.Error("the worker outlives its line")
+			t.Error("the worker outlives its socket")
 		}
 	})
 	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())

@@ -59,13 +59,13 @@ func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, workers: map[stri
 
 // worker is one that runs, or is being started.
 type worker struct {
-	ready chan struct{} // closed when it was started, or was not
-	err   error
-	child *process.Child
-	line  *net.UnixConn // connections go to it, and a byte comes back for each that has ended
-	conns int           // that it has; the keeper's mutex guards it
-	idle  *time.Timer
-	ended chan struct{} // closed when nothing of it is left
+	ready  chan struct{} // closed when it was started, or was not
+	err    error
+	child  *process.Child
+	socket *net.UnixConn // connections go to it, and a byte comes back for each that has ended
+	conns  int           // that it has; the keeper's mutex guards it
+	idle   *time.Timer
+	ended  chan struct{} // closed when nothing of it is left
 }
 
 // Hand hands a connection over to the worker of a user's room, where there can be one. The
@@ -77,7 +77,7 @@ func (k *Keeper) Hand(ctx context.Context, user string, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := pass(w.line, conn); err != nil {
+	if err := pass(w.socket, conn); err != nil {
 		k.give(w)
 		return fault.New(fault.Unavailable, "touch files", user, err).Advise(tryAgain)
 	}
@@ -164,16 +164,16 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 	}
 	k.mu.Unlock()
 	w.idle.Stop()
-	_ = w.line.Close()
+	_ = w.socket.Close()
 	<-done
 	w.child.Release()
 }
 
-// count hears from a worker which of its connections have ended, until the line to it
+// count hears from a worker which of its connections have ended, until the socket to it
 // has.
 func (k *Keeper) count(w *worker) {
 	for word := make([]byte, 1); ; {
-		if _, err := w.line.Read(word); err != nil {
+		if _, err := w.socket.Read(word); err != nil {
 			return
 		}
 		k.give(w)
@@ -189,7 +189,7 @@ func (k *Keeper) retire(user string, w *worker) {
 	}
 	k.mu.Unlock()
 	if unused {
-		_ = w.line.Close()
+		_ = w.socket.Close()
 	}
 }
 
@@ -205,7 +205,7 @@ func (k *Keeper) Forget(user string) {
 	}
 	<-w.ready
 	if w.err == nil {
-		_ = w.line.Close()
+		_ = w.socket.Close()
 		<-w.ended
 	}
 }
@@ -242,12 +242,12 @@ func (k *Keeper) launch(ctx context.Context, user string, w *worker) (Room, erro
 		_ = ours.Close()
 		return room, err
 	}
-	w.line = ours
+	w.socket = ours
 	return room, nil
 }
 
-// pass passes a connection on to who is at the other end of a line.
-func pass(line *net.UnixConn, conn net.Conn) error {
+// pass passes a connection on to who is at the other end of a socket.
+func pass(socket *net.UnixConn, conn net.Conn) error {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return fmt.Errorf("a %T has no descriptor", conn)
@@ -258,28 +258,28 @@ func pass(line *net.UnixConn, conn net.Conn) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		_, _, failed = line.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
+		_, _, failed = socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
 	})
 	return errors.Join(err, failed)
 }
 
-// socketPair is a line to a child, and the child's end of it.
+// socketPair is a socket to a child, and the child's end of it.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "worker"), os.NewFile(uintptr(fds[1]), "worker")
-	line, err := lineOf(ours)
+	socket, err := socketOf(ours)
 	if err != nil {
 		_ = theirs.Close()
 		return nil, nil, err
 	}
-	return line, theirs, nil
+	return socket, theirs, nil
 }
 
-// lineOf is an end of a line, whose descriptor it closes.
-func lineOf(f *os.File) (*net.UnixConn, error) {
+// socketOf is an end of a socket, whose descriptor it closes.
+func socketOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	conn, err := net.FileConn(f)
 	if err != nil {

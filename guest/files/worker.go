@@ -44,11 +44,11 @@ func work() error {
 		return err
 	}
 	unix.Umask(0o022)
-	line, err := lineOf(os.NewFile(0, "line"))
+	socket, err := socketOf(os.NewFile(0, "socket"))
 	if err != nil {
 		return err
 	}
-	return serve(line)
+	return serve(socket)
 }
 
 // Handler answers the service Files at a path, with the rights of this process.
@@ -56,19 +56,19 @@ func Handler() (path string, h http.Handler) {
 	return guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 }
 
-// serve answers on the connections that come over a line, until that is closed. It is
+// serve answers on the connections that come over a socket, until that is closed. It is
 // HTTP/1.1, so that what goes over a connection is written into it by who answers, and read
 // from it by who is asked.
-func serve(line *net.UnixConn) error {
+func serve(socket *net.UnixConn) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
 	server := &http.Server{Handler: mux, MaxHeaderBytes: wire.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
-			_, _ = line.Write([]byte{0}) // to a keeper that is gone nobody counts
+			_, _ = socket.Write([]byte{0}) // to a keeper that is gone nobody counts
 		}
 	}
-	err := server.Serve(handed{line})
+	err := server.Serve(handed{socket})
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with a word that nobody read
 		return nil
 	}
@@ -97,12 +97,12 @@ func Refuse(conn net.Conn, err error) {
 const refuseTime = 10 * time.Second
 
 // handed is a listener whose connections are handed over by somebody else.
-type handed struct{ line *net.UnixConn }
+type handed struct{ socket *net.UnixConn }
 
 func (l handed) Accept() (net.Conn, error) {
 	var word [1]byte
 	rights := make([]byte, unix.CmsgSpace(4)) // of one descriptor
-	_, n, _, _, err := l.line.ReadMsgUnix(word[:], rights)
+	_, n, _, _, err := l.socket.ReadMsgUnix(word[:], rights)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (l handed) Accept() (net.Conn, error) {
 	return handedConn{os.NewFile(uintptr(fds[0]), "connection")}, nil
 }
 
-func (l handed) Close() error   { return l.line.Close() }
-func (l handed) Addr() net.Addr { return l.line.LocalAddr() }
+func (l handed) Close() error   { return l.socket.Close() }
+func (l handed) Addr() net.Addr { return l.socket.LocalAddr() }
 
 // handedConn is a connection of any family: package net knows none of vsock.
 type handedConn struct{ *os.File }

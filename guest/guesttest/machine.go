@@ -194,7 +194,7 @@ func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 // peers: a program of the guest cannot speak to the guest's service.
 func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 	for _, to := range []string{ // loopback, and a guest's usual own
-		fmt.Sprintf("1:%d", guest.Port), fmt.Sprintf("3:%d", guest.Port), fmt.Sprintf("1:%d", guest.FilesPort), fmt.Sprintf("3:%d", guest.FilesPort),
+		fmt.Sprintf("1:%d", guest.Port), fmt.Sprintf("3:%d", guest.Port), fmt.Sprintf("1:%d", guest.EntryPort), fmt.Sprintf("3:%d", guest.EntryPort),
 	} {
 		var out bytes.Buffer
 		_, err := c.Run(ctx, guest.Command{

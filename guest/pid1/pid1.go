@@ -68,7 +68,7 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", wire.Port, err)
 	}
-	toRooms, err := vsock.Listen(entry.Port, nil)
+	entries, err := vsock.Listen(entry.Port, nil)
 	if err != nil {
 		return fmt.Errorf("listen on vsock port %d: %w", entry.Port, err)
 	}
@@ -81,11 +81,11 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return err
 	}
-	m.listeners, m.service = []io.Closer{l, toRooms}, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
+	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
 	go m.obey()
 	go func() {
-		if err := m.service.ServeFiles(hostOnly{toRooms}); !m.ending.Load() {
-			m.warn("hand connections over to rooms", err)
+		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
+			m.warn("take lines and connections for rooms", err)
 		}
 	}()
 	go func() {

@@ -6,9 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,30 +16,16 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// line makes a line of a connection, and runs the host's commands on it.
-func (s *Service) line(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != wire.LineProtocol {
-		http.Error(w, "Upgrade: "+wire.LineProtocol, http.StatusUpgradeRequired)
-		return
-	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusHTTPVersionNotSupported)
-		return
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, wire.LineAccepted); err != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+// serve runs the host's commands on a line, until that is closed.
+func (l *line) serve(s *Service) {
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	starts := make(chan *guestpb.ExecRequest)
 	go func() {
 		defer cancel() // whoever hangs up ends the command that runs
 		defer close(starts)
-		receive(ctx, buffered.Reader, starts)
+		receive(ctx, bufio.NewReader(l.conn), starts)
 	}()
-	l := &line{conn: conn}
 	for first := range starts {
 		if err := s.execWithout(ctx, first.GetStart(), l); err != nil && l.fail(err) != nil {
 			return

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc/faultpb"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -33,22 +33,19 @@ type rawLine struct {
 	from *bufio.Reader
 }
 
-// ask sends the request for a line and returns the status of the answer.
-func ask(t *testing.T, dial guest.Dialer, protocol, key string) (*rawLine, int) {
+// ask makes a line.
+func ask(t *testing.T, dial guest.Dialer, key wire.Key) *rawLine {
 	t.Helper()
-	conn, err := dial(t.Context(), guest.Port)
+	conn, err := dial(t.Context(), guest.EntryPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: guest\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n", wire.LinePath, protocol, wire.KeyHeader, key)
-	l := &rawLine{t, conn, bufio.NewReader(conn)}
-	answer, err := http.ReadResponse(l.from, nil)
-	if err != nil {
+	if _, err := conn.Write(entry.Entry{Key: key}.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	return l, answer.StatusCode
+	return &rawLine{t, conn, bufio.NewReader(conn)}
 }
 
 // start sends commands at once.
@@ -98,33 +95,25 @@ func shell(script string) *guestpb.Start {
 }
 
 // greeted is a service that was greeted with a key of zeros.
-func greeted(t *testing.T) (dial guest.Dialer, key string) {
+func greeted(t *testing.T) guest.Dialer {
 	t.Helper()
-	dial = serve(t, &host{})
+	dial := serve(t, &host{})
 	hello := &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
 	if _, err := rawClient(t, dial).Hello(t.Context(), connect.NewRequest(hello)); err != nil {
 		t.Fatal(err)
 	}
-	return dial, wire.Key{}.Header()
+	return dial
 }
 
 // A line demands the key, and carries one command after the other, whatever became of the
 // one before.
 func TestLine(t *testing.T) {
 	checkLeaks(t)
-	dial, key := greeted(t)
-	for _, wrong := range []string{"", "00", strings.Repeat("1", len(key)), strings.Repeat("z", len(key))} {
-		if _, status := ask(t, dial, wire.LineProtocol, wrong); status == http.StatusSwitchingProtocols {
-			t.Errorf("with key %.10q: %d", wrong, status)
-		}
+	dial := greeted(t)
+	if answer := ask(t, dial, wire.Key{1}).end(); answer != string(fault.Rejected) {
+		t.Errorf("with another key: %q", answer)
 	}
-	if _, status := ask(t, dial, "websocket", key); status != http.StatusUpgradeRequired {
-		t.Errorf("with another protocol: %d", status)
-	}
-	l, status := ask(t, dial, wire.LineProtocol, key)
-	if status != http.StatusSwitchingProtocols {
-		t.Fatalf("status %d", status)
-	}
+	l := ask(t, dial, wire.Key{})
 	input, terminal := shell("true"), shell("true")
 	input.Stdin, terminal.Pty = true, &guestpb.Pty{Rows: 1, Cols: 1}
 	l.start(shell("echo one"), shell("exit 2"), input, terminal, &guestpb.Start{}, nil, shell("echo three; exit 3"))
@@ -139,13 +128,13 @@ func TestLine(t *testing.T) {
 // command that runs.
 func TestLineBreaks(t *testing.T) {
 	checkLeaks(t)
-	dial, key := greeted(t)
+	dial := greeted(t)
 	for name, say := range map[string]string{
 		"long frame": "\x00\xff\xff\xff\xff", "other kind": "\x07\x00\x00\x00\x00", "fault": "\x01\x00\x00\x00\x00",
 		"no message": "\x00\x00\x00\x00\x01\xff", "HTTP": "GET / HTTP/1.1\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, _ := ask(t, dial, wire.LineProtocol, key)
+			l := ask(t, dial, wire.Key{})
 			l.start(shell("sleep 1000"))
 			_, b, err := wire.ReadFrame(l.from, nil)
 			m := new(guestpb.ExecResponse)

@@ -97,11 +97,8 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
-	mux.HandleFunc(wire.LinePath, s.line)
-	protocols := wire.Protocols()
-	protocols.SetHTTP1(true) // lines begin so
 	server := &http.Server{
-		Handler: s.guard(mux), Protocols: protocols, HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
+		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
 	}
 	return server.Serve(l)
 }

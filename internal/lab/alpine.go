@@ -14,10 +14,10 @@ import (
 	"osaurus-sandbox/vm/image/depmod"
 )
 
-// SyntheticAlpineISO returns an ISO image of the form of alpine-virt's, with a
+// syntheticAlpineISO returns an ISO image of the form of alpine-virt's, with a
 // Debian kernel: boot/vmlinuz-virt, as zboot for arm64, and boot/modloop-virt,
 // a SquashFS packed with xz and a branch filter, of modules packed with gzip.
-func SyntheticAlpineISO(t testing.TB, arch string) string {
+func syntheticAlpineISO(t testing.TB, arch string) string {
 	t.Helper()
 	k := DebianKernel(t, arch)
 	return once(t, arch, "alpine-virt.iso", func(ctx context.Context, dir, out string) error {
@@ -65,7 +65,7 @@ var moduleSuffix = regexp.MustCompile(`\.ko\b`)
 
 // packModules writes a kernel's modules as Alpine does: each a .ko.gz.
 func packModules(k Kernel, dir string) error {
-	return k.EachModuleFile(func(name string, b []byte) error {
+	return k.eachModuleFile(func(name string, b []byte) error {
 		switch {
 		case depmod.IsModule(name):
 			name, b = name+".gz", gzipped(b)

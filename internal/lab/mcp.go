@@ -17,9 +17,9 @@ const (
 	conformancePackage = "@modelcontextprotocol/conformance@0.1.13"
 	mcpKept            = "mcp-inspector-0.17.2-conformance-0.1.13"
 	mcpFolder          = "node_modules/@modelcontextprotocol"
-	// mcpLimit is how long fetching it may take, which is 50 MB in a hundred packages: no
-	// test waits longer for a registry that is slow today.
-	mcpLimit = time.Minute
+	// registryLimit is how long fetching anything may take of npm's registry, of which the
+	// largest is 50 MB in a hundred packages: no test waits longer for one that is slow today.
+	registryLimit = time.Minute
 )
 
 // Inspector returns the command line of the MCP Inspector, for Node to run: a client of
@@ -57,7 +57,7 @@ func fetchMCP(ctx context.Context, dir, out string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	ctx, cancel := context.WithTimeout(ctx, mcpLimit)
+	ctx, cancel := context.WithTimeout(ctx, registryLimit)
 	defer cancel()
 	install := exec.CommandContext(ctx, "npm", "install", "--loglevel=error", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=2000", "--prefix", tmp, inspectorPackage, conformancePackage)
 	install.Dir, install.WaitDelay = tmp, time.Second

@@ -19,9 +19,9 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// EachModuleFile calls write for every file of a kernel's modules, and then for
+// eachModuleFile calls write for every file of a kernel's modules, and then for
 // the modules.dep and modules.softdep that Debian leaves to its depmod.
-func (k Kernel) EachModuleFile(write func(name string, b []byte) error) error {
+func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
 	var index depmod.Index
 	all := os.DirFS(k.Modules)
 	err := fs.WalkDir(all, ".", func(name string, d fs.DirEntry, err error) error {
@@ -46,7 +46,7 @@ func (k Kernel) EachModuleFile(write func(name string, b []byte) error) error {
 // twice; the Debian pack and the ISO image have all.
 func guestModules(ctx context.Context, k Kernel, path string) error {
 	walk := func(visit func(*tar.Header, io.Reader) error) error {
-		return k.EachModuleFile(func(name string, b []byte) error {
+		return k.eachModuleFile(func(name string, b []byte) error {
 			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
 		})
 	}
@@ -71,7 +71,7 @@ func guestModules(ctx context.Context, k Kernel, path string) error {
 			}
 			return err
 		}
-		return errors.Join(k.EachModuleFile(write), out.Close())
+		return errors.Join(k.eachModuleFile(write), out.Close())
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 // (see AlpineRoot) or else busybox.
 func AlpineRelease(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
 	t.Helper()
-	iso, root := read(t, SyntheticAlpineISO(t, string(arch))), read(t, RootArchive(t, string(arch)))
+	iso, root := read(t, syntheticAlpineISO(t, string(arch))), read(t, RootArchive(t, string(arch)))
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := root
 		if path.Ext(r.URL.Path) == ".iso" {
@@ -47,8 +47,13 @@ func RootArchive(t testing.TB, arch string) string {
 		return p
 	}
 	busybox := Busybox(t, arch)
-	return once(t, arch, "busybox-root.tar.gz", func(_ context.Context, _, out string) error {
-		plain := filepath.Join(t.TempDir(), "root.tar")
+	return once(t, arch, "busybox-root.tar.gz", func(_ context.Context, dir, out string) error {
+		tmp, err := os.MkdirTemp(dir, "root-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		plain, packed := filepath.Join(tmp, "root.tar"), filepath.Join(tmp, "root.tar.gz")
 		if err := busyboxRoot(busybox, plain); err != nil {
 			return err
 		}
@@ -56,7 +61,10 @@ func RootArchive(t testing.TB, arch string) string {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(out, gzipped(b), 0o644)
+		if err := os.WriteFile(packed, gzipped(b), 0o644); err != nil {
+			return err
+		}
+		return os.Rename(packed, out)
 	})
 }
 

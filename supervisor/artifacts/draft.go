@@ -147,7 +147,7 @@ func (d *Draft) Keep(ctx context.Context, description string, by supervisor.Caus
 	defer d.close()
 	f, a := d.made, d.of
 	if f.Files == 0 {
-		return Artifact{}, fault.New(fault.InvalidArgs, op, f.Name, errors.New("there is no file in it"))
+		return Artifact{}, fault.New(fault.InvalidArgs, op, f.Name, errors.New("there is no file in it")).Advise("Write the file first, or share a folder that has one.")
 	}
 	f.Description, f.Created = oneLine(description), time.Now().UTC()
 	if f.SHA256 = d.digest(); f.Folder {

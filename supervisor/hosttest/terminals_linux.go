@@ -72,7 +72,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	defer cancel()
 	t.client, err = guest.Connect(ctx, func(ctx context.Context, port uint32) (net.Conn, error) {
 		to := l
-		if port == guest.FilesPort {
+		if port == guest.EntryPort {
 			to = toRooms
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", to.Addr().String())

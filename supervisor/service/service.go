@@ -71,7 +71,7 @@ func New(home config.Home) (Service, error) {
 
 // label is the service's name: homes other than the usual one have their own.
 func (s Service) label() string {
-	if user, err := os.UserHomeDir(); err == nil && string(s.home) == filepath.Join(user, ".osaurus") {
+	if usual, err := config.UsualHome(); err == nil && s.home == usual {
 		return label
 	}
 	sum := sha256.Sum256([]byte(s.home))

@@ -11,22 +11,10 @@ import (
 )
 
 // A line is a connection of its own on which commands run one after the other, those
-// that take no input. It begins as a request of HTTP/1.1 with the key, for LinePath, that asks for
-// LineProtocol instead; from then on both ends send frames. The host sends a Start when the
+// that take no input. Both ends send frames. The host sends a Start when the
 // command before has ended, and closes the line to end the one that runs. The guest
 // answers with the messages that it would on a stream, or a fault in place of the
 // last.
-const (
-	LinePath     = "/line"
-	LineProtocol = "osaurus-line"
-	// LineAccepted is the answer, byte for byte, so that the host need read no other.
-	LineAccepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + LineProtocol + "\r\n\r\n"
-)
-
-// LineRequest asks for a line.
-func LineRequest(k Key) string {
-	return "GET " + LinePath + " HTTP/1.1\r\nHost: guest\r\nConnection: Upgrade\r\nUpgrade: " + LineProtocol + "\r\n" + KeyHeader + ": " + k.Header() + "\r\n\r\n"
-}
 
 // Frame is what a frame holds.
 type Frame byte

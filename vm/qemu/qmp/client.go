@@ -20,6 +20,9 @@ const (
 	// this client is used for takes QEMU milliseconds; a QEMU that is silent
 	// for so long is stopped or swapped out.
 	callTimeout = 5 * time.Second
+	// startTimeout bounds QEMU's start, until it takes commands: it comes from a disk, and
+	// makes its devices and the machine's memory first, on a host that may be busy.
+	startTimeout = 30 * time.Second
 	// maxMessage bounds a line from QEMU. The longest one here, the list of
 	// its commands, is 30 KiB.
 	maxMessage = 1 << 20
@@ -46,7 +49,7 @@ func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, 
 	c := &Client{conn: conn, done: make(chan struct{}), waiting: map[uint64]chan message{}}
 	greeted := make(chan struct{})
 	go c.read(greeted, onEvent)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	select {
 	case <-greeted:
@@ -57,7 +60,7 @@ func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, 
 		c.Close()
 		return nil, c.failure("greeting", ctx.Err())
 	}
-	if err := c.Do(ctx, "qmp_capabilities", nil, nil); err != nil {
+	if err := c.do(ctx, "qmp_capabilities", nil, nil); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -71,6 +74,10 @@ func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, 
 func (c *Client) Do(ctx context.Context, command string, args, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	return c.do(ctx, command, args, result)
+}
+
+func (c *Client) do(ctx context.Context, command string, args, result any) error {
 	reply := make(chan message, 1)
 	c.mu.Lock()
 	c.nextID++

@@ -1,0 +1,119 @@
+package door
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes are connections in memory, for tests in which hours are moments.
+type pipes struct {
+	calls chan net.Conn
+	done  chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.calls:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// call connects, as far as whoever listens lets anybody.
+func (p *pipes) call() net.Conn {
+	here, there := net.Pipe()
+	go func() {
+		select {
+		case p.calls <- there:
+		case <-p.done:
+			_ = there.Close()
+		}
+	}()
+	return here
+}
+
+// Whoever connects beyond the limit waits until another one has left, and is then served.
+func TestConnectionsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := newPipes()
+		l := limit(listener)
+		defer l.Close()
+		accepted := make(chan net.Conn, 2*maxConnections)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- c
+			}
+		}()
+		for range maxConnections + 1 {
+			defer listener.call().Close()
+		}
+		synctest.Wait()
+		if len(accepted) != maxConnections {
+			t.Fatalf("%d are in, of at most %d", len(accepted), maxConnections)
+		}
+		_ = (<-accepted).Close()
+		synctest.Wait()
+		if len(accepted) != maxConnections {
+			t.Errorf("%d are in after one has left", len(accepted))
+		}
+	})
+}
+
+// Nobody keeps a connection by saying nothing: not who never asks, nor who never ends
+// asking, nor who has the token and has asked.
+func TestSilenceEnds(t *testing.T) {
+	const asked = "POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 0\r\n\r\n"
+	for name, tc := range map[string]struct {
+		says  string
+		stays time.Duration
+	}{
+		"nothing":       {"", headerTimeout},
+		"half a head":   {asked[:20], headerTimeout},
+		"has the token": {asked, idleTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := newPipes()
+				g := Guard{Token: "secret", Hosts: Loopback()}
+				server := g.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if status, err := g.Admit(w, r); err != nil {
+						http.Error(w, err.Error(), status)
+					}
+				}), slog.New(slog.DiscardHandler))
+				ended := make(chan error, 1)
+				go func() { ended <- server.Serve(listener) }()
+				conn, began := listener.call(), time.Now()
+				go func() { _, _ = io.WriteString(conn, tc.says) }()
+				if tc.says == asked {
+					answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					if err != nil || answer.StatusCode != http.StatusOK {
+						t.Fatalf("%v %v", answer, err)
+					}
+					_ = answer.Body.Close()
+				}
+				_, _ = io.Copy(io.Discard, conn) // until it is closed
+				if took := time.Since(began); took < tc.stays || took > tc.stays+time.Second {
+					t.Errorf("the connection is closed after %v, not %v", took, tc.stays)
+				}
+				_ = server.Close()
+				<-ended
+			})
+		})
+	}
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package service
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/guest/files"
+)
+
+// entryTime is how long a connection may take to say what it is for: the host says so
+// at once.
+const entryTime = 10 * time.Second
+
+// ServeEntries takes the connections of a listener that begin with an entry, until that is closed:
+// lines for commands, and connections that it hands over to the workers of rooms.
+func (s *Service) ServeEntries(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			s.enter(c)
+		}()
+	}
+}
+
+// enter returns when PID 1 has nothing more to do with a connection. Whoever does not know
+// what to say first has no answer.
+func (s *Service) enter(c net.Conn) {
+	if c.SetReadDeadline(time.Now().Add(entryTime)) != nil {
+		return
+	}
+	e, err := entry.Read(c)
+	if err != nil || c.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	err = s.admit(e.Key)
+	if e.User == "" {
+		l := &line{conn: c}
+		if err != nil {
+			_ = l.fail(err) // and the line ends
+			return
+		}
+		l.serve(s)
+		return
+	}
+	if err == nil {
+		err = s.files.Hand(context.Background(), e.User, c)
+	}
+	if err != nil {
+		files.Refuse(c, err)
+	}
+}
