@@ -21,10 +21,12 @@ FUZZTIME     ?= 30s
 # without our machines. What a package imports tells, so nobody keeps a list.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
-GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST),$(patsubst guest:%,%,$(filter guest:%,$(TIERS))))
+# Benchmarks alone are vetted with the rest, and not linked.
+GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST) $(BENCHMARKS),$(patsubst guest:%,%,$(filter guest:%,$(TIERS))))
+BENCHMARKS  = osaurus-sandbox/bench
 LONGEST     = osaurus-sandbox/supervisor/launch
 KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
-APART       = osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck $(LOCAL)
+APART       = $(BENCHMARKS) osaurus-sandbox/internal/lab osaurus-sandbox/internal/darwincheck $(LOCAL)
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(APART),$(shell $(GO) list ./...))
 
 # Their tests start themselves once or twice for each of a thousand commands, which

@@ -28,7 +28,7 @@ const (
 	largePort   = 2224
 	treeFiles   = 50_000
 	treeFolders = 500
-	searchTurns = 7
+	searchTurns = 3
 	// rangeChars is the most that one call reads; rangeCalls go on where the one before
 	// has ended, at the beginning of a file and at its end.
 	rangeChars = 100_000

@@ -22,6 +22,7 @@ type console struct {
 func main() {
 	local.Helper() // of the UNSAFE backend, if it was started as one
 	_ = noCore()   // to lower a limit is always allowed
+	keepInherited()
 	// A reader that went away is an error of Write, to be cleaned up after, and
 	// not the sudden end that Go makes of it on standard output.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

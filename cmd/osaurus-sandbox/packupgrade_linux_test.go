@@ -48,7 +48,11 @@ func upgraded(t *testing.T, p pack.Pack) pack.Pack {
 	const more, text = "etc/upgraded", "yes\n"
 	next, err := pack.Store{Dir: t.TempDir()}.Build(t.Context(), "upgraded", nil, func(_ context.Context, dir string) (pack.Manifest, error) {
 		m := p.Manifest
-		err := errors.Join(os.Symlink(p.Path(m.Kernel), filepath.Join(dir, m.Kernel.Name)), os.Symlink(p.Path(m.Modules), filepath.Join(dir, m.Modules.Name)))
+		var err error
+		for _, f := range []pack.File{m.Kernel, m.Modules} {
+			text, unread := os.ReadFile(p.Path(f))
+			err = errors.Join(err, unread, os.WriteFile(filepath.Join(dir, f.Name), text, 0o644))
+		}
 		return m, errors.Join(err, pack.WriteZstd(filepath.Join(dir, m.Root.Name), "", nil, func(to io.Writer) error {
 			w := tar.NewWriter(to)
 			err := p.Walk(m.Root, func(h *tar.Header, content io.Reader) error {

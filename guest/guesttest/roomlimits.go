@@ -28,6 +28,7 @@ func hogCases() []roomCase {
 		{"Descriptors", hog("exec /tmp/intruder hog-descriptors 5", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
 		{"Processor", hog("exec /tmp/intruder hog-cpu 5", func(e guest.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
+		{"Connections", connections},
 	}
 }
 

@@ -68,6 +68,17 @@ func (r *reader) coder(name string, args, stdin []string) {
 	}
 }
 
+// codeLetters are an interpreter's options after which code stands.
+func codeLetters(name string) string {
+	switch {
+	case formOf(name) == shell, pythonName.MatchString(name):
+		return "c"
+	case strings.HasSuffix(name, "awk"):
+		return "" // where it has one, it is a file
+	}
+	return "eEpr"
+}
+
 // code reads a text in another language: the hosts that stand in it, if it could not make others.
 func (r *reader) code(text string) {
 	if strings.ContainsRune(text, unknown) {

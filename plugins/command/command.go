@@ -4,6 +4,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -33,6 +34,28 @@ func parse(text string) (*syntax.File, error) {
 		return nil, errors.New("it has a NUL character")
 	}
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+}
+
+// Check reports a text that is no command for bash.
+func Check(text string) error {
+	_, err := parse(text)
+	return err
+}
+
+// Variables are those that a command uses whose names begin so, each once.
+func Variables(text, prefix string) []string {
+	file, err := parse(text)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil && strings.HasPrefix(p.Param.Value, prefix) && !slices.Contains(names, p.Param.Value) {
+			names = append(names, p.Param.Value)
+		}
+		return true
+	})
+	return names
 }
 
 // base is the name of a program without its folder.

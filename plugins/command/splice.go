@@ -156,36 +156,3 @@ func programs(argv []string) (code []bool, stdin bool) {
 	}
 	return code, false
 }
-
-// codeLetters are an interpreter's options after which code stands.
-func codeLetters(name string) string {
-	switch {
-	case formOf(name) == shell, pythonName.MatchString(name):
-		return "c"
-	case strings.HasSuffix(name, "awk"):
-		return "" // where it has one, it is a file
-	}
-	return "eEpr"
-}
-
-// Variables are those that a command uses whose names begin so, each once.
-func Variables(text, prefix string) []string {
-	file, err := parse(text)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	syntax.Walk(file, func(n syntax.Node) bool {
-		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil && strings.HasPrefix(p.Param.Value, prefix) && !slices.Contains(names, p.Param.Value) {
-			names = append(names, p.Param.Value)
-		}
-		return true
-	})
-	return names
-}
-
-// Check reports a text that is no command for bash.
-func Check(text string) error {
-	_, err := parse(text)
-	return err
-}

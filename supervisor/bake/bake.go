@@ -78,7 +78,7 @@ func (b Baker) Bake(ctx context.Context, p pack.Pack, report progress.Func) (ima
 		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err)
 	}
 	if err := checkWords(b.Packages, b.Mirrors); err != nil {
-		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err)
+		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err).Advise("Mend the settings toolbox and mirrors.")
 	}
 	i, err := b.Images.EnsureBaked(ctx, p, b.recipe(), report, func(ctx context.Context, bare image.Image, dir string) error {
 		return b.bake(ctx, bare, branch, dir, report)

@@ -200,14 +200,17 @@ func (k *kitchen) keepDownloads(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// judge gives an error of apk its kind: what it says of signatures and digests
-// is a check that failed.
+// judge gives an error of apk its kind and advice: what it says of signatures and
+// digests is a check that failed.
 func judge(err error) error {
 	for _, sign := range []string{"BAD signature", "UNTRUSTED signature", "BAD archive", "BAD checksum"} {
 		if strings.Contains(err.Error(), sign) {
 			return fault.New(fault.Rejected, "install packages", "", err).
 				Advise("A mirror delivers something that was not signed by Alpine: use another mirror.")
 		}
+	}
+	if strings.Contains(err.Error(), "(no such package)") {
+		return fault.New(fault.KindOf(err), "install packages", "", err).Advise("Take it out of the setting toolbox. Until then the bare image works.")
 	}
 	return err
 }

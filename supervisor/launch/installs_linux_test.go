@@ -31,7 +31,8 @@ type shop struct {
 	tools *tools.Registry
 }
 
-// installs tries the tools that install.
+// installs tries the tools that install. What is the same with any manager is tried with
+// apk: on an emulated processor apt takes ten times as long.
 func installs(t *testing.T, h *home, distribution string) {
 	s := newShop(h)
 	if distribution == "Alpine" {
@@ -188,19 +189,17 @@ type system struct {
 		Put(string, []byte)
 		Drop(string)
 	}
-	path     func(packagestest.Package) string
-	setUp    string                     // has a room use it and no other
-	list     string                     // says what is installed
-	lock     string                     // takes the manager's lock and holds it
-	tamper   func(packagestest.Package) // has a package's file not be what was signed
-	tampered packages.Class
+	setUp  string                     // has a room use it and no other
+	list   string                     // says what is installed
+	lock   string                     // takes the manager's lock and holds it
+	tamper func(packagestest.Package) // has a package's file not be what was signed
+	spared bool                       // what comes of each manager's answers is tried in package packages
 }
 
 func alpine(t *testing.T) *system {
 	r := packagestest.NewAPK(t)
 	return &system{
-		repository: r, path: packagestest.Package.Path, list: "cat /etc/apk/world; apk info 2>/dev/null | sort",
-		tampered: packages.Signature,
+		repository: r, list: "cat /etc/apk/world; apk info 2>/dev/null | sort",
 		tamper: func(p packagestest.Package) {
 			p.Files = map[string]string{"usr/bin/other": "another\n"}
 			r.Replace(t, p)
@@ -214,13 +213,7 @@ func alpine(t *testing.T) *system {
 func debian(t *testing.T) *system {
 	r := packagestest.NewAPT(t)
 	return &system{
-		repository: r, path: packagestest.Package.DebPath, list: "dpkg-query --show",
-		tampered: packages.Stale, // as far as apt can tell
-		tamper: func(p packagestest.Package) {
-			file := bytes.Clone(r.File(p.DebPath()))
-			file[len(file)-30] ^= 1
-			r.Put(p.DebPath(), file)
-		},
+		repository: r, list: "dpkg-query --show", spared: true,
 		setUp: "echo 'deb [trusted=yes] URL ./' > /etc/apt/sources.list",
 		lock:  `exec python3 -c 'import fcntl, time; f = open("/var/lib/dpkg/lock-frontend", "w"); fcntl.lockf(f, fcntl.LOCK_EX); print("locked", flush=True); time.sleep(1000)'`,
 	}
@@ -276,10 +269,12 @@ func (s *shop) sellSystem(t *testing.T, m *system) {
 	}
 
 	// What fails leaves nothing, and does not stand in the way.
-	s.refused(t, ines, tool, packages.Missing, "nothing")
 	s.refused(t, ines, tool, packages.Script, "broken")
-	m.tamper(find("tampered"))
-	s.refused(t, ines, tool, m.tampered, "tampered")
+	if !m.spared {
+		s.refused(t, ines, tool, packages.Missing, "nothing")
+		m.tamper(find("tampered"))
+		s.refused(t, ines, tool, packages.Signature, "tampered")
+	}
 	same(t, "after installs that failed")
 
 	if s.installed(t, ines, tool, "greet"); s.sh(t, ines, false, "greet") != "hello from a package\nconfigured\n" {
@@ -288,14 +283,20 @@ func (s *shop) sellSystem(t *testing.T, m *system) {
 	if got := s.sh(t, ivo, false, "command -v greet || echo none"); got != "none\n" {
 		t.Errorf("another agent has it too: %s", got)
 	}
+	s.waitForLock(t, m, ines)
+	s.cancelled(t, ines, tool, m.repository, "/held", "held")
+	s.installed(t, ines, tool, "held")
+	if m.spared {
+		return
+	}
 
 	// The server has a newer one, which the index does not know yet.
 	newer := find("moving")
 	newer.Version = "2.0"
 	var once sync.Once
-	m.repository.Drop(m.path(find("moving")))
+	m.repository.Drop(find("moving").Path())
 	m.repository.Inspect(func(path string) {
-		if path == m.path(find("moving")) {
+		if path == find("moving").Path() {
 			once.Do(func() { m.repository.Publish(t, append([]packagestest.Package{newer}, stock[:len(stock)-1]...)...) })
 		}
 	})
@@ -304,11 +305,6 @@ func (s *shop) sellSystem(t *testing.T, m *system) {
 	}
 	m.repository.Inspect(nil)
 	m.repository.Publish(t, stock...)
-
-	s.waitForLock(t, m, ines)
-
-	s.cancelled(t, ines, tool, m.repository, "/held", "held")
-	s.installed(t, ines, tool, "held")
 
 	s.meet(t, m, ines, ivo)
 }

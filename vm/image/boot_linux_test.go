@@ -148,7 +148,7 @@ func boot(t testing.TB, i image.Image, data string) string {
 		args = []string{"-machine", "virt", "-cpu", "cortex-a57"}
 	}
 	args = append(args, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot",
-		"-display", "none", "-serial", "stdio", "-kernel", i.Kernel, "-initrd", i.Initrd, "-append", "console="+console+" quiet panic=-1")
+		"-display", "none", "-serial", "stdio", "-kernel", i.Kernel, "-initrd", i.Initrd, "-append", "console="+console+" quiet panic=-1 no_timer_check")
 	for n, drive := range []string{i.Base + ",readonly=on", data + ",discard=unmap,detect-zeroes=unmap"} {
 		args = append(args, "-drive", fmt.Sprintf("if=none,id=d%d,format=raw,file=%s", n, drive), "-device", fmt.Sprintf("virtio-blk-pci,drive=d%d", n))
 	}

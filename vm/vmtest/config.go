@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 func (r *run) testCapabilities(t *testing.T) {
@@ -118,11 +119,11 @@ func (r *run) testNotStarted(t *testing.T) {
 	if err := g.Kill(t.Context()); err != nil {
 		t.Errorf("Kill = %v", err)
 	}
-	l, err := g.Listen(PortRelayBack)
+	l, err := g.Listen(guestport.RelayBack)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Listen(PortRelayBack); fault.KindOf(err) != fault.Rejected {
+	if _, err := g.Listen(guestport.RelayBack); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("second Listen on a port = %v, want rejected", err)
 	}
 	if err := g.Close(); err != nil {
@@ -151,9 +152,9 @@ func (r *run) afterwards(t *testing.T, g *Guest, l net.Listener, want error) {
 	if err := g.Kill(t.Context()); err != nil {
 		t.Errorf("Kill after the end = %v", err)
 	}
-	_, err := g.Dial(t.Context(), PortEcho)
+	_, err := g.Dial(t.Context(), guestport.Echo)
 	rejected(t, "Dial", err)
-	_, err = g.Listen(PortRelayBack + 1)
+	_, err = g.Listen(guestport.RelayBack + 1)
 	rejected(t, "Listen", err)
 	if l != nil {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

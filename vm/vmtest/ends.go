@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 // testBeforeTheGuestIsUp checks what needs a machine but no guest.
@@ -21,7 +22,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 	t.Run("Kill", func(t *testing.T) {
 		g := New(t, r.Driver, r.image.Config(t))
 		states := g.Watch(t.Context())
-		l, err := g.Listen(PortRelayBack)
+		l, err := g.Listen(guestport.RelayBack)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,11 +37,11 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := g.Dial(short, PortEcho); fault.KindOf(err) != fault.Timeout || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.Dial(short, guestport.Echo); fault.KindOf(err) != fault.Timeout || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Dial before the guest is up = %v, want a timeout", err)
 		}
 		dialled, accepted := make(chan error), make(chan error)
-		go func() { _, err := g.Dial(context.Background(), PortEcho); dialled <- err }()
+		go func() { _, err := g.Dial(context.Background(), guestport.Echo); dialled <- err }()
 		go func() { _, err := l.Accept(); accepted <- err }()
 		time.Sleep(50 * time.Millisecond) // for both to wait
 		if err := g.Kill(t.Context()); err != nil {
@@ -236,7 +237,7 @@ func echo(t *testing.T, g *Guest, text string) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	c, err := g.Dial(ctx, PortEcho)
+	c, err := g.Dial(ctx, guestport.Echo)
 	if err != nil {
 		t.Fatalf("dial the guest's echo: %v", err)
 	}

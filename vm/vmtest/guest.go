@@ -13,18 +13,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
-)
-
-// Ports of the test guest, and the port of the host that its relay and its
-// dials connect to: see testguest.
-const (
-	PortControl   = 1024
-	PortEcho      = 1025 // sends back what it gets
-	PortSink      = 1026 // reads to the end, answers with the byte count
-	PortSource    = 1027 // reads a byte count, writes that many
-	PortRelay     = 1028 // joins the connection with one to PortRelayBack
-	PortTick      = 1029 // writes a byte every 10 ms
-	PortRelayBack = 5000
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 // BootTimeout is how long a guest has for its boot, and for anything else: the
@@ -88,11 +77,11 @@ func (g *Guest) Boot() {
 func (g *Guest) Call(words ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(g.t.Context(), BootTimeout)
 	defer cancel()
-	c, err := g.Dial(ctx, PortControl)
+	c, err := g.Dial(ctx, guestport.Control)
 	for errors.Is(err, errRefused) && ctx.Err() == nil {
 		// The vsock driver is there and the guest does not listen yet.
 		time.Sleep(10 * time.Millisecond)
-		c, err = g.Dial(ctx, PortControl)
+		c, err = g.Dial(ctx, guestport.Control)
 	}
 	if err != nil {
 		return "", err
@@ -139,7 +128,7 @@ func (g *Guest) PowerOff(context.Context) error { return g.tell("poweroff") }
 
 // tell runs a command that the guest does not live to answer.
 func (g *Guest) tell(command string) error {
-	c, err := g.Dial(g.t.Context(), PortControl)
+	c, err := g.Dial(g.t.Context(), guestport.Control)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 // testRunning boots one machine that has everything, and tries it all.
@@ -45,7 +46,7 @@ func (r *run) testRunning(t *testing.T) {
 	}
 	g := New(t, r.Driver, cfg)
 	states := g.Watch(t.Context())
-	l, err := g.Listen(PortRelayBack) // before the start
+	l, err := g.Listen(guestport.RelayBack) // before the start
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func testDial(t *testing.T, g *Guest) {
 		t.Errorf("a refusal took %v", took)
 	}
 	const size = 4 << 20
-	c, err := g.Dial(t.Context(), PortSource)
+	c, err := g.Dial(t.Context(), guestport.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +100,10 @@ func testDial(t *testing.T, g *Guest) {
 }
 
 func testListen(t *testing.T, g *Guest, l net.Listener) net.Listener {
-	if _, err := g.Listen(PortRelayBack); fault.KindOf(err) != fault.Rejected {
+	if _, err := g.Listen(guestport.RelayBack); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("Listen on a taken port = %v, want rejected", err)
 	}
-	other, err := g.Listen(PortRelayBack + 1)
+	other, err := g.Listen(guestport.RelayBack + 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func testListen(t *testing.T, g *Guest, l net.Listener) net.Listener {
 	if _, err := g.Call("dial", 1); err == nil {
 		t.Error("the guest connects to a port without a listener")
 	}
-	if l, err = g.Listen(PortRelayBack); err != nil {
+	if l, err = g.Listen(guestport.RelayBack); err != nil {
 		t.Fatalf("Listen on a port that was closed = %v", err)
 	}
 	serveEcho(t, l, 1)
@@ -170,7 +171,7 @@ func serveEcho(t *testing.T, l net.Listener, n int) {
 // suite of package net exercises both.
 func testNet(t *testing.T, g *Guest, l net.Listener) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		if c1, err = g.Dial(t.Context(), PortRelay); err != nil {
+		if c1, err = g.Dial(t.Context(), guestport.Relay); err != nil {
 			return nil, nil, nil, err
 		}
 		if c2, err = l.Accept(); err != nil {
@@ -262,7 +263,7 @@ func testConsole(t *testing.T, g *Guest) {
 
 func testPause(t *testing.T, g *Guest) {
 	kept := echo(t, g, "before the pause")
-	ticks, err := g.Dial(t.Context(), PortTick)
+	ticks, err := g.Dial(t.Context(), guestport.Tick)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/fs"
 	"osaurus-sandbox/vm/qemu/vsock"
-	"osaurus-sandbox/vm/vmtest"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 // What a host that was attacked for some seconds may have grown by: a guest's
@@ -57,7 +57,7 @@ func TestHostileGuest(t *testing.T) {
 	attacked := vsock.New(4)
 	defer attacked.Close()
 	var accepted atomic.Int64
-	l, err := attacked.Listen(vmtest.PortRelayBack)
+	l, err := attacked.Listen(guestport.RelayBack)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestHostileGuest(t *testing.T) {
 		{Backend: attacked, QEMU: "vhost-user-vsock-pci"},
 		{Backend: files, QEMU: "vhost-user-fs-pci,queue-size=128,tag=work"},
 	}})
-	spared, err := m.Vsock.Listen(vmtest.PortRelayBack)
+	spared, err := m.Vsock.Listen(guestport.RelayBack)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/vm/vmtest"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 const (
@@ -35,7 +35,7 @@ type figures struct {
 // in one run. It must win round trip and throughput, both ways. The machine's
 // other load comes and goes, so the two take turns as often as they can.
 func BenchmarkVsock(b *testing.B) {
-	ports := map[uint32]int{vmtest.PortEcho: freePort(b), vmtest.PortSink: freePort(b), vmtest.PortSource: freePort(b)}
+	ports := map[uint32]int{guestport.Echo: freePort(b), guestport.Sink: freePort(b), guestport.Source: freePort(b)}
 	netdev := "user,id=net0,restrict=on"
 	for g, h := range ports {
 		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", h, g)
@@ -54,7 +54,7 @@ func BenchmarkVsock(b *testing.B) {
 		if i == 1 {
 			f = [2]figures{}
 		}
-		conns := [2]net.Conn{dial[0](vmtest.PortEcho), dial[1](vmtest.PortEcho)}
+		conns := [2]net.Conn{dial[0](guestport.Echo), dial[1](guestport.Echo)}
 		for range turns {
 			for k, c := range conns {
 				for n := range turnTrips + settleTrips {
@@ -67,7 +67,7 @@ func BenchmarkVsock(b *testing.B) {
 		for range dials {
 			for k := range dial {
 				f[k].dials = append(f[k].dials, timed(func() {
-					c := dial[k](vmtest.PortEcho)
+					c := dial[k](guestport.Echo)
 					defer c.Close()
 					roundTrip(b, c)
 				}))
@@ -78,8 +78,8 @@ func BenchmarkVsock(b *testing.B) {
 		}
 		for n := range streams * len(dial) {
 			k := n % len(dial)
-			f[k].toGuest = append(f[k].toGuest, toGuest(b, dial[k](vmtest.PortSink)))
-			f[k].fromGuest = append(f[k].fromGuest, fromGuest(b, dial[k](vmtest.PortSource)))
+			f[k].toGuest = append(f[k].toGuest, toGuest(b, dial[k](guestport.Sink)))
+			f[k].fromGuest = append(f[k].fromGuest, fromGuest(b, dial[k](guestport.Source)))
 		}
 	}
 	// Each ratio is of times, so below 1 is better than TCP.

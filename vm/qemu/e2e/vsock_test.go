@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/vm/vmtest"
+	"osaurus-sandbox/vm/vmtest/guestport"
 
 	"golang.org/x/net/nettest"
 )
@@ -34,7 +34,7 @@ func TestVsock(t *testing.T) {
 		}
 	})
 	t.Run("echo", func(t *testing.T) {
-		c := vm.Dial(vmtest.PortEcho)
+		c := vm.Dial(guestport.Echo)
 		defer c.Close()
 		data := make([]byte, 4<<20)
 		_, _ = rand.Read(data)
@@ -48,7 +48,7 @@ func TestVsock(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 500 {
 			wg.Go(func() {
-				c := vm.Dial(vmtest.PortEcho)
+				c := vm.Dial(guestport.Echo)
 				defer c.Close()
 				msg := bytes.Repeat([]byte{byte(i)}, 1000+i*10)
 				go writeAll(c, msg)
@@ -85,7 +85,7 @@ func TestVsock(t *testing.T) {
 		}
 	})
 	t.Run("slow reader", func(t *testing.T) { // credit both ways
-		c := vm.Dial(vmtest.PortEcho)
+		c := vm.Dial(guestport.Echo)
 		defer c.Close()
 		const size = 2 << 20
 		go writeAll(c, make([]byte, size))
@@ -98,7 +98,7 @@ func TestVsock(t *testing.T) {
 	t.Run("close delivers", func(t *testing.T) {
 		l := vm.listen(t)
 		defer l.Close()
-		c := vm.Dial(vmtest.PortRelay)
+		c := vm.Dial(guestport.Relay)
 		b, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +123,7 @@ func TestVsock(t *testing.T) {
 		// A connection into the guest, which the guest joins to one that it
 		// makes to us: both ends are ours, with the guest in between.
 		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-			c1 = vm.Dial(vmtest.PortRelay)
+			c1 = vm.Dial(guestport.Relay)
 			c2, err = l.Accept()
 			return c1, c2, func() { c1.Close(); c2.Close() }, err
 		})
@@ -132,7 +132,7 @@ func TestVsock(t *testing.T) {
 		pause(t, vm)
 	})
 	t.Run("reboot", func(t *testing.T) {
-		c := vm.Dial(vmtest.PortEcho)
+		c := vm.Dial(guestport.Echo)
 		defer c.Close()
 		_, err := vm.Run("reboot")
 		t.Logf("control connection: %v", err)
@@ -143,7 +143,7 @@ func TestVsock(t *testing.T) {
 		t.Logf("guest again: %s", vm.MustRun("uname"))
 	})
 	t.Run("device dies", func(t *testing.T) {
-		c := vm.Dial(vmtest.PortEcho)
+		c := vm.Dial(guestport.Echo)
 		defer c.Close()
 		vm.Servers[0].Stop()
 		<-vm.Servers[0].Done
@@ -156,7 +156,7 @@ func TestVsock(t *testing.T) {
 // listen listens on the port that the guest connects to.
 func (m *VM) listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := m.Vsock.Listen(vmtest.PortRelayBack)
+	l, err := m.Vsock.Listen(guestport.RelayBack)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func pause(t *testing.T, vm *VM) {
 			t.Fatalf("%s: %v", command, err)
 		}
 	}
-	c := vm.Dial(vmtest.PortEcho)
+	c := vm.Dial(guestport.Echo)
 	defer c.Close()
 	data := make([]byte, 16<<20)
 	_, _ = rand.Read(data)
@@ -195,7 +195,7 @@ func pause(t *testing.T, vm *VM) {
 		got = append(got, part[:n]...)
 		qmp("stop")
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if _, err := vm.Vsock.Dial(ctx, vmtest.PortEcho); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := vm.Vsock.Dial(ctx, guestport.Echo); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("dial of a paused guest: %v", err)
 		}
 		cancel()
@@ -212,7 +212,7 @@ func pause(t *testing.T, vm *VM) {
 func TestBigMemory(t *testing.T) {
 	// On arm64 memory is one region, however big.
 	vm := Start(t, Options{Arch: "amd64", Memory: "4G", Args: []string{"-M", "q35"}, Trace: true})
-	c := vm.Dial(vmtest.PortEcho)
+	c := vm.Dial(guestport.Echo)
 	defer c.Close()
 	data := make([]byte, 4<<20)
 	_, _ = rand.Read(data)

@@ -13,23 +13,16 @@ import (
 	"time"
 
 	"github.com/mdlayher/vsock"
+
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
-// Ports of the guest.
-const (
-	portControl = 1024
-	portEcho    = 1025
-	portSink    = 1026 // reads to the end, answers with the byte count
-	portSource  = 1027 // reads a byte count, writes that many
-	portRelay   = 1028 // connects back to port relayBack of the host
-	portTick    = 1029 // writes a byte every tick
-	relayBack   = 5000
-	tick        = 10 * time.Millisecond
-)
+// tick is how often the ticker writes.
+const tick = 10 * time.Millisecond
 
 // serveAll serves all ports; those but control also on TCP, to compare with.
 func serveAll() error {
-	for port, f := range map[uint32]func(stream){portEcho: echo, portSink: sink, portSource: source, portRelay: relay, portTick: ticker} {
+	for port, f := range map[uint32]func(stream){guestport.Echo: echo, guestport.Sink: sink, guestport.Source: source, guestport.Relay: relay, guestport.Tick: ticker} {
 		l, err := vsock.Listen(port, nil)
 		if err != nil {
 			return fmt.Errorf("listen on vsock port %d: %w", port, err)
@@ -39,7 +32,7 @@ func serveAll() error {
 			go serve(t, f)
 		}
 	}
-	l, err := vsock.Listen(portControl, nil)
+	l, err := vsock.Listen(guestport.Control, nil)
 	if err != nil {
 		return err
 	}
@@ -94,7 +87,7 @@ func source(c stream) {
 }
 
 func relay(c stream) {
-	b, err := vsock.Dial(vsock.Host, relayBack, nil)
+	b, err := vsock.Dial(vsock.Host, guestport.RelayBack, nil)
 	if err != nil {
 		return
 	}
@@ -127,7 +120,7 @@ func dialMany(count string) (any, error) {
 	errs := make([]error, n)
 	for i := range n {
 		wg.Go(func() {
-			c, err := vsock.Dial(vsock.Host, relayBack, nil)
+			c, err := vsock.Dial(vsock.Host, guestport.RelayBack, nil)
 			if err != nil {
 				errs[i] = err
 				return
