@@ -47,6 +47,10 @@ STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
 # Who signs the macOS program: "-" is ad hoc, which is enough on this Mac.
 SIGN_AS ?= -
 
+# The race detector lets each program that ends wait for a second, in case another goroutine of it
+# has still something to show. Tests start this program hundreds of times.
+export GORACE := atexit_sleep_ms=20
+
 # A package that runs longer is stuck, also on a machine with much else to do.
 UNIT_TIMEOUT  := 20m
 GUEST_TIMEOUT := 40m
