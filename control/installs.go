@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
@@ -62,6 +63,10 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 		if string(agent.Name) < from.GetAgent() {
 			continue
 		}
+		if size >= page {
+			answer.Next = &controlpb.PluginPlace{Agent: string(agent.Name)}
+			break
+		}
 		list, err := s.Plugins.List(agent.ID)
 		for _, record := range list {
 			if string(agent.Name) == from.GetAgent() && string(record.ID) < from.GetPlugin() {
@@ -76,7 +81,7 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 			size += proto.Size(p)
 		}
 		if err != nil {
-			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: err.Error(), Advice: fault.AdviceOf(err)}
+			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: faultrpc.Clip(err.Error()), Advice: fault.AdviceOf(err)}
 			answer.Broken = append(answer.Broken, b)
 			size += proto.Size(b)
 		}

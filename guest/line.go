@@ -78,6 +78,7 @@ func (l *lines) give(one *line) {
 		_ = one.conn.Close()
 		return
 	}
+	one.buf = wire.Kept(one.buf)
 	one.watch()
 	l.idle = append(l.idle, one)
 }

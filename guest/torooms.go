@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// roomIdle is how long a connection to a worker is kept for the next call: less than
-	// the worker waits for one.
+	// roomIdle is how long a connection to a worker is kept for the next call. Two minutes
+	// after the last one the worker ends.
 	roomIdle = time.Minute
 	// roomSpare is how many are kept of each room: files are mostly touched one after the
 	// other.

@@ -98,7 +98,8 @@ func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
 		// Not bound to the connection: others may wait for it.
 		go k.start(context.WithoutCancel(ctx), user, w)
 	}
-	if w.conns >= wire.MaxFileConns {
+	// The host has half as many; what it has closed may not be told of yet.
+	if w.conns >= 2*wire.MaxFileConns {
 		k.mu.Unlock()
 		return nil, fault.New(fault.Rejected, op, user, errors.New("too many calls about files of this agent are under way")).Advise("Wait for some of them.")
 	}
@@ -141,7 +142,7 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 		if w.conns > 0 {
 			w.idle.Stop()
 		}
-	} else {
+	} else if k.workers[user] == w {
 		delete(k.workers, user)
 	}
 	k.mu.Unlock()

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package files touches the files of agents: a worker in each room, as its agent, and the keeper of workers who passes requests on to them.
+// Package files touches the files of agents: a worker in each room, as its agent, and the keeper of workers who hands connections over to them.
 package files
 
 import (
@@ -107,12 +107,18 @@ func (l handed) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:n])
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("%d messages instead of one with a connection, %w", len(messages), err)
+	if err == nil && len(messages) != 1 { // this process may have no descriptor left for it
+		err = fmt.Errorf("%d messages instead of one with a connection", len(messages))
+	}
+	if err != nil {
+		return nil, err
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("%d connections instead of one, %w", len(fds), err)
+	if err == nil && len(fds) != 1 {
+		err = fmt.Errorf("%d connections instead of one", len(fds))
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/entry"
 )
 
 // maxOwnMemory is what the guest program promises to stay below.
@@ -193,13 +194,16 @@ func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 
 // peers: a program of the guest cannot speak to the guest's service.
 func peers(ctx context.Context, t *testing.T, c *guest.Client) {
-	for _, to := range []string{ // loopback, and a guest's usual own
-		fmt.Sprintf("1:%d", guest.Port), fmt.Sprintf("3:%d", guest.Port), fmt.Sprintf("1:%d", guest.EntryPort), fmt.Sprintf("3:%d", guest.EntryPort),
+	const streams = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	line := string(entry.Entry{}.Bytes())
+	for to, says := range map[string]string{ // loopback, and a guest's usual own
+		fmt.Sprintf("1:%d", guest.Port): streams, fmt.Sprintf("3:%d", guest.Port): streams,
+		fmt.Sprintf("1:%d", guest.EntryPort): line, fmt.Sprintf("3:%d", guest.EntryPort): line,
 	} {
 		var out bytes.Buffer
 		_, err := c.Run(ctx, guest.Command{
 			Args:  []string{"socat", "-t2", "-", "VSOCK-CONNECT:" + to},
-			Stdin: strings.NewReader("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"), Stdout: &out, Timeout: 20 * time.Second,
+			Stdin: strings.NewReader(says), Stdout: &out, Timeout: 20 * time.Second,
 		})
 		if fault.KindOf(err) == fault.NotFound && err != nil {
 			t.Log("this guest has no socat: not covered here")

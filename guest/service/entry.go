@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -15,13 +16,21 @@ import (
 // at once.
 const entryTime = 10 * time.Second
 
+// acceptPause is how long a listener that has failed is left alone: it may lack memory or
+// descriptors for a moment, and without it no command would run any more.
+const acceptPause = 100 * time.Millisecond
+
 // ServeEntries takes the connections of a listener that begin with an entry, until that is closed:
 // lines for commands, and connections that it hands over to the workers of rooms.
 func (s *Service) ServeEntries(l net.Listener) error {
 	for {
 		c, err := l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return err
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
 		}
 		go func() {
 			defer c.Close()

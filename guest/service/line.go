@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 
 	"google.golang.org/protobuf/proto"
@@ -30,11 +31,17 @@ func (l *line) serve(s *Service) {
 		if err := s.execWithout(ctx, first.GetStart(), l); err != nil && l.fail(err) != nil {
 			return
 		}
+		l.buf = wire.Kept(l.buf)
 	}
 }
 
-// execWithout is exec without input.
-func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line) error {
+// execWithout is exec without input. A panic costs no more than the command, as on a stream.
+func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.Execution, "run command", "", fmt.Errorf("the guest's program failed: %v", p))
+		}
+	}()
 	if start.GetStdin() || start.GetPty() != nil {
 		return fault.New(fault.InvalidArgs, "run command", "", errors.New("a command on a line takes no input"))
 	}
@@ -50,7 +57,7 @@ func receive(ctx context.Context, from *bufio.Reader, starts chan<- *guestpb.Exe
 		if err != nil || kind != wire.FrameMessage {
 			return
 		}
-		buf = b
+		buf = wire.Kept(b)
 		m := new(guestpb.ExecRequest)
 		if proto.Unmarshal(b, m) != nil {
 			return

@@ -5,7 +5,6 @@ package service_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -24,7 +23,6 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/guesttest"
@@ -106,7 +104,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 	s := service.New(h, keeper, nil, logs, "test")
 	go func() { defer close(done); _ = s.Serve(l) }()
 	handed := make(chan struct{})
-	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
+	go func() { defer close(handed); _ = s.ServeEntries(&stumbling{Listener: entries}) }()
 	t.Cleanup(func() {
 		l.Close()
 		entries.Close()
@@ -365,37 +363,6 @@ func TestKeepTime(t *testing.T) {
 	}
 	cancel()
 	<-done
-}
-
-// Where no worker can have a connection, the service answers in its place.
-func TestFilesWithoutRooms(t *testing.T) {
-	checkLeaks(t)
-	dial := serve(t, &host{})
-	ask := func(c *guest.Client) error {
-		_, err := c.StatFile(t.Context(), guest.File{User: "agent-alice", Root: "/", Path: "etc"})
-		return err
-	}
-	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "makes no rooms") {
-		t.Errorf("with the key: %v", err)
-	}
-	for name, tc := range map[string]struct {
-		begin []byte
-		want  string
-	}{
-		"with another key": {entry.Entry{Key: wire.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
-		"with nothing":     {[]byte(strings.Repeat("x", 100)), ""},
-	} {
-		c, err := dial(t.Context(), guest.EntryPort)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_, _ = c.Write(append(tc.begin, "POST /osaurus.guest.v1.Files/Stat HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"...))
-		answer, err := io.ReadAll(c) // which may end with what was never read
-		if (tc.want == "") != (len(answer) == 0) || !strings.Contains(string(answer), tc.want) || err != nil && !errors.Is(err, unix.ECONNRESET) {
-			t.Errorf("%s: %q, %v", name, answer, err)
-		}
-	}
 }
 
 // rawClient speaks the protocol without the manners of guest.Client.

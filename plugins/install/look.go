@@ -24,7 +24,7 @@ type sight struct {
 	digests  map[string]string // of files that are there, by their paths in the folder of plugins; "" of what cannot be read
 }
 
-// look looks at many plugins at once: in one command, and with one question about all of
+// look looks at many plugins at once: in one command, and with a few questions about all of
 // their files.
 func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.PluginID, packages, files []string) (sight, error) {
 	args := []string{LayerFile, a.Home, fmt.Sprint(len(ids))}

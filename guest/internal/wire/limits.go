@@ -51,7 +51,7 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-// What HTTP/2 may hold for a slow reader. Commands share a connection, so its
+// What HTTP/2 may hold for a slow reader. Commands with input share a connection, so its
 // window must be larger than all of theirs, or a few commands that do not read
 // their input would block every other call.
 const (

@@ -27,6 +27,14 @@ const (
 // frameHeader is a Frame and the length of what follows.
 const frameHeader = 1 + 4
 
+// Kept is what a line keeps of a buffer until its next command: not what a rare large frame took.
+func Kept(buf []byte) []byte {
+	if cap(buf) > 2*Chunk {
+		return nil
+	}
+	return buf[:0]
+}
+
 // AppendFrame appends a frame to a buffer.
 func AppendFrame(buf []byte, kind Frame, m proto.Message) ([]byte, error) {
 	at := len(buf)
