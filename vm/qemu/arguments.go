@@ -139,6 +139,11 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 		// kernel would ask a device for each time of day. Their timer ticks too, but not
 		// always within the moment in which the kernel would try it, and panic.
 		args = append(args, "tsc=reliable", "no_timer_check")
+		// Where it measures that counter itself, and this computer is busy, its clock may be five times
+		// too fast for good.
+		if rate := tickRate(); rate > 0 {
+			args = append(args, fmt.Sprintf("tsc_early_khz=%d", rate))
+		}
 	}
 	return args
 }
