@@ -311,6 +311,17 @@ func TestMCPInstall(t *testing.T) {
 	}
 	ok(t, "mcp", "uninstall", "codex") // a file that install has made
 	gone(filepath.Join(user, ".codex", "config.toml"))
+	cursor := filepath.Join(user, ".cursor", "mcp.json")
+	ok(t, "mcp", "install", "cursor")
+	text, err = os.ReadFile(cursor) // to which the client adds something
+	if err := errors.Join(err, os.WriteFile(cursor, bytes.Replace(text, []byte("{"), []byte("{\n  \"theirs\": 1,"), 1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "mcp", "uninstall", "cursor")
+	if text, err := os.ReadFile(cursor); err != nil || !strings.Contains(string(text), "theirs") || strings.Contains(string(text), "osaurus") {
+		t.Errorf("%s %v", text, err)
+	}
+	gone(cursor + backupSuffix)
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
 	}

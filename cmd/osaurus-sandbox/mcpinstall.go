@@ -271,7 +271,8 @@ func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 }
 
 // undo is a client's file as it was before install, if nothing else has changed in it
-// since, and otherwise without this program.
+// since, and otherwise without this program: most clients write into their files. No
+// copy stays: what was taken out is what this program had put in, and nothing else.
 func undo(client clients.Client, path string, text []byte) (change, error) {
 	removed, err := client.Remove(text)
 	if err != nil {
@@ -281,5 +282,5 @@ func undo(client clients.Client, path string, text []byte) (change, error) {
 	if err == nil && !client.Has(backup) && client.Same(removed, backup) {
 		return change{file: backup}, nil
 	}
-	return change{file: removed, copy: text}, nil
+	return change{file: removed}, nil
 }
