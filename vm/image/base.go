@@ -31,8 +31,8 @@ func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Fun
 	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), dir)
 }
 
-// WriteBase writes the base of a folder of a tar archive, which nobody needs to
-// vouch for; name is the archive's for errors. It is read to its very end.
+// WriteBase writes a base into a folder, out of a tar archive that nobody needs
+// to vouch for; name is the archive's for errors. It is read to its very end.
 func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 	safe, err := untar.NewReader(archive, name)
 	if err != nil {

@@ -115,7 +115,7 @@ func openArchive(path string) (*bundle, error) {
 	if err := b.openArchive(file); err != nil {
 		b.close()
 		return nil, fault.New(fault.KindOf(err), "open pack", path, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `pack export`.")
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
 	}
 	return b, nil
 }

@@ -54,7 +54,7 @@ func (s Store) Get(name string) (Pack, error) {
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return Pack{}, fault.New(fault.NotFound, "open pack", name, nil).
-			Advise("See `pack list` for what is there, and make one with `pack build` or `pack import`.")
+			Advise("See `osaurus-sandbox pack list` for what is there, and make one with `osaurus-sandbox pack build` or `osaurus-sandbox pack import`.")
 	}
 	return Open(filepath.Join(s.Dir, name))
 }
@@ -165,7 +165,7 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 	})
 	if err == nil && p.Digest() != m.Digest() {
 		return Pack{}, fault.New(fault.Rejected, "import pack", path, fmt.Errorf("another pack named %s is there", m.Name)).
-			Advise("Change the name in its " + ManifestName + ", or delete the other first: `pack remove " + m.Name + "`.")
+			Advise("Change the name in its " + ManifestName + ", or delete the other first: `osaurus-sandbox pack remove " + m.Name + "`.")
 	}
 	return p, err
 }

@@ -89,7 +89,7 @@ func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) 
 		return Choice{Pack: p}, nil
 	}
 	if p, ok := s.find(Debian, arch); ok {
-		return Choice{p, "the Debian pack is here already and the Alpine one is not; `pack build alpine` makes that"}, nil
+		return Choice{p, "the Debian pack is here already and the Alpine one is not; `osaurus-sandbox pack build alpine` makes that"}, nil
 	}
 	p, err := s.alpine(ctx, arch, report)
 	if !fetch.Unreachable(err) {
