@@ -129,7 +129,7 @@ func initramfs(programs map[string][]byte, boot, late []modules.Module) []newc.E
 // pickModules returns the modules of a pack to load at boot, and later.
 func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module, err error) {
 	set := needed()
-	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) }
 	tree, err := modules.Read(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err
