@@ -25,9 +25,10 @@ const (
 	helloLimit = 5 * time.Second
 	// A call may take hours, and a daemon that was stopped or hangs ends none of
 	// its connections. So one that is quiet for pingAfter is asked whether
-	// anybody is there, and given up pingLimit later, with all its calls.
+	// anybody is there, and given up pingLimit later, with all its calls: as late as
+	// even a daemon on a host with ten times too much to do has answered.
 	pingAfter = 5 * time.Second
-	pingLimit = 10 * time.Second
+	pingLimit = 30 * time.Second
 	// baseURL names the daemon in requests; connections go to the home's socket.
 	baseURL = "http://sandbox"
 )

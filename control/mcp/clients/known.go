@@ -33,7 +33,7 @@ func All() []Client {
 			return append(bare(c), member{"startup_timeout_sec", 60}, member{"tool_timeout_sec", callTime})
 		}},
 		{ID: "cursor", Title: "Cursor", Then: "Cursor asks whether to turn it on: Settings, MCP.", at: user(".cursor", "mcp.json"), format: jsonc{}, key: "mcpServers", entry: bare},
-		{ID: "gemini-cli", Title: "Gemini CLI", Then: "It counts in the next session.", at: user(".gemini", "settings.json"), format: jsonc{}, key: "mcpServers", entry: func(c Command) object {
+		{ID: "gemini-cli", Title: "Gemini CLI", Then: "It counts in the next session in a folder that Gemini CLI trusts: it asks there, or type /permissions trust.", at: user(".gemini", "settings.json"), format: jsonc{}, key: "mcpServers", entry: func(c Command) object {
 			return append(bare(c), member{"timeout", callTime * 1000})
 		}},
 		{ID: "goose", Title: "Goose", Then: "It counts in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "goose", "config.yaml") }, format: yamlText{}, key: "extensions", entry: func(c Command) object {
@@ -41,7 +41,7 @@ func All() []Client {
 		}},
 		{ID: "lm-studio", Title: "LM Studio", Then: "It counts as soon as LM Studio sees the file.", at: user(".lmstudio", "mcp.json"), format: jsonc{}, key: "mcpServers", entry: bare},
 		{ID: "opencode", Title: "OpenCode", Then: "It counts in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "opencode", "opencode.json") }, format: jsonc{}, key: "mcp", entry: func(c Command) object {
-			o := object{{"type", "local"}, {"command", append([]string{c.Path}, c.Args...)}, {"enabled", true}}
+			o := object{{"type", "local"}, {"command", append([]string{c.Path}, c.Args...)}, {"enabled", true}, {"timeout", callTime * 1000}}
 			if len(c.Env) > 0 {
 				o = append(o, member{"environment", env(c)})
 			}
