@@ -109,11 +109,11 @@ func BenchmarkManyPlugins(b *testing.B) {
 	w.ask("plugin-001_run", "{}")
 	second := time.Since(began)
 	began = time.Now()
-	r, err := w.client.Installs.Verify(b.Context(), connect.NewRequest(&controlpb.VerifyPluginsRequest{Agent: "alice", Mend: "nothing"}))
-	if err != nil || len(r.Msg.Reports) != manyPlugins {
+	r, err := w.client.VerifyPlugins(b.Context(), &controlpb.VerifyPluginsRequest{Agent: "alice", Mend: "nothing"})
+	if err != nil || len(r.Reports) != manyPlugins {
 		b.Fatalf("%v %v", r, err)
 	}
-	for _, report := range r.Msg.Reports {
+	for _, report := range r.Reports {
 		if len(report.Problems) > 0 {
 			b.Fatalf("%v", report)
 		}

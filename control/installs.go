@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -193,36 +194,76 @@ func (s installService) able(ctx context.Context, agent, plugin, action string, 
 	return p, err
 }
 
-// Verify looks whether plugins are as they were installed.
-func (s installService) Verify(ctx context.Context, r *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error) {
+// Verify looks whether plugins are as they were installed, and tells how they were found in as many
+// answers as that takes: each of hundreds of plugins may have a page of reasons.
+func (s installService) Verify(ctx context.Context, r *connect.Request[controlpb.VerifyPluginsRequest], stream *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
 	mend := cmp.Or(install.Mend(r.Msg.Mend), install.Missing)
 	switch mend {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return nil, fault.New(fault.InvalidArgs, "verify plugins", r.Msg.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
+		return fault.New(fault.InvalidArgs, "verify plugins", r.Msg.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
 	for _, text := range r.Msg.Plugins {
 		id, err := config.ParsePluginID(text)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		which = append(which, id)
 	}
-	answer := &controlpb.VerifyPluginsResponse{}
-	err := s.onRecord(ctx, r.Msg.Agent, "plugin.verify", string(mend), func(a agents.Agent) error {
-		reports, err := s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
-		for _, report := range reports {
-			p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(report.Plugin), Problems: report.Problems, Mended: report.Mended}
-			if report.Err != nil {
-				p.Error, p.Advice = report.Err.Error(), fault.AdviceOf(report.Err)
-			}
-			answer.Reports = append(answer.Reports, p)
-		}
+	var reports []install.Report
+	err := s.onRecord(ctx, r.Msg.Agent, "plugin.verify", string(mend), func(a agents.Agent) (err error) {
+		reports, err = s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	for answer := range told(reports) {
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told is what is told of reports, in answers of which each fits into a message.
+func told(reports []install.Report) iter.Seq[*controlpb.VerifyPluginsResponse] {
+	return func(yield func(*controlpb.VerifyPluginsResponse) bool) {
+		answer, size := &controlpb.VerifyPluginsResponse{}, 0
+		for _, report := range reports {
+			if size >= page {
+				if !yield(answer) {
+					return
+				}
+				answer, size = &controlpb.VerifyPluginsResponse{}, 0
+			}
+			p := reportProto(report)
+			answer.Reports = append(answer.Reports, p)
+			size += proto.Size(p)
+		}
+		yield(answer)
+	}
+}
+
+func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
+	p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
+	if r.Err != nil {
+		p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
+	}
+	return p
+}
+
+// VerifyPlugins looks at plugins and mends them, and has all that is told of them in one answer.
+func (c *Client) VerifyPlugins(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
+	stream, err := c.Installs.Verify(ctx, connect.NewRequest(r))
+	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(answer), nil
+	defer stream.Close()
+	all := &controlpb.VerifyPluginsResponse{}
+	for stream.Receive() {
+		all.Reports = append(all.Reports, stream.Msg().Reports...)
+	}
+	return all, stream.Err()
 }

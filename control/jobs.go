@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -88,7 +87,7 @@ func (s jobService) Wait(ctx context.Context, r *connect.Request[controlpb.WaitJ
 		return nil, err
 	}
 	wait := r.Msg.Timeout.AsDuration()
-	if wait < 0 || r.Msg.Timeout != nil && wait < time.Nanosecond {
+	if r.Msg.Timeout != nil && wait <= 0 {
 		return nil, fault.New(fault.InvalidArgs, "wait for job", string(id), errors.New("a wait is longer than nothing")).Advise("Call Poll for an answer at once.")
 	}
 	job, err := s.Terminals.WaitJob(ctx, r.Msg.Agent, id, wait)

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-	"github.com/google/jsonschema-go/jsonschema"
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
@@ -54,18 +53,11 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 }
 
 func toolProto(t tools.Tool) (*controlpb.Tool, error) {
-	p := &controlpb.Tool{
-		Name: string(t.Name), Title: t.Title, Description: t.Description,
+	input, output, err := t.Schemas()
+	return &controlpb.Tool{
+		Name: string(t.Name), Title: t.Title, Description: t.Description, InputSchema: input, OutputSchema: output,
 		ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
-	}
-	for to, schema := range map[*string]*jsonschema.Schema{&p.InputSchema: t.Input, &p.OutputSchema: t.Output} {
-		text, err := json.Marshal(schema)
-		if err != nil {
-			return nil, err
-		}
-		*to = string(text)
-	}
-	return p, nil
+	}, err
 }
 
 // ListTools are all tools that an agent, by its name or id, may call.

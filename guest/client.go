@@ -106,7 +106,8 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 func newClient(dial Dialer, key wire.Key) *Client {
 	cs := newConns(dial)
 	tr := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) }, Protocols: wire.Protocols(), HTTP2: wire.HTTP2(),
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) },
+		Protocols:   wire.Protocols(), HTTP2: wire.HTTP2(),
 		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
 	}
 	header := key.Header()

@@ -44,7 +44,8 @@ type line struct {
 	idle  chan error // from watch
 }
 
-// take returns a line on which nothing runs.
+// take returns a line on which nothing runs. One that breaks after this look fails its command, and
+// is not replaced: a line that nobody hung up breaks with its guest, which would not answer on another either.
 func (l *lines) take(ctx context.Context) (*line, error) {
 	for {
 		one := l.spare()

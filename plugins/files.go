@@ -52,8 +52,8 @@ func (p FilePath) refused() string {
 		return "the path is empty"
 	case strings.HasPrefix(text, "/"):
 		return "the path is absolute"
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return "the path has a NUL or another control character"
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || hidden(r) }):
+		return "the path has a NUL or another control or hidden character"
 	case len(text) > MaxPath:
 		return "the path is too long"
 	case len(parts) > MaxPathDepth:

@@ -79,6 +79,25 @@ func (v *validator) prose(path, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) {
 		v.fault(path, "control-character", "Remove them: terminals obey some.", "has control characters")
 	}
+	v.seen(path, text)
+}
+
+// seen checks that people see what models read.
+func (v *validator) seen(path, text string) {
+	if strings.ContainsFunc(text, hidden) {
+		v.fault(path, "hidden-character", "Remove them: people do not see what they say, or see it in another order.", "has hidden characters")
+	}
+}
+
+// hidden reports characters of which people see nothing, and with which whole sentences can be written, or that
+// change the order in which a text is read. Joiners are none: some scripts need them.
+func hidden(r rune) bool {
+	const tags, end = 0xe0000, 0xe0fff // and variation selectors, of which each can be a byte
+	switch r {
+	case '\u200b', '\u2028', '\u2029', '\u2060', '\u2061', '\u2062', '\u2063', '\u2064', '\ufeff':
+		return true
+	}
+	return unicode.Is(unicode.Bidi_Control, r) || r >= tags && r <= end
 }
 
 // line checks a text that is shown on one.
@@ -89,6 +108,7 @@ func (v *validator) line(path, text string) {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		v.fault(path, "control-character", "Write it on one line, without control characters.", "has control characters")
 	}
+	v.seen(path, text)
 }
 
 func (v *validator) noNUL(path, text string) {

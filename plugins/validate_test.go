@@ -65,6 +65,13 @@ func TestFaults(t *testing.T) {
 		{"tool's description for a terminal", with(`"tools": [{"id": "t", "description": "d\u001b]0;x\u0007", "run": "true"}]`), "$.tools[0].description"},
 		{"argument's description for a terminal", with(`"tools": [{"id": "t", "description": "d", "run": "true", "parameters": {"a": {"type": "string", "description": "\u001b[8m"}}}]`), "$.tools[0].parameters.a.description"},
 
+		{"choice for a terminal", tool(`"parameters": {"a": {"type": "string", "enum": ["b", "\u001b[8m"]}}`), "$.tools[0].parameters.a.enum[1]"},
+		{"default for a terminal", tool(`"parameters": {"a": {"type": "string", "default": "\u001b[8m"}}`), "$.tools[0].parameters.a.default"},
+		{"what only models read, in tags", `{"name": "P", "description": "d\udb40\udc69\udb40\udc67"}`, "$.description"},
+		{"what only models read, in selectors", tool(`"parameters": {"a": {"type": "string", "description": "d\udb40\udd00"}}`), "$.tools[0].parameters.a.description"},
+		{"what reads backwards", with(`"author": "\u202ebob"`), "$.author"},
+		{"path that reads backwards", with(`"files": {"a\u202efdp.sh": ""}`), `$.files["a\u202efdp.sh"]`},
+
 		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
 		{"path that leads out later", with(`"files": {"a/../../x": ""}`), `$.files["a/../../x"]`},
 		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},

@@ -123,7 +123,7 @@ func (v *validator) param(path string, p Param) {
 
 // value checks a text that stands for a value of a type.
 func (v *validator) value(path string, t ParamType, text string) {
-	v.noNUL(path, text)
+	v.prose(path, text)
 	if len(text) > MaxCommand {
 		v.fault(path, "size", "Shorten it.", "%d bytes are more than %d", len(text), MaxCommand)
 	}

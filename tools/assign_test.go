@@ -109,7 +109,13 @@ func TestListIsQuick(t *testing.T) {
 	best := time.Hour // of a few: the machine may do something else at any moment
 	for range 10 {
 		began := time.Now()
-		if n := len(r.List(alice().Agent, Full)); n != 3*plugins {
+		list := r.List(alice().Agent, Full)
+		for _, tool := range list { // as whoever asks is answered
+			if _, _, err := tool.Schemas(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(list); n != 3*plugins {
 			t.Fatalf("%d tools", n)
 		}
 		best = min(best, time.Since(began))

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -61,32 +60,6 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		}
 	}
 	return out, nil
-}
-
-// object reads arguments. No arguments are none; an object in a string is one.
-func object(raw json.RawMessage) (map[string]any, error) {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || string(raw) == "null" || string(raw) == `""` {
-		return nil, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber() // a number is not to lose digits on its way
-	var v any
-	err := dec.Decode(&v)
-	if text, ok := v.(string); ok && err == nil {
-		v, err = parse(text)
-	}
-	if m, ok := v.(map[string]any); ok && err == nil && !dec.More() {
-		return m, nil
-	}
-	return nil, wrongArgument("", "a JSON object with the arguments by their names", "the arguments are not a JSON object")
-}
-
-func parse(text string) (v any, err error) {
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.UseNumber()
-	err = dec.Decode(&v)
-	return v, err
 }
 
 // names are a schema's arguments, those that must be there first.

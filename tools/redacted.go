@@ -49,19 +49,6 @@ func redactedJSON(v any, redact Redact) any {
 	}
 }
 
-// quotedLength is how long the string is that JSON begins with.
-func quotedLength(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(text)
-}
-
 // redactedText is a string of JSON, redacted if it is no key.
 func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	var text string

@@ -32,3 +32,25 @@ func TestSchemaOfProcess(t *testing.T) {
 		t.Error("a job of a list may be anything")
 	}
 }
+
+// What a list tells of a tool are its schemas, and in the lean profile only what it takes.
+func TestSchemas(t *testing.T) {
+	r := NewRegistry(nil, echo(Spec{Name: "echo", Lean: true}, nil))
+	tool := r.List(alice().Agent, Full)[0]
+	in, err := json.Marshal(tool.Input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(tool.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if input, output, err := tool.Schemas(); input != string(in) || output != string(out) || err != nil {
+			t.Errorf("%s %s %v, want %s %s", input, output, err, in, out)
+		}
+	}
+	if input, output, err := r.List(alice().Agent, Lean)[0].Schemas(); input != string(in) || output != "null" || err != nil {
+		t.Errorf("lean: %s %s %v", input, output, err)
+	}
+}

@@ -4,9 +4,11 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -81,22 +83,33 @@ type Tool struct {
 	Spec
 	// Input and Output are the schemas of arguments and result, of 2020-12.
 	Input, Output *jsonschema.Schema
+	texts         func() (schemaTexts, error)
 	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
+}
+
+// schemaTexts are a tool's schemas as JSON.
+type schemaTexts struct{ input, output string }
+
+// Schemas are both schemas as JSON, written when first asked for: of all that a list of hundreds of tools
+// costs, that was nearly everything.
+func (t Tool) Schemas() (input, output string, err error) {
+	both, err := t.texts()
+	if t.Output == nil {
+		both.output = "null"
+	}
+	return both.input, both.output, err
 }
 
 // Define makes a tool of a function whose arguments are a struct: see schemaOf
 // for what its tags say.
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
-	return Tool{
-		Spec: spec, Input: schemaOf[In](), Output: open(schemaOf[Out]()),
-		run: func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
-			var in In
-			if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
-				return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
-			}
-			return run(ctx, c, in)
-		},
-	}
+	return Raw(spec, schemaOf[In](), open(schemaOf[Out]()), func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
+		var in In
+		if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
+			return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
+		}
+		return run(ctx, c, in)
+	})
 }
 
 // fill puts arguments into a struct, by the names that its fields have in JSON. A text goes
@@ -128,7 +141,11 @@ func fill(in reflect.Value, arguments map[string]any) error {
 // the preflight, numbers as json.Number, for schemas that are known only when the
 // program runs.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
-	return Tool{Spec: spec, Input: input, Output: output, run: run}
+	return Tool{Spec: spec, Input: input, Output: output, run: run, texts: sync.OnceValues(func() (schemaTexts, error) {
+		in, err := json.Marshal(input)
+		out, failed := json.Marshal(output)
+		return schemaTexts{string(in), string(out)}, errors.Join(err, failed)
+	})}
 }
 
 // Agent is for whom a tool is called. Everything in it comes with the request:

@@ -17,7 +17,8 @@ const (
 func HostArch() Arch { return Arch(runtime.GOARCH) }
 
 // Config is everything that a machine is made of. It is plain data, checked by
-// Validate: no driver keeps a reference to it after New. Paths are absolute.
+// Validate: no driver keeps a reference to it after New, but to the Subtrees of
+// shares. Paths are absolute.
 type Config struct {
 	// Name is shown in process lists, logs and errors.
 	Name string

@@ -48,7 +48,7 @@ func (p *Power) On(op string, power func() error) error {
 		return p.Misfit(op)
 	}
 	if err := power(); err != nil {
-		err = fault.New(fault.KindOf(err), op, p.name, err).Advise(fault.AdviceOf(err))
+		err = fault.New(fault.KindOf(err), op, p.name, err)
 		p.cable.Release()
 		p.End(err)
 		return err

@@ -33,8 +33,8 @@ func galleryWeb(t *testing.T) string {
 	return "http://10.0.2.2:" + at.Port() // this computer, as guests see it
 }
 
-// tryGallery installs those examples that need no package which the guest does not have, and calls
-// their tools.
+// tryGallery installs those examples that need no package which the guest does not have, and what
+// plugin init has written, and calls their tools.
 func tryGallery(t *testing.T) {
 	web, endpoint := galleryWeb(t), new(inferencetest.Endpoint)
 	server := httptest.NewServer(endpoint)
@@ -50,7 +50,10 @@ func tryGallery(t *testing.T) {
 	if code, out := as(t, "alice", prepare); code != 0 {
 		t.Fatal(out)
 	}
+	begun := filepath.Join(t.TempDir(), "begun.json")
+	ok(t, "plugin", "init", "Just Begun", "--output", begun)
 	for _, tc := range []struct{ plugin, tool, arguments, want string }{
+		{"just-begun", "count", `{"file": "/tmp/long.txt"}`, `"stdout":"4`},
 		{"git-helper", "overview", `{"folder": "/tmp/work"}`, "The first"},
 		{"git-helper", "churn", `{"folder": "/tmp/work"}`, `"exit_code":0`},
 		{"sqlite-explorer", "schema", `{"file": "/tmp/tea.db"}`, "CREATE TABLE tea"},
@@ -61,7 +64,10 @@ func tryGallery(t *testing.T) {
 		{"rss-watcher", "feeds", `{}`, "/feed"},
 	} {
 		recipe := filepath.Join("..", "..", "examples", "plugins", tc.plugin+".json")
-		if tc.plugin == "rss-watcher" {
+		switch tc.plugin {
+		case "just-begun":
+			recipe = begun
+		case "rss-watcher":
 			recipe = hasty(t, recipe)
 		}
 		if out := ok(t, "plugin", "status", "alice"); !strings.Contains(out, tc.plugin) {
@@ -76,7 +82,10 @@ func tryGallery(t *testing.T) {
 	until(t, func() bool {
 		return strings.Contains(ok(t, "tool", "call", "alice", "rss-watcher_news", "--json"), "news.example/rain")
 	})
-	for _, plugin := range []string{"git-helper", "sqlite-explorer", "web-clipper", "summariser", "rss-watcher"} {
+	if out := ok(t, "tool", "call", "alice", "rss-watcher_remove", `{"url": "`+web+`/feed"}`, "--json"); strings.Contains(out, "/feed") {
+		t.Errorf("a removed feed is watched: %s", out)
+	}
+	for _, plugin := range []string{"just-begun", "git-helper", "sqlite-explorer", "web-clipper", "summariser", "rss-watcher"} {
 		ok(t, "plugin", "uninstall", plugin, "alice")
 	}
 	if out := ok(t, "tool", "list", "alice"); strings.Contains(out, "rss-watcher") {

@@ -55,7 +55,7 @@ func upgraded(t *testing.T, p pack.Pack) pack.Pack {
 		}
 		return m, errors.Join(err, pack.WriteZstd(filepath.Join(dir, m.Root.Name), "", nil, func(to io.Writer) error {
 			w := tar.NewWriter(to)
-			err := p.Walk(m.Root, func(h *tar.Header, content io.Reader) error {
+			err := p.Walk(t.Context(), m.Root, func(h *tar.Header, content io.Reader) error {
 				if err := w.WriteHeader(h); err != nil {
 					return err
 				}

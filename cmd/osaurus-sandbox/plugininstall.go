@@ -164,14 +164,14 @@ is only said, since the agent may have meant it: --mend all puts that back too, 
 		Example: `  osaurus-sandbox plugin verify alice --mend all`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Installs.Verify(cmd.Context(), connect.NewRequest(&controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend}))
+			r, err := client.VerifyPlugins(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return errors.Join(printProto(c.out, r.Msg), unsound(args[0], r.Msg))
+				return errors.Join(printProto(c.out, r), unsound(args[0], r))
 			}
-			return errors.Join(printReports(c.out, r.Msg), unsound(args[0], r.Msg))
+			return errors.Join(printReports(c.out, r), unsound(args[0], r))
 		}),
 	}
 	cmd.Flags().StringVar(&mend, "mend", "missing", "what is put back: nothing, missing, all")

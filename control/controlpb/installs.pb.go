@@ -1211,14 +1211,14 @@ const file_installs_proto_rawDesc = "" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x16\n" +
 	"\x06mended\x18\x03 \x01(\bR\x06mended\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcb\x04\n" +
+	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcd\x04\n" +
 	"\bInstalls\x12[\n" +
 	"\x04List\x12(.osaurus.control.v1.ListInstalledRequest\x1a).osaurus.control.v1.ListInstalledResponse\x12`\n" +
 	"\aInstall\x12(.osaurus.control.v1.InstallPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12d\n" +
 	"\tUninstall\x12*.osaurus.control.v1.UninstallPluginRequest\x1a+.osaurus.control.v1.UninstallPluginResponse\x12[\n" +
 	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a(.osaurus.control.v1.EnablePluginResponse\x12^\n" +
-	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a).osaurus.control.v1.DisablePluginResponse\x12]\n" +
-	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a).osaurus.control.v1.DisablePluginResponse\x12_\n" +
+	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_installs_proto_rawDescOnce sync.Once

@@ -33,7 +33,7 @@ import (
 
 // browsing is how long a browser may take to try everything: on a busy computer its
 // start alone takes most of a minute.
-const browsing = 3 * time.Minute
+const browsing = 6 * time.Minute
 
 // attack is what a page tries. What it can read it tells.
 //

@@ -20,8 +20,8 @@ const (
 	keepAgain = 30 * time.Second
 )
 
-// diary takes note of what happens. Whoever follows the journal sees
-// them at once; a goroutine writes them to the disk and to the log.
+// diary takes note of what happens. Whoever follows the journal sees it at once; a
+// goroutine writes it to the disk and to the log.
 type diary struct {
 	journal *events.Journal
 	log     *slog.Logger

@@ -66,8 +66,8 @@ func Token(home config.Home, path string) (string, error) {
 	return t, nil
 }
 
-// Guard knows who may come in. The names in Host keep a page's own domain from
-// being pointed here.
+// Guard knows who may come in. Hosts keep a page's own domain from being pointed
+// here.
 type Guard struct {
 	Token string
 	// TokenFile is where in the home who may read it finds the token.

@@ -65,7 +65,7 @@ func (s *shelf) keep(agent config.AgentID, tool string, text Envelope) *mcp.Reso
 
 func (k kept) link() *mcp.ResourceLink {
 	size := int64(len(k.text))
-	return &mcp.ResourceLink{URI: k.uri, Name: "result of " + k.tool, MIMEType: jsonType, Size: &size, Description: "The whole result. It is kept until 16 newer ones are."}
+	return &mcp.ResourceLink{URI: k.uri, Name: "result of " + k.tool, MIMEType: jsonType, Size: &size, Description: fmt.Sprintf("The whole result. It is kept until %d newer ones are.", maxKept)}
 }
 
 // of are the results of an agent, the oldest first.

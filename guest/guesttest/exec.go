@@ -46,8 +46,8 @@ func output(ctx context.Context, t *testing.T, c *guest.Client, script string) s
 	return strings.TrimSpace(out.String())
 }
 
-// RunExec runs the cases of commands. The guest needs /bin/sh, cat, head,
-// sleep, setsid and dd, as busybox has them.
+// RunExec runs the cases of commands. The guest needs /bin/sh, cat, head, mkfifo,
+// rm, sleep, setsid and dd, as busybox has them.
 func RunExec(t *testing.T, connect Connector) {
 	cases := []struct {
 		name string
@@ -336,8 +336,9 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 func leftovers(ctx context.Context, t *testing.T, c *guest.Client) {
 	var out bytes.Buffer
 	start := time.Now()
-	const late = `(while kill -0 $$ 2>/dev/null; do :; done; echo late) &` // starts nothing, which on a busy host takes a while
-	exit, err := c.Run(ctx, guest.Command{Args: sh(late + ` sleep 1000 & echo first`), Stdout: &out})
+	// The helper waits for the shell's end, and need start nothing then: on a busy host that takes a while.
+	const late = `f=/tmp/osaurus-test.$$; mkfifo $f; (read end <$f; echo late) & exec 3>$f; rm $f;`
+	exit, err := c.Run(ctx, guest.Command{Args: sh(late + ` sleep 1000 3>&- & echo first`), Stdout: &out})
 	if err != nil || exit.Code != 0 || out.String() != "first\nlate\n" {
 		t.Errorf("%+v %v %q", exit, err, &out)
 	}

@@ -30,7 +30,7 @@ func (a *agent) shell(ctx context.Context, t *testing.T, command string) guest.S
 }
 
 func (a *agent) session(id string) guest.Shell {
-	return guest.Shell{User: config.LinuxUser(a.User), Session: config.SessionID(id)}
+	return guest.Shell{User: a.User, Session: config.SessionID(id)}
 }
 
 func wantShell(t *testing.T, r guest.ShellResult, code int, out string) {
@@ -107,7 +107,7 @@ func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Error(err)
 	}
 	wantShell(t, alice.shell(ctx, t, "echo $Y"), 0, "person\n")
-	text, version, err := alice.house.Client.Transcript(ctx, config.LinuxUser(alice.User), "test")
+	text, version, err := alice.house.Client.Transcript(ctx, alice.User, "test")
 	if err != nil || version == 0 || !strings.Contains(text, "I see agent 40 120\n") || !strings.Contains(text, "$ echo $Y\n") || !strings.Contains(text, "\nperson\n") {
 		t.Errorf("%q %v", text, err)
 	}
@@ -116,11 +116,11 @@ func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	alice.shell(ctx, t, "X="+secret)
 	wantShell(t, bob.shell(ctx, t, "echo [$X]; ls /proc/*/environ >/dev/null 2>&1; ls /run/osaurus-shells | wc -l"), 0, "[]\n1\n")
-	list, err := bob.house.Client.Sessions(ctx, config.LinuxUser(bob.User))
+	list, err := bob.house.Client.Sessions(ctx, bob.User)
 	if err != nil || len(list) != 1 || list[0].User != string(bob.User) || list[0].State != guest.SessionIdle || list[0].Dir != bob.Home {
 		t.Errorf("%+v %v", list, err)
 	}
-	n, err := bob.house.Client.CloseSession(ctx, config.LinuxUser(bob.User), "")
+	n, err := bob.house.Client.CloseSession(ctx, bob.User, "")
 	if err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
@@ -129,7 +129,7 @@ func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func (a *agent) job(ctx context.Context, t *testing.T, script string) guest.Job {
 	t.Helper()
-	j, err := a.house.Client.StartJob(ctx, guest.JobCommand{User: config.LinuxUser(a.User), Args: sh(script)})
+	j, err := a.house.Client.StartJob(ctx, guest.JobCommand{User: a.User, Args: sh(script)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (a *agent) job(ctx context.Context, t *testing.T, script string) guest.Job 
 }
 
 func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c, user := alice.house.Client, config.LinuxUser(alice.User)
+	c, user := alice.house.Client, alice.User
 	j := alice.job(ctx, t, "id -un; pwd; sleep 0.2; echo problem >&2; exit 4")
 	end, err := c.WaitJob(ctx, user, j.ID, time.Minute)
 	if err != nil || end.Running || end.Code != 4 {
@@ -192,20 +192,20 @@ func jobLogs(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func jobsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	j := alice.job(ctx, t, "sleep 600")
-	c, user := alice.house.Client, config.LinuxUser(bob.User)
+	c, user := alice.house.Client, bob.User
 	if _, err := c.Job(ctx, user, j.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob sees alice's job: %v", err)
 	}
 	if _, err := c.KillJob(ctx, user, j.ID, true); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob kills alice's job: %v", err)
 	}
-	if j, err := c.Job(ctx, config.LinuxUser(alice.User), j.ID); err != nil || !j.Running {
+	if j, err := c.Job(ctx, alice.User, j.ID); err != nil || !j.Running {
 		t.Errorf("%+v %v", j, err)
 	}
 }
 
 func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c, user := alice.house.Client, config.LinuxUser(alice.User)
+	c, user := alice.house.Client, alice.User
 	alice.shell(ctx, t, "X=1")
 	j := alice.job(ctx, t, "sleep 600")
 	if err := c.ResetRoom(ctx, alice.User); err != nil {
@@ -239,7 +239,7 @@ func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if exit.Status() != 0 || out != "link\nlink" { // none, and the call's own
 		t.Errorf("%+v %s", exit, out)
 	}
-	if n, err := bob.house.Client.CloseSession(ctx, config.LinuxUser(bob.User), ""); err != nil || n != 1 {
+	if n, err := bob.house.Client.CloseSession(ctx, bob.User, ""); err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
 	<-over

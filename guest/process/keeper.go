@@ -44,6 +44,7 @@ type Keeper struct {
 	next     uint64                     // id of the next child
 	orphans  uint64
 	porters  map[Place]*porter // who have nothing to do
+	spares   map[Place]*cgroup // what is empty, and kept for the next child
 	closed   bool
 }
 
@@ -55,7 +56,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}, spares: map[Place]*cgroup{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -165,7 +166,7 @@ type Spec struct {
 func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
 	k.next++
-	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
+	c := &Child{keeper: k, id: k.next, place: s.Place, done: make(chan struct{})}
 	k.starting++
 	k.mu.Unlock()
 	pid, err := k.launch(s, c)
@@ -175,8 +176,9 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	if err == nil {
 		c.pid = pid
 		k.adopt(c)
-	} else if c.cgroup != "" {
-		_ = os.Remove(c.cgroup)
+	} else if c.group != nil {
+		_ = c.group.remove()
+		c.group.close()
 	}
 	if k.starting == 0 {
 		k.orphans += uint64(len(k.early))
@@ -198,12 +200,10 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		defer runtime.KeepAlive(s.Program)
 	}
 	if groups != "" {
-		fd, err := c.makeGroup(groups, markOf(s.Place))
-		if err != nil {
+		if err := c.joinGroup(groups); err != nil {
 			return 0, startFault("make group for command", s.Args[0], err)
 		}
-		defer unix.Close(fd)
-		i.group = fd
+		i.group = c.group.dir
 	}
 	var forked *child
 	fork := func() error {

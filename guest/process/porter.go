@@ -44,10 +44,8 @@ func (k *Keeper) hire(p Place, stop <-chan struct{}) (*porter, error) {
 		}
 		entered <- nil
 		r.serve(stop)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if stop != nil && k.porters[p] == r {
-			delete(k.porters, p)
+		if stop != nil {
+			k.leave(p, r)
 		}
 	}()
 	return r, <-entered

@@ -67,6 +67,7 @@ func FuzzScreen(f *testing.F) {
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("r\nb 0123456789abcdef\ne 0123456789abcdef 255\nx\n"), uint8(3))
 	f.Add([]byte("e  0\ne a 256\nb a b\n\n\x00\nrr\n"+strings.Repeat("b", 100)+"\nr\n"), uint8(0))
+	f.Add([]byte("s 0123456789abcdef 0\np\ns a 256\np 1\n"), uint8(4))
 	f.Fuzz(func(t *testing.T, b []byte, step uint8) {
 		collect := func(n int) (all []frame) {
 			var fs frames
@@ -89,7 +90,7 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("%v and %v", whole, parts)
 		}
 		for i, got := range whole {
-			if got != parts[i] || got.status < 0 || got.status > 255 || !strings.Contains("rbex", string(got.kind)) || strings.ContainsAny(got.nonce, " \n") {
+			if got != parts[i] || got.status < 0 || got.status > 255 || !strings.Contains("rbespx", string(got.kind)) || strings.ContainsAny(got.nonce, " \n") {
 				t.Errorf("%+v, %+v", got, parts[i])
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -17,6 +18,11 @@ import (
 )
 
 const op = "register plugin"
+
+// installTime is what an installation may take, whichever way its plugin came: packages install for minutes, and
+// setup has five. A person who installs one may wait for longer. Here an agent waits, in a conversation, or at the
+// bridge for a quarter of an hour and no more: a minute less, so that it hears that this was not done, and was taken back.
+const installTime = 14 * time.Minute
 
 // Via is the way by which a plugin was registered, as its recipe is stamped.
 type Via string
@@ -140,7 +146,7 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 	if err != nil {
 		return Made{}, err
 	}
-	if err := g.Install(ctx, a, entry, via, tell); err != nil {
+	if err := g.install(ctx, a, entry, via, tell); err != nil {
 		return Made{}, failed(id, errors.Join(err, undo()))
 	}
 	made := Made{ID: id, Name: r.Name, Caveats: append(caveats, restricted.Caveats()...)}
@@ -149,6 +155,19 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 	}
 	g.Note(Notice{Agent: a, Via: via, Made: made})
 	return made, nil
+}
+
+// install installs a plugin of the library, in time.
+func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
+	over := fault.New(fault.Timeout, "install plugin", string(e.ID), fmt.Errorf("it was not done after %v", installTime)).
+		Advise("Have it install less. A person can give it more time: osaurus-sandbox plugin import, then plugin install.")
+	ctx, cancel := context.WithTimeoutCause(ctx, installTime, over)
+	defer cancel()
+	err := g.Install(ctx, a, e, via, tell)
+	if err != nil && context.Cause(ctx) == error(over) {
+		return over
+	}
+	return err
 }
 
 // keep has a recipe be its plugin's newest in the library, until undo.

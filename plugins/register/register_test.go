@@ -1,6 +1,7 @@
 package register
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -286,6 +287,29 @@ func TestInstallationFails(t *testing.T) {
 	if _, err := w.create(a, recipe("4")); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("without a machine: %v", err)
 	}
+}
+
+// An installation without end ends, whichever way it came, and whoever asked is told so.
+func TestInstallationTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
+		w := newWorld(t)
+		w.Install = func(ctx context.Context, _ tools.Agent, _ library.Entry, _ Via, _ func(string)) error {
+			<-ctx.Done()
+			time.Sleep(2 * time.Minute) // takes it back
+			return ctx.Err()
+		}
+		if _, err := w.create(w.agent(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 14m0s") || fault.AdviceOf(err) == "" {
+			t.Errorf("%v", err)
+		}
+		w.write("plugins/simple/plugin.json", recipe)
+		if e := w.call(w.agent(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 14m0s") {
+			t.Errorf("the tool answers %s", e.Text())
+		}
+		if got := w.kept("simple"); got != "" {
+			t.Errorf("left is %s", got)
+		}
+	})
 }
 
 // An agent replaces what it made itself, and nothing else.

@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// toolBudget is the time of a registration: packages install for minutes, and setup has five.
-const toolBudget = 14 * time.Minute // less than the bridge's own, so that who asked is told which of the two it was
+// toolBudget is the time of a registration, with what it takes to take it back.
+const toolBudget = installTime + 3*time.Minute
 
 type toolIn struct {
 	PluginID string `json:"plugin_id" jsonschema:"the name of its folder in ~/plugins" limit:"minlen=1"`

@@ -18,9 +18,7 @@ func successfulExit(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	if got.Exit.Note != "" {
-		got.Exit.Note = "" // is the backend's own business
-	}
+	got.Exit.Note = "" // is the backend's own business
 	if got.Exit != (sandbox.Exit{}) || string(got.Stdout) != "out" || string(got.Stderr) != "err" {
 		return fmt.Errorf("exit %+v, output %s, errors %s", got.Exit, quote(got.Stdout), quote(got.Stderr))
 	}

@@ -27,7 +27,7 @@ import (
 // greetLimit is how long a service in this process may take to answer.
 const greetLimit = 30 * time.Second
 
-// terminals are shells and jobs of the guest's own code, with this host's
+// terminals are shells, jobs and files of the guest's own code, with this host's
 // programs, each user in a home of its own. Walls there are none.
 type terminals struct {
 	guestpbconnect.UnimplementedGuestHandler
@@ -84,14 +84,16 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 type anyRoom struct{ net.Listener }
 
 func (l anyRoom) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := entry.Read(c); err == nil {
+			return c, nil
+		}
+		_ = c.Close() // of who has left already; others still come
 	}
-	if _, err := entry.Read(c); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
 }
 
 // Hello takes any key.

@@ -21,7 +21,7 @@ func mountPoints() []string {
 // buildBase writes the read-only base of a pack's root file system.
 func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Func) error {
 	root := p.Manifest.Root
-	packed, err := p.Open(root)
+	packed, err := p.Open(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -31,8 +31,8 @@ func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Fun
 	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), dir)
 }
 
-// WriteBase writes the base of a folder of a tar archive, which nobody needs to
-// vouch for; name is the archive's for errors. It is read to its very end.
+// WriteBase writes a base into a folder, out of a tar archive that nobody needs
+// to vouch for; name is the archive's for errors. It is read to its very end.
 func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 	safe, err := untar.NewReader(archive, name)
 	if err != nil {
@@ -50,7 +50,7 @@ func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 // copyKernel copies the kernel as it is: packs hold what a boot loader takes.
 // An image lives without its pack.
 func copyKernel(ctx context.Context, p pack.Pack, path string) error {
-	in, err := p.Open(p.Manifest.Kernel)
+	in, err := p.Open(ctx, p.Manifest.Kernel)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,6 @@ func copyKernel(ctx context.Context, p pack.Pack, path string) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := io.Copy(f, in); err != nil {
-		return err
-	}
-	return ctx.Err()
+	_, err = io.Copy(f, in)
+	return err
 }

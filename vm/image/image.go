@@ -137,6 +137,7 @@ func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() erro
 	}
 	m := p.Manifest
 	words := []string{bootKind, fmt.Sprint(bootFormat), m.Kernel.SHA256.String(), m.Modules.SHA256.String()}
+	words = append(words, Modules()...)
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		words = append(words, name, digest.SHA256(sha256.Sum256(programs[name])).String())
 	}

@@ -38,6 +38,12 @@ kernel/overlay.ko
 kernel/virtiofs.ko
 kernel/virtio_net.ko
 kernel/af_packet.ko
+kernel/veth.ko
+kernel/nf_tables.ko
+kernel/nft_ct.ko
+kernel/nft_connlimit.ko
+kernel/nft_chain_nat.ko
+kernel/nft_masq.ko
 `
 
 func archive(t testing.TB, files map[string]string) []byte {
@@ -251,12 +257,18 @@ func folders(t testing.TB, dir string) string {
 	return strings.Join(names, " ")
 }
 
+// A guest cannot do without these, and whoever has such a pack is told how to come by a newer one.
 func TestMissingModule(t *testing.T) {
-	p := newPack(t, vm.AMD64, []byte("kernel"), archive(t, map[string]string{
-		"lib/modules/6.1.0/modules.builtin": strings.Replace(builtin, "kernel/overlay.ko\n", "", 1)}), archive(t, nil))
-	_, err := newStore(t, "init").Ensure(t.Context(), p, nil)
-	if fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "overlay") || fault.AdviceOf(err) == "" {
-		t.Errorf("Ensure = %v, %q", err, fault.AdviceOf(err))
+	for _, module := range []string{"overlay", "nft_connlimit"} {
+		list := strings.Replace(builtin, "kernel/"+module+".ko\n", "", 1)
+		p := newPack(t, vm.AMD64, []byte("kernel"), archive(t, map[string]string{"lib/modules/6.1.0/modules.builtin": list}), archive(t, nil))
+		_, err := newStore(t, "init").Ensure(t.Context(), p, nil)
+		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), module) {
+			t.Errorf("without %s, Ensure = %v", module, err)
+		}
+		if advice := fault.AdviceOf(err); !strings.Contains(advice, "pack remove test-1-amd64") || !strings.Contains(advice, "pack build alpine") {
+			t.Errorf("without %s the advice is %q", module, advice)
+		}
 	}
 }
 

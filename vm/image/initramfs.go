@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -27,9 +28,11 @@ type moduleSet struct {
 	// ask the crypto layer for ext4's checksums, which cannot load it.
 	bootIfThere []string
 	// late is loaded in the background after the guest has answered. Kernels
-	// without one of them lose what it is for: the power button, and the
-	// network of rooms.
+	// without one of them lose what it is for: the power button, entropy.
 	late []string
+	// rooms comes after late, and is for the network of rooms. A kernel without
+	// one of them is refused too: no room would have a network.
+	rooms []string
 }
 
 // needed is the same for all kernels: a name that one does not know is skipped
@@ -42,10 +45,8 @@ func needed() moduleSet {
 			"ext4", "quota_v2", "overlay", "virtiofs", "virtio_net", "af_packet",
 		},
 		bootIfThere: []string{"crc32c_generic"},
-		late: []string{
-			"evdev", "button", "gpio_keys", "virtio_rng",
-			"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq",
-		},
+		late:        []string{"evdev", "button", "gpio_keys", "virtio_rng"},
+		rooms:       []string{"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq"},
 	}
 }
 
@@ -53,7 +54,7 @@ func needed() moduleSet {
 // those need.
 func Modules() []string {
 	set := needed()
-	return slices.Concat(set.boot, set.bootIfThere, set.late)
+	return slices.Concat(set.boot, set.bootIfThere, set.late, set.rooms)
 }
 
 // The guest finds its modules in modulesDir, unpacked, and the names of their
@@ -70,7 +71,7 @@ const (
 func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte, path string) error {
 	boot, late, err := pickModules(ctx, p)
 	if err != nil {
-		return fault.New(fault.KindOf(err), "build initramfs", p.Path(p.Manifest.Modules), err)
+		return noModules(p, err)
 	}
 	f, err := os.Create(path)
 	if err != nil {
@@ -85,6 +86,19 @@ func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte
 		}
 	}
 	return errors.Join(w.Close(), out.Flush())
+}
+
+// noModules is the error of a pack of which no initramfs can be built. Where it lacks
+// a module, it may be older than this program, which needs more than the one before.
+func noModules(p pack.Pack, err error) error {
+	failed := fault.New(fault.KindOf(err), "build initramfs", p.Path(p.Manifest.Modules), err)
+	if failed.Kind != fault.NotFound {
+		return failed
+	}
+	failed.Kind = fault.Unavailable
+	from := map[pack.PackageTool]string{pack.APK: "alpine", pack.APT: "debian"}[p.Manifest.PackageTool]
+	return failed.Advise(fmt.Sprintf("Build the pack anew: `osaurus-sandbox pack remove %s`, and then `osaurus-sandbox pack build %s`. If it came from elsewhere, take it anew from there.",
+		p.Manifest.Name, from))
 }
 
 func initramfs(programs map[string][]byte, boot, late []modules.Module) []newc.Entry {
@@ -115,7 +129,7 @@ func initramfs(programs map[string][]byte, boot, late []modules.Module) []newc.E
 // pickModules returns the modules of a pack to load at boot, and later.
 func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module, err error) {
 	set := needed()
-	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) }
 	tree, err := modules.Read(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +141,7 @@ func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module,
 	if boot, err = tree.Order(first...); err != nil {
 		return nil, nil, err
 	}
-	all, err := tree.Order(slices.Concat(first, present(set.late))...)
+	all, err := tree.Order(slices.Concat(first, present(set.late), set.rooms)...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,8 +36,7 @@ func (i Image) Config(t testing.TB) vm.Config {
 	}
 }
 
-// New makes a machine that is not started, after edit had its say. It is
-// closed when the test ends, and its console is shown if the test failed.
+// New makes a machine that is not started. It is closed when the test ends, and its console is shown if the test failed.
 func New(t testing.TB, d vm.Driver, cfg vm.Config) *Guest {
 	t.Helper()
 	m, err := d.New(t.Context(), cfg)

@@ -65,7 +65,9 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	t.Helper()
 	p := lab.BusyboxPack(t, string(arch))
-	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(p.Manifest.Modules, visit) }
+	walk := func(visit func(*tar.Header, io.Reader) error) error {
+		return p.Walk(t.Context(), p.Manifest.Modules, visit)
+	}
 	tree, err := modules.Read(t.Context(), walk, drivers...)
 	if err != nil {
 		t.Fatal(err)

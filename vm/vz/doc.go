@@ -3,7 +3,8 @@
 // The framework is reached through github.com/Code-Hex/vz/v3 at one pinned
 // version, whose flaws are worked around where they are met; comments say what
 // they are. On Linux the same code runs in tests over a stand-in of that module
-// (folder standin, build tag vzstandin) which drives QEMU underneath.
+// (folder standin, build tag vzstandin) which drives QEMU underneath. No Mac has
+// run it yet: MACOS.md says what was proven, and what was only type-checked.
 //
 // # Who does what
 //

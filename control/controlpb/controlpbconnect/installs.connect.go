@@ -64,8 +64,9 @@ type InstallsClient interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error)
 	Disable(context.Context, *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error)
-	// Verify looks whether plugins are as they were installed, and mends them.
-	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error)
+	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
+	// a megabyte of reports at a time, until all are told.
+	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error)
 }
 
 // NewInstallsClient constructs a client for the osaurus.control.v1.Installs service. By default, it
@@ -154,8 +155,8 @@ func (c *installsClient) Disable(ctx context.Context, req *connect.Request[contr
 }
 
 // Verify calls osaurus.control.v1.Installs.Verify.
-func (c *installsClient) Verify(ctx context.Context, req *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error) {
-	return c.verify.CallUnary(ctx, req)
+func (c *installsClient) Verify(ctx context.Context, req *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error) {
+	return c.verify.CallServerStream(ctx, req)
 }
 
 // InstallsHandler is an implementation of the osaurus.control.v1.Installs service.
@@ -172,8 +173,9 @@ type InstallsHandler interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error)
 	Disable(context.Context, *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error)
-	// Verify looks whether plugins are as they were installed, and mends them.
-	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error)
+	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
+	// a megabyte of reports at a time, until all are told.
+	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest], *connect.ServerStream[controlpb.VerifyPluginsResponse]) error
 }
 
 // NewInstallsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -213,7 +215,7 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 		connect.WithSchema(installsMethods.ByName("Disable")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsVerifyHandler := connect.NewUnaryHandler(
+	installsVerifyHandler := connect.NewServerStreamHandler(
 		InstallsVerifyProcedure,
 		svc.Verify,
 		connect.WithSchema(installsMethods.ByName("Verify")),
@@ -262,6 +264,6 @@ func (UnimplementedInstallsHandler) Disable(context.Context, *connect.Request[co
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Disable is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.Response[controlpb.VerifyPluginsResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Verify is not implemented"))
+func (UnimplementedInstallsHandler) Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest], *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Verify is not implemented"))
 }

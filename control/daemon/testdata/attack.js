@@ -1,6 +1,7 @@
 // What a page tries: at says who it is, where the daemon is, and its tokens. What it can
 // read, it tells; at the end it says how many ways it has tried.
 const patience = 60_000; // for answers that never come: whoever is refused is told at once
+const patienceOfAllowed = 3 * patience; // who waits behind all the others
 const tell = (what) => fetch(at.tell, { method: "POST", mode: "no-cors", body: JSON.stringify({ page: at.page, ...what }) });
 const apiPath = "/osaurus.control.v1.Sandbox/";
 const run = JSON.stringify({ start: { args: ["sh", "-c", `echo ${at.page} >>${at.marker}`] } });
@@ -11,7 +12,7 @@ const hello = JSON.stringify({
 
 async function attempt(what, url, options) {
   try {
-    const r = await fetch(url, { ...options, signal: AbortSignal.timeout(patience) });
+    const r = await fetch(url, { ...options, signal: AbortSignal.timeout(at.good ? patienceOfAllowed : patience) });
     if (r.type !== "opaque") await tell({ what, status: r.status, text: await r.text() });
   } catch { /* kept from it */ }
 }

@@ -15,26 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// hogMemory needs little but the memory that it takes: what crawls, because its program is read
+// again and again, is killed late.
 func hogMemory([]string) {
-	type page struct {
-		last *page
-		text [1 << 20]byte
-	}
-	for p := (*page)(nil); ; {
-		p = &page{last: p}
-		for i := 0; i < len(p.text); i += 4096 {
-			p.text[i] = 1
+	for {
+		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
 		}
 	}
 }
 
-// hogForks makes processes until it may make no more, and goes on trying.
+// hogForks makes processes until it may make no more, and goes on trying for a while.
 func hogForks(args []string) {
 	signal.Ignore(unix.SIGTERM)
-	for end := time.Now().Add(seconds(args)); time.Now().Before(end); {
-		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-forks", args[0]}, &syscall.ProcAttr{}); err != nil {
-			time.Sleep(10 * time.Millisecond)
+	var end time.Time
+	for end.IsZero() || time.Now().Before(end) {
+		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-forks", args[0]}, &syscall.ProcAttr{}); err == nil {
+			continue
 		}
+		if end.IsZero() {
+			end = time.Now().Add(seconds(args))
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -60,19 +67,21 @@ func hogDisk(args []string) {
 	os.Exit(1)
 }
 
-// hogDescriptors opens sockets, in as many processes as it may have, and holds them
-// for a while.
-func hogDescriptors(args []string) {
-	for {
-		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err == nil {
-			continue
-		}
-		if _, err := syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-descriptors", args[0]}, &syscall.ProcAttr{}); err != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+// hogDescriptors has sockets opened in as many processes as it may have. It has no end: with
+// its memory full of what the kernel cannot take back it crawls, and is not killed.
+func hogDescriptors([]string) {
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		_, _ = syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-sockets"}, &syscall.ProcAttr{})
 	}
-	time.Sleep(seconds(args))
+}
+
+// hogSockets opens sockets, and keeps them.
+func hogSockets([]string) {
+	for {
+		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 func hogCPU(args []string) {

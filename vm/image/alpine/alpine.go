@@ -81,14 +81,7 @@ func unpackISO(ctx context.Context, name string, arch vm.Arch, dir string, repor
 	if err != nil {
 		return err
 	}
-	b, err := io.ReadAll(io.LimitReader(packed, kernel.MaxSize))
-	if err != nil {
-		return err
-	}
-	if b, err = kernel.Plain(arch, b); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, kernelName), b, 0o644); err != nil {
+	if err := kernel.Write(arch, packed, filepath.Join(dir, kernelName)); err != nil {
 		return err
 	}
 	modloop, err := iso.Open("boot/modloop-virt")

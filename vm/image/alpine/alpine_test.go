@@ -70,7 +70,7 @@ func TestMakesAPackOfARelease(t *testing.T) {
 // expects a modules.dep of the files that are there.
 func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 	t.Helper()
-	r, err := p.Open(p.Manifest.Modules)
+	r, err := p.Open(t.Context(), p.Manifest.Modules)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const (
 func Name(arch vm.Arch) (string, error) {
 	h, err := thisHost()
 	if err != nil {
-		return "", unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host and carry it here with `pack export` and `pack import`.")
+		return "", unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
 	return h.id + "-" + h.version + "-" + string(arch), nil
 }

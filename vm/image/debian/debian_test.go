@@ -13,33 +13,20 @@ import (
 	"osaurus-sandbox/vm/image/debian"
 	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/untar"
 )
 
-// entries returns the sizes of a pack file's entries.
+// entries returns the headers of a pack file's entries.
 func entries(t testing.TB, p pack.Pack, f pack.File) map[string]*tar.Header {
 	t.Helper()
-	r, err := p.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	archive, err := untar.NewReader(r, f.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer archive.Close()
 	all := map[string]*tar.Header{}
-	for {
-		h, err := archive.Next()
-		if err == io.EOF {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	err := p.Walk(t.Context(), f, func(h *tar.Header, _ io.Reader) error {
 		all[h.Name] = h
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return all
 }
 
 func TestThePackOfThisHost(t *testing.T) {

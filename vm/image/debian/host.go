@@ -36,7 +36,7 @@ func Available(arch vm.Arch) error {
 func available(arch vm.Arch) (host, error) {
 	h, err := thisHost()
 	if err != nil {
-		return host{}, unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host with `pack build debian`, carry it here with `pack export` and `pack import`.")
+		return host{}, unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host with `osaurus-sandbox pack build debian`, carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
 	var missing []string
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"} {
@@ -55,7 +55,7 @@ func available(arch vm.Arch) (host, error) {
 	}
 	if arch != vm.HostArch() && !emulates(arch) {
 		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs, which installing packages takes", runtime.GOARCH)).
-			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `pack export` and `pack import`.")
+			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
 	return h, nil
 }

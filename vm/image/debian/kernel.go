@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,32 +39,12 @@ func (k *kernelFiles) addPackage(ctx context.Context, deb string) error {
 		w.CloseWithError(err)
 		done <- err
 	}()
-	err := k.addArchive(r, filepath.Base(deb))
+	err := untar.Walk(r, filepath.Base(deb), k.add)
 	r.CloseWithError(err) // so that dpkg-deb ends where reading did
 	if ran := <-done; err == nil {
 		err = ran
 	}
 	return err
-}
-
-func (k *kernelFiles) addArchive(r io.Reader, name string) error {
-	archive, err := untar.NewReader(r, name)
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	for {
-		h, err := archive.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = k.add(h, archive)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
@@ -95,14 +74,7 @@ func (k *kernelFiles) addKernel(release string, content io.Reader) error {
 		return fmt.Errorf("there are two kernels, %s and %s", k.release, release)
 	}
 	k.release = release
-	b, err := io.ReadAll(io.LimitReader(content, kernel.MaxSize))
-	if err != nil {
-		return err
-	}
-	if b, err = kernel.Plain(k.arch, b); err != nil {
-		return err
-	}
-	return os.WriteFile(k.kernel, b, 0o644)
+	return kernel.Write(k.arch, content, k.kernel)
 }
 
 func (k *kernelFiles) write(name string, b []byte) error {

@@ -63,7 +63,7 @@ func Sum(h hash.Hash) SHA256 { return SHA256(h.Sum(nil)) }
 // Of reads r to its end and returns the digest and the length of what came.
 func Of(ctx context.Context, r io.Reader) (SHA256, int64, error) {
 	h := sha256.New()
-	n, err := io.Copy(h, &contextReader{ctx, r})
+	n, err := io.Copy(h, contextReader{ctx, r})
 	return Sum(h), n, err
 }
 
@@ -86,15 +86,15 @@ func Mismatch(op, file string, want, got SHA256) *fault.Error {
 	return fault.New(fault.Rejected, op, file, fmt.Errorf("its SHA-256 is %s, but %s is pinned", got, want)).Advise(takeAgain)
 }
 
-// Checked returns a reader of rc that fails with Mismatch in place of io.EOF
-// when what was read is not of the given size and digest. Only who has read
-// to the end knows that the bytes were right.
-func Checked(rc io.ReadCloser, file string, size int64, want SHA256) io.ReadCloser {
-	return &checked{ReadCloser: rc, file: file, left: size, want: want, hash: sha256.New()}
+// Checked returns a reader of r that fails with Mismatch in place of io.EOF
+// when what was read is not of the given size and digest, and once the context
+// has ended. Only who has read to the end knows that the bytes were right.
+func Checked(ctx context.Context, r io.Reader, file string, size int64, want SHA256) io.Reader {
+	return &checked{r: contextReader{ctx, r}, file: file, left: size, want: want, hash: sha256.New()}
 }
 
 type checked struct {
-	io.ReadCloser
+	r    io.Reader
 	file string
 	left int64
 	want SHA256
@@ -102,7 +102,7 @@ type checked struct {
 }
 
 func (c *checked) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
+	n, err := c.r.Read(p)
 	if c.left -= int64(n); c.left < 0 {
 		return 0, fault.New(fault.Rejected, "read", c.file, errors.New("it is longer than it was pinned to be")).Advise(takeAgain)
 	}
@@ -120,7 +120,7 @@ type contextReader struct {
 	r   io.Reader
 }
 
-func (c *contextReader) Read(p []byte) (int, error) {
+func (c contextReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -40,9 +40,9 @@ type Options struct {
 	Dirs []string
 }
 
-// Write makes a file system in f, which must be empty, of an archive. Owners, permissions, times, extended attributes (as PAX records
-// SCHILY.xattr), devices and hard links are kept, also those to files that
-// come later. It fails with fault.Rejected when the archive holds what no file
+// Write makes a file system in f, which must be empty, of an archive. Owners,
+// permissions, times, extended attributes (as PAX records SCHILY.xattr), devices
+// and hard links are kept, also links to files that come later. It fails with fault.Rejected when the archive holds what no file
 // system can: two files of one name, a file below a file, a link to nothing.
 // What f holds after a failure is good for nothing.
 func Write(ctx context.Context, f *os.File, a Archive, o Options) error {

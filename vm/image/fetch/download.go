@@ -127,7 +127,7 @@ func (d *download) attempts(ctx context.Context) error {
 func (d *download) giveUp(err error) error {
 	if !d.answered && isUnreachable(err) {
 		return fault.New(fault.Unavailable, "download", d.file.URL, fmt.Errorf("%w: %w", errUnreachable, err)).
-			Advise("Check the network and the proxy settings (HTTPS_PROXY), or bring a pack from elsewhere with `pack import`.")
+			Advise("Check the network and the proxy settings (HTTPS_PROXY), or bring a pack from elsewhere with `osaurus-sandbox pack import`.")
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)
 }

@@ -204,8 +204,8 @@ func (d *download) refused(response *http.Response) error {
 		return err
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return fault.New(fault.NotFound, "download", d.file.URL, err).
-			Advise("The file is no longer where it was pinned: update this program, or import a pack with `pack import`.")
+			Advise("The file is no longer where it was pinned: update this program, or import a pack with `osaurus-sandbox pack import`.")
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).
-		Advise("Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `pack import`.")
+		Advise("Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `osaurus-sandbox pack import`.")
 }

@@ -38,6 +38,18 @@ func Plain(arch vm.Arch, b []byte) ([]byte, error) {
 	return plain, nil
 }
 
+// Write reads a kernel and writes its loadable form, as Plain returns it, to a file.
+func Write(arch vm.Arch, r io.Reader, path string) error {
+	b, err := readAll(r)
+	if err != nil {
+		return refuse(path, err)
+	}
+	if b, err = Plain(arch, b); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o644)
+}
+
 // Check fails unless the file is a kernel in its loadable form.
 func Check(arch vm.Arch, path string) error {
 	f, err := os.Open(path)
@@ -172,7 +184,7 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 func readAll(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err == nil && len(b) > MaxSize {
-		err = fmt.Errorf("it unpacks to more than %d bytes", MaxSize)
+		err = fmt.Errorf("it has more than %d bytes", MaxSize)
 	}
 	return b, err
 }

@@ -59,7 +59,7 @@ func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) erro
 }
 
 func (p Pack) writeFile(ctx context.Context, archive *tar.Writer, f File, report progress.Func) error {
-	in, err := p.Open(f)
+	in, err := p.Open(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (p Pack) writeFile(ctx context.Context, archive *tar.Writer, f File, report
 	if err := archive.WriteHeader(archiveHeader(f.Name, f.Size)); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.MultiWriter(archive, meter), contextReader{ctx, in})
+	_, err = io.Copy(io.MultiWriter(archive, meter), in)
 	return err
 }
 
@@ -115,7 +115,7 @@ func openArchive(path string) (*bundle, error) {
 	if err := b.openArchive(file); err != nil {
 		b.close()
 		return nil, fault.New(fault.KindOf(err), "open pack", path, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `pack export`.")
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
 	}
 	return b, nil
 }
@@ -175,7 +175,8 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 			continue
 		}
 		b.seen[name] = true
-		if err := writeTo(ctx, dir, f, digest.Checked(r, filepath.Join(b.path, name), f.Size, f.SHA256), report); err != nil {
+		checked := digest.Checked(ctx, r, filepath.Join(b.path, name), f.Size, f.SHA256)
+		if err := writeTo(dir, f, checked, report); err != nil {
 			return fault.New(fault.KindOf(err), "import pack", b.path, err).
 				Advise("Nothing was imported. Take the pack again from where it came.")
 		}

@@ -75,8 +75,8 @@ type Origin struct {
 // Files returns the files of the pack: kernel, modules, root.
 func (m Manifest) Files() []File { return []File{m.Kernel, m.Modules, m.Root} }
 
-// Digest is what images made of the pack are kept by: it covers everything
-// that they depend on, and neither names nor origins.
+// Digest tells packs apart: it covers everything that matters to their guests,
+// and neither names nor origins.
 func (m Manifest) Digest() digest.SHA256 {
 	m.Name, m.Origins = "", nil
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {

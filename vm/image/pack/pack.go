@@ -33,18 +33,18 @@ func Open(dir string) (Pack, error) {
 	text, err := readManifest(name)
 	if err != nil {
 		return Pack{}, fault.New(fault.KindOf(err), "open pack", dir, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `pack export`.")
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
 	}
 	m, err := ParseManifest(text)
 	if err != nil {
 		return Pack{}, fault.New(fault.KindOf(err), "open pack", name, err).
-			Advise("Take the pack again from where it came, or build it with `pack build`.")
+			Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
 	}
 	p := Pack{Dir: dir, Manifest: m}
 	for _, f := range m.Files() {
 		if err := p.checkSize(f); err != nil {
 			return Pack{}, fault.New(fault.KindOf(err), "open pack", p.Path(f), err).
-				Advise("Take the pack again from where it came, or build it with `pack build`.")
+				Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
 		}
 	}
 	return p, nil
@@ -76,45 +76,32 @@ func (p Pack) checkSize(f File) error {
 // Path is where a file of the pack is.
 func (p Pack) Path(f File) string { return filepath.Join(p.Dir, f.Name) }
 
-// Digest is what images made of the pack are kept by. See Manifest.Digest.
+// Digest tells packs apart. See Manifest.Digest.
 func (p Pack) Digest() digest.SHA256 { return p.Manifest.Digest() }
 
-// Open opens a file of the pack. Where its bytes are not the pinned ones,
-// reading ends with an error in place of io.EOF, so whoever reads to the end
-// needs no Verify.
-func (p Pack) Open(f File) (io.ReadCloser, error) {
+// Open opens a file of the pack, for reading until the context ends. Where its
+// bytes are not the pinned ones, reading ends with an error in place of io.EOF,
+// so whoever reads to the end needs no Verify.
+func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	file, err := os.Open(p.Path(f))
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "open pack file", p.Path(f), err)
 	}
-	return digest.Checked(file, p.Path(f), f.Size, f.SHA256), nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{digest.Checked(ctx, file, p.Path(f), f.Size, f.SHA256), file}, nil
 }
 
 // Walk visits the entries of one of the pack's archives. Unless visit stops it,
 // the file is then known to be the one that the manifest pins.
-func (p Pack) Walk(f File, visit func(*tar.Header, io.Reader) error) error {
-	file, err := p.Open(f)
+func (p Pack) Walk(ctx context.Context, f File, visit func(*tar.Header, io.Reader) error) error {
+	file, err := p.Open(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	archive, err := untar.NewReader(file, p.Path(f))
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	for {
-		h, err := archive.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := visit(h, archive); err != nil {
-			return err
-		}
-	}
+	return untar.Walk(file, p.Path(f), visit)
 }
 
 // Verify reads every file of the pack and fails with fault.Rejected, naming
@@ -142,7 +129,7 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 	}
 	if got != f.SHA256 || n != f.Size {
 		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
-			Advise("Its files have changed since it was made: remove it with `pack remove`, and build or import it again.")
+			Advise("Its files have changed since it was made: remove it with `osaurus-sandbox pack remove`, and build or import it again.")
 	}
 	return nil
 }

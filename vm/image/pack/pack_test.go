@@ -157,7 +157,7 @@ func TestAFlippedByteIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := p.Open(f)
+		r, err := p.Open(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func (s Store) Get(name string) (Pack, error) {
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return Pack{}, fault.New(fault.NotFound, "open pack", name, nil).
-			Advise("See `pack list` for what is there, and make one with `pack build` or `pack import`.")
+			Advise("See `osaurus-sandbox pack list` for what is there, and make one with `osaurus-sandbox pack build` or `osaurus-sandbox pack import`.")
 	}
 	return Open(filepath.Join(s.Dir, name))
 }
@@ -75,7 +75,7 @@ func (s Store) Build(ctx context.Context, name string, report progress.Func, fil
 
 // add makes a pack under the lock of its name, in a folder that then becomes
 // the pack's.
-func (s Store) add(ctx context.Context, name string, report progress.Func, make func(dir string) (Pack, error)) (Pack, error) {
+func (s Store) add(ctx context.Context, name string, report progress.Func, fill func(dir string) (Pack, error)) (Pack, error) {
 	if !ValidName(name) {
 		return Pack{}, fault.New(fault.InvalidArgs, "make pack", name, errors.New("no pack can have this name"))
 	}
@@ -92,7 +92,7 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, make 
 		return Pack{}, fault.New(fault.Execution, "make pack", name, err)
 	}
 	defer os.RemoveAll(temp)
-	p, err := make(temp)
+	p, err := fill(temp)
 	if err != nil {
 		return Pack{}, err
 	}
@@ -165,7 +165,7 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 	})
 	if err == nil && p.Digest() != m.Digest() {
 		return Pack{}, fault.New(fault.Rejected, "import pack", path, fmt.Errorf("another pack named %s is there", m.Name)).
-			Advise("Change the name in its " + ManifestName + ", or delete the other first: `pack remove " + m.Name + "`.")
+			Advise("Change the name in its " + ManifestName + ", or delete the other first: `osaurus-sandbox pack remove " + m.Name + "`.")
 	}
 	return p, err
 }
@@ -178,25 +178,13 @@ func freshFolder(path string) error {
 }
 
 // writeTo copies a file of a pack into a folder.
-func writeTo(ctx context.Context, dir string, f File, r io.Reader, report progress.Func) error {
+func writeTo(dir string, f File, r io.Reader, report progress.Func) error {
 	meter := report.Start("copy "+f.Name, 0, f.Size)
 	defer meter.Finish()
 	out, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.MultiWriter(out, meter), contextReader{ctx, r})
+	_, err = io.Copy(io.MultiWriter(out, meter), r)
 	return errors.Join(err, out.Close())
-}
-
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }

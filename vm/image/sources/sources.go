@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
@@ -19,9 +20,9 @@ import (
 
 // The names that are more than the name of a pack.
 const (
-	Auto   = "auto"   // Alpine, or Debian where Alpine's host cannot be reached at all
-	Alpine = "alpine" // the pinned release
-	Debian = "debian" // made of this host's package archives
+	Auto   = string(config.PackAuto) // Alpine, or Debian where Alpine's host cannot be reached at all
+	Alpine = "alpine"                // the pinned release
+	Debian = "debian"                // made of this host's package archives
 )
 
 // Sources makes packs in a store.
@@ -88,8 +89,8 @@ func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) 
 	if p, err := s.Store.Get(pins.Name()); err == nil {
 		return Choice{Pack: p}, nil
 	}
-	if p, ok := s.find(Debian, arch); ok {
-		return Choice{p, "the Debian pack is here already and the Alpine one is not; `pack build alpine` makes that"}, nil
+	if p, ok := s.findDebian(arch); ok {
+		return Choice{p, "the Debian pack is here already and the Alpine one is not; `osaurus-sandbox pack build alpine` makes that"}, nil
 	}
 	p, err := s.alpine(ctx, arch, report)
 	if !fetch.Unreachable(err) {
@@ -124,7 +125,7 @@ func (s *Sources) alpine(ctx context.Context, arch vm.Arch, report progress.Func
 }
 
 func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func) (pack.Pack, error) {
-	if p, ok := s.find(Debian, arch); ok {
+	if p, ok := s.findDebian(arch); ok {
 		return p, nil
 	}
 	name, err := debian.Name(arch)
@@ -136,12 +137,12 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 	})
 }
 
-// find looks for a pack of a package tool's distribution, made here or
-// imported, and takes the last by name.
-func (s *Sources) find(distribution string, arch vm.Arch) (found pack.Pack, ok bool) {
+// findDebian looks for a pack of Debian or, as hosts of it make them, of Ubuntu,
+// made here or imported, and takes the last by name.
+func (s *Sources) findDebian(arch vm.Arch) (found pack.Pack, ok bool) {
 	packs, _ := s.Store.List() // what is broken is as good as not there
 	for _, p := range packs {
-		if p.Manifest.Distribution == distribution && p.Manifest.Arch == arch {
+		if p.Manifest.PackageTool == pack.APT && p.Manifest.Arch == arch {
 			found, ok = p, true
 		}
 	}

@@ -64,15 +64,18 @@ func add(t testing.TB, s pack.Store, name, distribution string) pack.Pack {
 const nobody = "https://host.invalid"
 
 func TestAutoTakesWhatIsThere(t *testing.T) {
-	s := newSources(t, nobody, nil)
-	add(t, s.Store, "debian-11-x", sources.Debian)
-	choice, err := s.Get(t.Context(), sources.Auto, vm.HostArch(), nil)
-	if err != nil || choice.Pack.Manifest.Name != "debian-11-x" || choice.Reason == "" {
-		t.Errorf("with a Debian pack: %+v, %v", choice, err)
+	var s *sources.Sources
+	for _, distribution := range []string{sources.Debian, "ubuntu"} {
+		s = newSources(t, nobody, nil)
+		add(t, s.Store, distribution+"-x", distribution)
+		choice, err := s.Get(t.Context(), sources.Auto, vm.HostArch(), nil)
+		if err != nil || choice.Pack.Manifest.Name != distribution+"-x" || choice.Reason == "" {
+			t.Errorf("with a pack of %s: %+v, %v", distribution, choice, err)
+		}
 	}
 	pins, _ := s.Pinned(vm.HostArch())
 	add(t, s.Store, pins.Name(), sources.Alpine)
-	choice, err = s.Get(t.Context(), sources.Auto, vm.HostArch(), nil)
+	choice, err := s.Get(t.Context(), sources.Auto, vm.HostArch(), nil)
 	if err != nil || choice.Pack.Manifest.Name != pins.Name() || choice.Reason != "" {
 		t.Errorf("with both: %+v, %v", choice, err)
 	}

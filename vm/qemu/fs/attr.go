@@ -127,13 +127,9 @@ func (s *session) truncate(n *node, h *handle, size uint64) error {
 func (s *session) resize(n *node, d *descriptor, size int64) error {
 	u := s.zone(n).usage
 	defer u.lockNames()()
-	t, err := u.track(d)
-	if err != nil {
-		return err
-	}
-	defer u.untrack(t)
-	defer u.settle(t, d, 0)
-	return retry(func() error { return unix.Ftruncate(d.fd, size) })
+	return u.changing(d, func() error {
+		return retry(func() error { return unix.Ftruncate(d.fd, size) })
+	})
 }
 
 // setTimes sets a file's times as far as the guest asks for it.
@@ -183,7 +179,7 @@ func (s *session) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsO
 	available := uint64(max(0, availableBytes(&host)-s.dev.floor.min) / block)
 	*out = fuse.StatfsOut{
 		Blocks: host.Blocks, Bfree: available, Bavail: available,
-		Files: host.Files, Ffree: host.Ffree,
+		Files: host.Files, Ffree: min(host.Ffree, uint64(max(0, s.dev.floor.spareFiles(&host)))),
 		Bsize: uint32(host.Bsize), Frsize: uint32(block), NameLen: maxName,
 	}
 	u := s.zone(n).usage

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -93,6 +94,9 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 				continue // gone meanwhile, or not made yet
 			}
 			return 0, 0, err
+		}
+		if own, err := f.Stat(); err == nil {
+			bytes += own.Sys().(*syscall.Stat_t).Blocks * blockSize
 		}
 		err = eachEntry(f, func(name string, info *fileInfo) error {
 			switch {

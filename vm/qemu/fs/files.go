@@ -60,7 +60,9 @@ func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
 			return err
 		}
 	}
-	_, out.Fh = s.addHandle(n, d, writable)
+	if out.Fh, err = s.openHandle(n, d, writable); err != nil {
+		return err
+	}
 	if s.cacheHolds(n, &info) && flags&unix.O_TRUNC == 0 {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
@@ -85,7 +87,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	var d *descriptor
 	var info fileInfo
 	mode := in.Mode & modeBits
-	err = s.counted(parent, name, &info, func() (err error) {
+	err = s.counted(parent, dir, name, &info, func() (err error) {
 		d, err = s.dev.host.openAt(dir, name, host|unix.O_CREAT|unix.O_EXCL|unix.O_NOCTTY, mode)
 		if err != nil {
 			return err
@@ -115,7 +117,9 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		d.release()
 		return status(err)
 	}
-	_, out.Fh = s.addHandle(n, d, writable)
+	if out.Fh, err = s.openHandle(n, d, writable); err != nil {
+		return status(err)
+	}
 	s.cacheHolds(n, &info)
 	return fuse.OK
 }

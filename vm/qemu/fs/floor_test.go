@@ -3,6 +3,7 @@
 package fs
 
 import (
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,30 @@ import (
 	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/vm"
 )
+
+// A disk that can have no more files is full, too.
+func TestFloorOfFiles(t *testing.T) {
+	const all = 1000
+	smalldisk.Run(t, fmt.Sprint("8m,nr_inodes=", all), func(d *smalldisk.Disk) {
+		c := newClient(t, vm.Share{Path: d.Dir, MinFree: 1 << 20}, Options{})
+		for n := 0; ; n++ {
+			_, err := c.mkdir(root, fmt.Sprint(n))
+			if err == nil && n < all {
+				continue
+			}
+			want(t, "one more folder", err, unix.ENOSPC)
+			want(t, "one more file", second(c.create(root, "f")), unix.ENOSPC)
+			var s unix.Statfs_t
+			if err := unix.Statfs(d.Dir, &s); err != nil || s.Ffree != all/floorFiles {
+				t.Errorf("the host can have %d files more: %v", s.Ffree, err)
+			}
+			if out := c.statfs(root); out.Ffree != 0 {
+				t.Errorf("df -i shows %d free", out.Ffree)
+			}
+			return
+		}
+	})
+}
 
 func TestFloor(t *testing.T) {
 	const disk, room = 8 << 20, 1 << 20

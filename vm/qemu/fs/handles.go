@@ -70,6 +70,17 @@ func (s *session) mayOpen() error {
 	return nil
 }
 
+// openHandle is addHandle for a file with data, which counts for as long as it is open, whatever
+// becomes of its name.
+func (s *session) openHandle(n *node, d *descriptor, writable bool) (uint64, error) {
+	h, fh := s.addHandle(n, d, writable)
+	_, err := h.charge(s.zone(n).usage)
+	if err != nil {
+		s.removeHandle(fh)
+	}
+	return fh, err
+}
+
 // addHandle gives an open file a number. It takes d over.
 func (s *session) addHandle(n *node, d *descriptor, writable bool) (*handle, uint64) {
 	h := &handle{node: n, file: d, writable: writable}

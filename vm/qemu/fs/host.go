@@ -105,7 +105,10 @@ func (i *fileInfo) identity() identity {
 func (i *fileInfo) kind() uint32 { return uint32(i.Mode) & unix.S_IFMT }
 
 // bytes is the room that the file takes on disk.
-func (i *fileInfo) bytes() int64 { return int64(i.Blocks) * 512 }
+func (i *fileInfo) bytes() int64 { return int64(i.Blocks) * blockSize }
+
+// blockSize is what Linux counts a file's room in, whatever its file system does.
+const blockSize = 512
 
 // statAt is lstat of a name in a folder.
 func statAt(dir *descriptor, name string, info *fileInfo) error {

@@ -82,7 +82,7 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 	}
 	defer dir.release()
 	var info fileInfo
-	err = s.counted(parent, name, &info, func() error {
+	err = s.counted(parent, dir, name, &info, func() error {
 		if err := f(dir); err != nil {
 			return err
 		}
@@ -111,10 +111,10 @@ func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileI
 	return d.stat(info)
 }
 
-// counted makes a file with f, which tells of it in info, if the limits allow
+// counted makes a file in a folder with f, which tells of it in info, if the limits allow
 // one more.
-func (s *session) counted(parent *node, name string, info *fileInfo, f func() error) error {
-	if err := s.dev.floor.take(s.dev.root, 0); err != nil {
+func (s *session) counted(parent *node, dir *descriptor, name string, info *fileInfo, f func() error) error {
+	if err := s.dev.floor.take(s.dev.root, 0, 1); err != nil {
 		return err
 	}
 	u := s.zone(parent).of(name).usage
@@ -122,10 +122,10 @@ func (s *session) counted(parent *node, name string, info *fileInfo, f func() er
 		return f()
 	}
 	defer u.lockNames()()
-	if err := u.mayAdd(); err != nil {
+	if err := s.ask(u, func() error { return u.mayAdd(1) }); err != nil {
 		return err
 	}
-	err := f()
+	err := u.changing(dir, f)
 	if info.Ino != 0 {
 		u.added(info)
 	}
@@ -200,14 +200,23 @@ func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err := mayLink(zone, s.zone(parent).of(name)); err != nil {
 		return status(err)
 	}
-	defer zone.usage.lockNames()()
+	if err := s.dev.floor.take(s.dev.root, 0, 0); err != nil {
+		return status(err)
+	}
+	u := zone.usage
+	defer u.lockNames()()
+	if err := s.ask(u, func() error { return u.mayAdd(0) }); err != nil {
+		return status(err)
+	}
 	var info fileInfo
 	d, err := s.path(n, &info)
 	if err != nil {
 		return status(err)
 	}
 	defer d.release()
-	if err := unix.Linkat(unix.AT_FDCWD, procPath(d), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+	if err := u.changing(dir, func() error {
+		return unix.Linkat(unix.AT_FDCWD, procPath(d), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
+	}); err != nil {
 		return status(err)
 	}
 	_, err = s.lookup(parent, dir, name, &in.Caller, out)
@@ -244,11 +253,16 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	if err := d.stat(&info); err != nil {
 		return status(err)
 	}
+	t, err := zone.usage.track(d)
+	if err != nil {
+		return status(err)
+	}
+	defer zone.usage.untrack(t)
 	if err := unix.Unlinkat(dir.fd, name, flags); err != nil {
 		return status(err)
 	}
 	zone.usage.removed(&info)
-	s.removed(parent, name, d, &info)
+	s.removed(parent, name, d, &info, zone.usage)
 	return fuse.OK
 }
 
@@ -284,15 +298,22 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 			defer d.release()
 			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {
 				victim = d
+				t, err := u.track(d)
+				if err != nil {
+					return status(err)
+				}
+				defer u.untrack(t)
 			}
 		}
 	}
-	if err := unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags)); err != nil {
+	if err := u.changing(toDir, func() error {
+		return unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags))
+	}); err != nil {
 		return status(err)
 	}
 	if victim != nil {
 		u.removed(&replaced)
-		s.removed(to, newName, victim, &replaced)
+		s.removed(to, newName, victim, &replaced, u)
 	}
 	u.renamed()
 	s.relocate(to, toDir, newName)

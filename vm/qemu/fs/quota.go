@@ -4,14 +4,15 @@ package fs
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // usage is what a subtree with limits holds: bytes as the disk gives them to
-// its files (a sparse file counts what it has, not what it spans; folders
-// count no bytes), and files of every kind, each counted once for all its
+// its files and folders (a sparse file counts what it has, not what it spans; a folder grows
+// with the names in it), and files of every kind, each counted once for all its
 // links. A nil usage has no limits; where methods allow it, they do nothing.
 //
 // It is counted by walking the subtree once, in the background, and from then
@@ -29,6 +30,9 @@ type usage struct {
 	// counting of it: a file's last name is known to be the last, and no walk
 	// ends between an act and its being counted. It comes before mu.
 	names sync.Mutex
+
+	// kept is how many removed files a session keeps a descriptor of, for which nobody may ask.
+	kept atomic.Int64
 
 	mu                 sync.Mutex
 	maxBytes, maxFiles int64 // zero is no limit
@@ -82,11 +86,15 @@ func (u *usage) addLocked(bytes, files int64) {
 	}
 }
 
-// mayAdd refuses one file too many. The caller holds names until added.
-func (u *usage) mayAdd() error {
+// mayAdd refuses so many files and a name where that is too much. What is full takes no name: it takes
+// room in its folder. The caller holds names until added.
+func (u *usage) mayAdd(files int64) error {
+	if u == nil {
+		return nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.maxFiles > 0 && u.files >= u.maxFiles {
+	if u.maxFiles > 0 && files > u.maxFiles-u.files || u.maxBytes > 0 && u.bytes+u.reserved >= u.maxBytes {
 		u.countLocked()
 		return unix.EDQUOT
 	}
@@ -97,11 +105,7 @@ func (u *usage) mayAdd() error {
 func (u *usage) added(info *fileInfo) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if info.kind() == unix.S_IFDIR {
-		u.addLocked(0, 1)
-	} else {
-		u.addLocked(info.bytes(), 1)
-	}
+	u.addLocked(info.bytes(), 1)
 }
 
 // track begins to follow a file's size; untrack ends it.
@@ -144,6 +148,18 @@ func (u *usage) untrack(t *tracked) {
 	}
 }
 
+// changing runs f, which may have a file or a folder take more room or less, and counts that. The caller
+// holds names.
+func (u *usage) changing(d *descriptor, f func() error) error {
+	t, err := u.track(d)
+	if err != nil {
+		return err
+	}
+	defer u.untrack(t)
+	defer u.settle(t, d, 0)
+	return f()
+}
+
 // reserve makes room for n bytes more, or refuses them; none are never
 // refused. settle follows, with the same n.
 func (u *usage) reserve(n int64) error {
@@ -184,9 +200,7 @@ func (u *usage) removed(info *fileInfo) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if info.kind() == unix.S_IFDIR {
-		u.addLocked(0, -1)
-	} else if t := u.tracked[info.identity()]; t != nil {
+	if t := u.tracked[info.identity()]; t != nil {
 		t.orphan = true
 	} else {
 		u.addLocked(-info.bytes(), -1)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,10 +22,12 @@ import (
 
 const kib = 1 << 10
 
-// limited is a share with one limited subtree, "home".
+// limited is a share with one limited subtree, "home", which may hold some bytes beside its
+// own folder.
 type limited struct {
 	*client
-	home uint64
+	home     uint64
+	maxBytes int64
 }
 
 func newLimited(t testing.TB, maxBytes, maxFiles int64) limited {
@@ -33,8 +36,15 @@ func newLimited(t testing.TB, maxBytes, maxFiles int64) limited {
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	var own unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "home"), &own); err != nil {
+		t.Fatal(err)
+	}
+	if maxBytes > 0 {
+		maxBytes += own.Blocks * blockSize
+	}
 	c := newClient(t, vm.Share{Path: dir, Subtrees: subtrees(t, vm.Subtree{Path: "home", MaxBytes: maxBytes, MaxFiles: maxFiles})}, Options{})
-	l := limited{c, must(c.walk("home"))(t).NodeId}
+	l := limited{c, must(c.walk("home"))(t).NodeId, maxBytes}
 	l.settled()
 	u := l.usage()
 	u.mu.Lock()
@@ -69,6 +79,10 @@ func (l limited) settled() {
 func (l limited) exact() {
 	l.t.Helper()
 	u := l.usage()
+	if s := l.dev.session(); s != nil {
+		s.letGo(u) // of what no walk finds
+		s.requests.Done()
+	}
 	bytes, files, err := u.count(l.dev.root)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -98,7 +112,7 @@ func TestByteLimit(t *testing.T) {
 	want(t, "reserve too much", l.fallocate(f.Fh, 2048*kib, 1, 0), unix.EDQUOT)
 	want(t, "write over what is there", l.write(f.Fh, 100, block, 0), nil)
 	want(t, "grow without data", second(l.setattr(f.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 1 << 40})), nil)
-	if s := l.statfs(l.home); s.Blocks*uint64(s.Frsize) != 1024*kib || s.Bavail != 0 {
+	if s := l.statfs(l.home); int64(s.Blocks)*int64(s.Frsize) != l.maxBytes || s.Bavail != 0 {
 		t.Errorf("df shows %d blocks, %d free", s.Blocks, s.Bavail)
 	}
 	if s := l.statfs(root); s.Bavail*uint64(s.Frsize) <= 1024*kib {
@@ -135,6 +149,26 @@ func TestRemovedButOpen(t *testing.T) {
 	l.release(f.Fh)
 	want(t, "write when it is closed", l.write(g.Fh, 0, make([]byte, 64*kib), 0), nil)
 	l.exact()
+}
+
+// So does one that was only opened to be read, and one of which the guest may still
+// open what it has in mind: that is let go of before anything is refused.
+func TestRemovedButKnown(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
+	g := must(l.create(l.home, "g"))(t)
+	for range 3 {
+		f := must(l.create(l.home, "f"))(t)
+		want(t, "write", l.write(f.Fh, 0, make([]byte, 600*kib), 0), nil)
+		l.release(f.Fh)
+		reader := must(l.open(f.NodeId, unix.O_RDONLY))(t)
+		want(t, "unlink", l.unlink(l.home, "f"), nil)
+		want(t, "write beside what is read", l.write(g.Fh, 0, make([]byte, 600*kib), 0), unix.EDQUOT)
+		l.release(reader.Fh)
+		want(t, "write beside what may be opened", l.write(g.Fh, 0, make([]byte, 600*kib), 0), nil)
+		want(t, "look at the file that has made room", second(l.getattr(f.NodeId)), unix.ESTALE)
+		l.exact()
+		want(t, "truncate", second(l.setattr(g.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE | fuse.FATTR_FH, Fh: g.Fh})), nil)
+	}
 }
 
 func TestFileLimit(t *testing.T) {
@@ -214,6 +248,40 @@ func TestRoomWithoutWrites(t *testing.T) {
 	l.exact()
 }
 
+// Names take room in their folder, and links and folders have some of their own: none of them goes
+// beyond the limit, however many there may be.
+func TestNamesTakeRoom(t *testing.T) {
+	const limit, most = 256 * kib, 20000 // more than enough for each of them
+	long := func(i int) string { return fmt.Sprintf("%0250d", i) }
+	for what, more := range map[string]func(limited, fuse.CreateOut, int) error{
+		"folders": func(l limited, _ fuse.CreateOut, i int) error { return second(l.mkdir(l.home, long(i))) },
+		"symbolic links": func(l limited, _ fuse.CreateOut, i int) error {
+			return l.symlink(l.home, long(i), strings.Repeat("t", 4000))
+		},
+		"names": func(l limited, f fuse.CreateOut, i int) error { return l.link(f.NodeId, l.home, long(i)) },
+		"files": func(l limited, _ fuse.CreateOut, i int) error {
+			f, err := l.create(l.home, long(i))
+			l.release(f.Fh)
+			return err
+		},
+	} {
+		l := newLimited(t, limit, 0)
+		f := must(l.create(l.home, "f"))(t)
+		var err error
+		n := 0
+		for ; err == nil && n < most; n++ {
+			err = more(l, f, n)
+		}
+		if bytes, _, failed := l.usage().count(l.dev.root); failed != nil || bytes > limit+64*kib {
+			t.Errorf("%d %s take %d bytes, %v", n, what, bytes, failed)
+		}
+		if err != nil && err != unix.EDQUOT && err != unix.EMLINK {
+			t.Errorf("%s: %v", what, err)
+		}
+		l.exact()
+	}
+}
+
 // A subtree of which much is removed is counted anew: what the disk adds to
 // files after they were written must not be given back for nothing.
 func TestRemovingAsksForACount(t *testing.T) {
@@ -227,6 +295,7 @@ func TestRemovingAsksForACount(t *testing.T) {
 	want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)
 	l.release(f.Fh)
 	want(t, "unlink", l.unlink(l.home, "f"), nil)
+	l.forget(f.NodeId, 9)
 	l.settled()
 	l.exact()
 }

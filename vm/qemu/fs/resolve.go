@@ -204,17 +204,27 @@ func (s *session) held(n *node) *descriptor {
 // removed notes that a file, of which d is a descriptor and before what that
 // told, has lost the name by which it was known. Programs of the guest may be about to open it: Linux
 // tries that again once if it fails, and a file that is replaced time and again
-// would fail it twice.
-func (s *session) removed(parent *node, name string, d *descriptor, before *fileInfo) {
+// would fail it twice. What is kept for them goes on counting in u.
+func (s *session) removed(parent *node, name string, d *descriptor, before *fileInfo, u *usage) {
 	var after fileInfo
 	if d.stat(&after) != nil || after.Nlink >= before.Nlink {
 		return // the host's user has put another file there just then
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.byID[after.identity()]; n != nil && n.parent == parent && n.name == name {
-		n.removed = true
-		s.holdPathLocked(n, d)
+	n := s.byID[after.identity()]
+	if n == nil || n.parent != parent || n.name != name {
+		return
+	}
+	n.removed = true
+	s.holdPathLocked(n, d)
+	if t, err := u.track(d); t != nil && err == nil {
+		if n.elem == nil || n.charged != nil {
+			u.untrack(t)
+			return
+		}
+		n.charged, n.tracked = u, t
+		u.kept.Add(1)
 	}
 }
 

@@ -85,6 +85,9 @@ type node struct {
 	elem    *list.Element
 	checked time.Time
 	removed bool
+	// What the descriptor of a removed file keeps on the disk counts here.
+	charged *usage
+	tracked *tracked
 
 	open  map[*handle]struct{}
 	stamp stamp // of the data that the guest may have in its page cache
@@ -126,7 +129,8 @@ func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.nodes {
-		n.path.release()
+		s.losePathLocked(n)
+		n.path.release() // the root's
 	}
 	for _, h := range s.handles {
 		h.close()
@@ -230,6 +234,36 @@ func (s *session) losePathLocked(n *node) {
 		n.path.release()
 		n.elem, n.path = nil, nil
 	}
+	if n.charged != nil {
+		n.charged.untrack(n.tracked)
+		n.charged.kept.Add(-1)
+		n.charged, n.tracked = nil, nil
+	}
+}
+
+// ask asks a usage for room. What is only held of removed files, in case that the guest still
+// opens them, is let go of before it is refused.
+func (s *session) ask(u *usage, f func() error) error {
+	err := f()
+	if err != nil && s.letGo(u) {
+		err = f()
+	}
+	return err
+}
+
+// letGo gives up the descriptors of removed files that count in a usage, and says whether there were any.
+func (s *session) letGo(u *usage) (some bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next *list.Element
+	for e := s.paths.Front(); e != nil && u.kept.Load() > 0; e = next {
+		next = e.Next()
+		if n := e.Value.(*node); n.charged == u {
+			s.losePathLocked(n)
+			some = true
+		}
+	}
+	return some
 }
 
 // status turns an error into FUSE's number for it.

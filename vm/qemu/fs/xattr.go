@@ -42,16 +42,13 @@ func (s *session) changeXAttr(id uint64, size int64, f func(path string) error) 
 	}
 	defer d.release()
 	u := s.zone(n).usage
-	if n.kind == unix.S_IFDIR {
-		u = nil // folders count no bytes
-	}
 	defer u.lockNames()()
 	t, err := u.track(d)
 	if err != nil {
 		return err
 	}
 	defer u.untrack(t)
-	if err := u.reserve(size); err != nil {
+	if err := s.ask(u, func() error { return u.reserve(size) }); err != nil {
 		return err
 	}
 	defer u.settle(t, d, size)
@@ -113,7 +110,7 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 	if in.Size > maxXAttr || int(in.Size) > len(value) || in.Flags&^(unix.XATTR_CREATE|unix.XATTR_REPLACE) != 0 {
 		return fuse.EINVAL
 	}
-	if err := s.dev.floor.take(s.dev.root, int64(in.Size)); err != nil {
+	if err := s.dev.floor.take(s.dev.root, int64(in.Size), 0); err != nil {
 		return status(err)
 	}
 	return status(s.changeXAttr(in.NodeId, int64(in.Size), func(path string) error {
