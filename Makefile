@@ -15,8 +15,8 @@ PROGRAM      := bin/osaurus-sandbox
 # All that is compiled for this system is compiled in one of two ways: as the guest
 # programs are, without paths and C, or with the race detector, which needs C. To fill an
 # empty cache a third time, for vet, linters and tests without it, took another minute.
-export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
-NO_C := CGO_ENABLED=0
+NO_C := CGO_ENABLED=0 GOFLAGS='$(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath'
+RUN  := $(GO) run -trimpath
 
 # What make fuzz spends on each target.
 FUZZTIME     ?= 30s
@@ -45,7 +45,7 @@ LOCAL = osaurus-sandbox/sandbox/local osaurus-sandbox/sandbox/sandboxtest
 # nothing about the program. It must pass then, and is called unsteady at the
 # end, because such a test is to be mended. What lint has vetted is not vetted again.
 UNSTEADY := $(CURDIR)/.build/unsteady
-GO_TEST  := $(GO) run ./internal/secondtry $(UNSTEADY) -vet=off
+GO_TEST  := $(RUN) ./internal/secondtry $(UNSTEADY) -vet=off
 
 # With the stand-in for vz the macOS driver's own code runs on Linux.
 STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
@@ -73,7 +73,7 @@ setup-run: # what testing needs is not asked of those who only want a sandbox
 	@scripts/setup run
 
 build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
-	$(if $(filter Linux,$(shell uname)),$(NO_C)) $(GO) build -o $(PROGRAM) ./cmd/osaurus-sandbox
+	$(if $(filter Linux,$(shell uname)),$(NO_C)) $(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
 	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
@@ -95,7 +95,7 @@ run: setup-run build ## have a sandbox running, and look around in it
 
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	@rm -f $(UNSTEADY)
-	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
+	$(RUN) ./internal/leftovers $(MAKE) --no-print-directory tiers
 	@if [ -s $(UNSTEADY) ]; then echo "*** UNSTEADY: failed, and passed at the second try, alone. Mend:"; sed 's/^/***   /' $(UNSTEADY); fi
 
 # Two lanes at once: what boots nothing makes use of the moments in which guests
@@ -120,7 +120,7 @@ lint: ## format, vet, staticcheck, order of the house
 	$(NO_C) $(STANDIN) $(GO) vet -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
 	$(NO_C) $(GO) run $(STATICCHECK) ./...
 	$(NO_C) $(STANDIN) $(GO) run $(STATICCHECK) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
-	$(GO) run ./internal/house
+	$(RUN) ./internal/house
 
 unit: ## tests that boot nothing, with the race detector
 	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) -- $(UNIT_TIER)
@@ -141,7 +141,7 @@ guest-tier: ## tests on machines with real kernels, with the race detector
 	$(GO_TEST) -race -p 2 -timeout $(GUEST_TIMEOUT) -- $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac
-	$(GO) run ./internal/darwincheck
+	$(RUN) ./internal/darwincheck
 	$(NO_C) $(GO_TEST) -- ./internal/darwincheck # which under the race detector takes a minute: it reads types
 
 standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernels
