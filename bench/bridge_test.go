@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,7 +82,6 @@ func BenchmarkBridge(b *testing.B) {
 type askWorld struct {
 	b     *testing.B
 	guest *launch.Guest
-	dir   string // of the programs, in the room
 }
 
 func newAskWorld(b *testing.B) *askWorld {
@@ -92,11 +89,7 @@ func newAskWorld(b *testing.B) *askWorld {
 	dir, workspace := b.TempDir(), b.TempDir()
 	home := filepath.Join(workspace, "agents", "alice")
 	for _, program := range []string{"ask", "spawn"} {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(home, program), "osaurus-sandbox/bench/"+program)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
-			b.Fatalf("%v\n%s", err, text)
-		}
+		buildInto(b, home, program)
 	}
 	data := filepath.Join(dir, "data.ext4")
 	if err := disk.Create(data, 2<<30); err != nil {
@@ -117,7 +110,7 @@ func newAskWorld(b *testing.B) *askWorld {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { g.Close() })
-	w := &askWorld{b: b, guest: g, dir: "/tmp"}
+	w := &askWorld{b: b, guest: g}
 	w.serveRaw()
 	token := bridged.Tokens.Mint(bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: room.UID})
 	if _, err := g.Client.EnsureRoom(b.Context(), room, string(token)); err != nil {
@@ -164,10 +157,10 @@ func (w *askWorld) run(room config.LinuxUser, args ...string) string {
 	return out.String()
 }
 
-// nanos runs a program of the benchmark and returns what it prints.
+// nanos runs a program of the benchmark, from /tmp, and returns what it prints.
 func (w *askWorld) nanos(run func(...string) string, program string, args ...any) (took []time.Duration) {
 	w.b.Helper()
-	words := []string{w.dir + "/" + program}
+	words := []string{"/tmp/" + program}
 	for _, a := range args {
 		words = append(words, fmt.Sprint(a))
 	}

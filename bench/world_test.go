@@ -184,10 +184,16 @@ func (w *world) run(agent, program string) {
 // build puts a program of this folder's into the guest's /workspace/shared.
 func (w *world) build(name string) {
 	w.b.Helper()
-	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(w.home.SharedFolder(), name), "osaurus-sandbox/bench/"+name)
+	buildInto(w.b, w.home.SharedFolder(), name)
+}
+
+// buildInto builds a program of this folder's for guests.
+func buildInto(b *testing.B, dir, name string) {
+	b.Helper()
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "osaurus-sandbox/bench/"+name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		w.b.Fatalf("%v\n%s", err, text)
+		b.Fatalf("%v\n%s", err, text)
 	}
 }
 

@@ -36,13 +36,13 @@ type Limits struct {
 // The bounds of an agent's settings.
 const (
 	MaxCommandsPerTurn          = 1000      // a turn with more is a loop
-	MinCPUWeight, MaxCPUWeight  = 1, 10_000 // Linux's own
-	MaxCPUPercent               = 100 * maxCPUs
-	MinAgentMB, MaxAgentMB      = 64, 1024 * maxMemoryGB // with less, neither python nor node starts
-	MinProcesses, MaxProcesses  = 16, 32_768             // a shell with a pipeline; what a small kernel can number
-	MinDiskMB, MaxDiskMB        = 16, 1024 * maxDiskGB
-	MinDiskFiles, MaxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
-	MinDiskMBps, MaxDiskMBps    = 1, 100_000
+	minCPUWeight, maxCPUWeight  = 1, 10_000 // Linux's own
+	maxCPUPercent               = 100 * maxCPUs
+	minAgentMB, maxAgentMB      = 64, 1024 * maxMemoryGB // with less, neither python nor node starts
+	minProcesses, maxProcesses  = 16, 32_768             // a shell with a pipeline; what a small kernel can number
+	minDiskMB, maxDiskMB        = 16, 1024 * maxDiskGB
+	minDiskFiles, maxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
+	minDiskMBps, maxDiskMBps    = 1, 100_000
 	usualWeight, usualProcesses = 100, 512
 	usualCommands               = 10 // the desktop app's
 )
@@ -71,15 +71,15 @@ func agentFields() table[AgentSettings] {
 		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
 		live(textField("network", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
 		live(boolField("hostServices", func(s *AgentSettings) *bool { return &s.HostServices })),
-		limit("cpuWeight", MinCPUWeight, MaxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
-		limit("cpuPercent", 1, MaxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
-		limit("memoryMB", MinAgentMB, MaxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
-		limit("processes", MinProcesses, MaxProcesses, "", func(l *Limits) *int { return &l.Processes }),
-		limit("diskMB", MinDiskMB, MaxDiskMB, "the guest's own limit", func(l *Limits) *int { return &l.DiskMB }),
-		limit("diskFiles", MinDiskFiles, MaxDiskFiles, "the guest's own limit", func(l *Limits) *int { return &l.DiskFiles }),
-		limit("diskMBps", MinDiskMBps, MaxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
-		limit("homeMB", MinDiskMB, MaxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
-		limit("homeFiles", MinDiskFiles, MaxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
+		limit("cpuWeight", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
+		limit("cpuPercent", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
+		limit("memoryMB", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
+		limit("processes", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
+		limit("diskMB", minDiskMB, maxDiskMB, "the guest's own limit", func(l *Limits) *int { return &l.DiskMB }),
+		limit("diskFiles", minDiskFiles, maxDiskFiles, "the guest's own limit", func(l *Limits) *int { return &l.DiskFiles }),
+		limit("diskMBps", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("homeMB", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
+		limit("homeFiles", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}
 }
 

@@ -284,7 +284,7 @@ func TestInferenceSettings(t *testing.T) {
 		"ftp://a/": "refused", "127.0.0.1:1337": "refused", "http://": "refused", "http://user:key@a/v1": "refused",
 		"http://a/v1?key=x": "refused", "http://a/v1#x": "refused", "http://a/\n": "refused", "http://a/" + strings.Repeat("x", 600): "refused",
 	} {
-		got, err := ParseInferenceURL(text)
+		got, err := parseInferenceURL(text)
 		if err != nil {
 			got = "refused"
 		}

@@ -32,7 +32,7 @@ func inferenceDefaults() Inference {
 
 func inferenceFields() table[Settings] {
 	return table[Settings]{
-		live(textField("inference.baseURL", inferenceURLAllowed, ParseInferenceURL, func(s *Settings) *InferenceURL { return &s.Inference.BaseURL })),
+		live(textField("inference.baseURL", inferenceURLAllowed, parseInferenceURL, func(s *Settings) *InferenceURL { return &s.Inference.BaseURL })),
 		live(textField("inference.model", modelAllowed+`, or ""`, parseUsualModel, func(s *Settings) *ModelName { return &s.Inference.Model })),
 		live(intField("inference.requestsPerDay", 0, maxRequestsPerDay, func(s *Settings) *int { return &s.Inference.RequestsPerDay })),
 		live(intField("inference.tokensPerDay", 0, maxTokensPerDay, func(s *Settings) *int { return &s.Inference.TokensPerDay })),
@@ -47,9 +47,9 @@ const (
 	maxURL              = 512 // no address is longer
 )
 
-// ParseInferenceURL reads where an endpoint is. What is secret about it is no
+// parseInferenceURL reads where an endpoint is. What is secret about it is no
 // part of its address: that is shown.
-func ParseInferenceURL(text string) (InferenceURL, error) {
+func parseInferenceURL(text string) (InferenceURL, error) {
 	if text == "" {
 		return "", nil
 	}

@@ -16,8 +16,8 @@ type MCP struct {
 
 func mcpFields() table[Settings] {
 	return table[Settings]{
-		live(textField("mcp.listen", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
-		live(listField("mcp.origins", originAllowed, ParseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
+		live(textField("mcp.listen", loopbackAllowed, parseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
+		live(listField("mcp.origins", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
 	}
 }
 
@@ -27,8 +27,8 @@ type LoopbackAddress string
 
 const loopbackAllowed = `an address of this computer's own network and a port ("127.0.0.1:8138"), or "" for none`
 
-// ParseLoopbackAddress reads where to listen.
-func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
+// parseLoopbackAddress reads where to listen.
+func parseLoopbackAddress(text string) (LoopbackAddress, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -47,8 +47,8 @@ const (
 	maxOrigin     = 300 // a name of DNS has 253 bytes
 )
 
-// ParseWebOrigin reads an origin: scheme, host and perhaps a port, nothing else.
-func ParseWebOrigin(text string) (WebOrigin, error) {
+// parseWebOrigin reads an origin: scheme, host and perhaps a port, nothing else.
+func parseWebOrigin(text string) (WebOrigin, error) {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxOrigin || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || text != u.Scheme+"://"+strings.ToLower(u.Host) {
 		return "", notAllowed("read origin", text, originAllowed)

@@ -8,7 +8,7 @@ func TestParseLoopbackAddress(t *testing.T) {
 		"localhost:8138": false, "127.0.0.1": false, "127.0.0.1:0": false, ":8138": false, "0.0.0.0:8138": false, "[::]:8138": false,
 		"192.0.2.1:8138": false, "127.0.0.1:70000": false, "[::1%lo]:8138": false, "127.0.0.1:8138 ": false,
 	} {
-		if _, err := ParseLoopbackAddress(text); (err == nil) != ok {
+		if _, err := parseLoopbackAddress(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -20,7 +20,7 @@ func TestParseWebOrigin(t *testing.T) {
 		"": false, "null": false, "app.example": false, "https://app.example/": false, "https://app.example/page": false, "https://APP.example": false,
 		"ftp://app.example": false, "https://user@app.example": false, "https://app.example?": false, "https://": false,
 	} {
-		if _, err := ParseWebOrigin(text); (err == nil) != ok {
+		if _, err := parseWebOrigin(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -165,10 +165,10 @@ const mirrorAllowed = `a plain http or https address ("https://dl-cdn.alpinelinu
 
 var mirrorText = regexp.MustCompile(`^[A-Za-z0-9:/._~%\[\]-]{1,512}$`)
 
-// ParseMirrorURL reads a mirror's address. Plain HTTP is fine for packages:
+// parseMirrorURL reads a mirror's address. Plain HTTP is fine for packages:
 // what they are is proven by their signatures. An address goes into the
 // guest's files as one word, so it has no user, query or fragment.
-func ParseMirrorURL(text string) (MirrorURL, error) {
+func parseMirrorURL(text string) (MirrorURL, error) {
 	u, err := url.Parse(text)
 	if err != nil || !mirrorText.MatchString(text) || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
 		return "", notAllowed("read mirror", text, mirrorAllowed)

@@ -25,8 +25,8 @@ func TestNames(t *testing.T) {
 		{what: "CallID", parse: check(ParseCallID), good: []string{"1", as(64)}, bad: []string{"-x", "a/b", as(65)}},
 		{what: "JobID", parse: check(ParseJobID), good: []string{as(32), "0123456789abcdef0123456789abcdef"}, bad: []string{as(31), as(33), strings.Repeat("A", 32), strings.Repeat("g", 32)}},
 		{what: "PackRef", parse: check(ParsePackRef), good: []string{"auto", "debian", "/srv/pack.tar.zst"}, bad: []string{"./a", "/a/../b", "/a/", "/a\x00"}},
-		{what: "SecretStore", parse: check(ParseSecretStore), good: []string{"keychain", "secret-service", "file"}, bad: []string{"auto", "Keychain", "plain"}},
-		{what: "MirrorURL", parse: check(ParseMirrorURL), good: []string{"http://10.0.2.2:8080/alpine", "https://[::1]/a", "https://a.org"}, bad: []string{"ftp://a.org", "https://", "https://u:p@a.org", "https://a.org?x", "https://a.org/#x", "https://a.org\nx"}},
+		{what: "SecretStore", parse: check(parseSecretStore), good: []string{"keychain", "secret-service", "file"}, bad: []string{"auto", "Keychain", "plain"}},
+		{what: "MirrorURL", parse: check(parseMirrorURL), good: []string{"http://10.0.2.2:8080/alpine", "https://[::1]/a", "https://a.org"}, bad: []string{"ftp://a.org", "https://", "https://u:p@a.org", "https://a.org?x", "https://a.org/#x", "https://a.org\nx"}},
 	} {
 		for _, name := range tc.good {
 			if err := tc.parse(name); err != nil {

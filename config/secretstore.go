@@ -13,9 +13,9 @@ const (
 
 const secretStoreAllowed = `"keychain", "secret-service" or "file"`
 
-// ParseSecretStore reads where secrets are kept. One that this system does not
+// parseSecretStore reads where secrets are kept. One that this system does not
 // have is no mistake of the settings: it is told where a secret is asked for.
-func ParseSecretStore(text string) (SecretStore, error) {
+func parseSecretStore(text string) (SecretStore, error) {
 	switch s := SecretStore(text); s {
 	case SecretsInKeychain, SecretsInSecretService, SecretsInFile:
 		return s, nil

@@ -88,9 +88,9 @@ func fields() table[Settings] {
 		intField("diskGB", minDiskGB, maxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
 		live(boolField("autoRestart", func(s *Settings) *bool { return &s.AutoRestart })),
 		live(intField("idleStopMinutes", 0, maxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
-		listField("mirrors", mirrorAllowed, ParseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
+		listField("mirrors", mirrorAllowed, parseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
-		live(textField("secrets", secretStoreAllowed, ParseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
+		live(textField("secrets", secretStoreAllowed, parseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
 	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields())...)
 }
 

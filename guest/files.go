@@ -91,7 +91,8 @@ type FileWrite struct {
 	IfSHA256 []byte // only if the file has this content now; Rejected if not
 	IfAbsent bool   // only if there is none; Rejected if there is
 	Size     uint64 // of Content
-	Content  io.Reader
+	// Content may still be read for a moment when the guest has refused it, or ctx has ended.
+	Content io.Reader
 }
 
 // FileWritten is what was written.
@@ -198,39 +199,24 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 // WriteFile writes a file: all of it, or what was there stays.
 func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritten, error) {
 	const op = "write"
-	h := &guestpb.WriteFileHeader{
+	m := &guestpb.WriteFileRequest{
 		File: f.proto(), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
 	}
-	if err := wire.CheckWriteFile(h); err != nil {
+	if err := wire.CheckWriteFile(m); err != nil {
 		return FileWritten{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream := c.files.Write(ctx)
-	forUser(stream.RequestHeader(), f.User)
-	err := stream.Send(&guestpb.WriteFileRequest{Header: h})
-	sum := sha256.New()
-	for buffer := make([]byte, min(w.Size+1, wire.FileChunk)); err == nil; {
-		n, failed := io.ReadFull(w.Content, buffer)
-		sum.Write(buffer[:n])
-		if n > 0 {
-			err = stream.Send(&guestpb.WriteFileRequest{Data: buffer[:n]})
-		}
-		if failed == io.EOF || failed == io.ErrUnexpectedEOF {
-			break
-		}
-		if failed != nil {
-			return FileWritten{}, fault.New(fault.KindOf(failed), op, f.String(), failed) // the guest then keeps what was there
-		}
-	}
-	a, failed := stream.CloseAndReceive()
-	if failed != nil {
+	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
+	a, failed := c.files.Write(wire.WithContent(ctx, wire.Content{Reader: content, Size: w.Size}), about(f, m))
+	sum, err := content.end()
+	switch {
+	case err != nil: // the guest has kept what was there
+		return FileWritten{}, fault.New(fault.KindOf(err), op, f.String(), err)
+	case failed != nil:
 		return FileWritten{}, f.fault(op, failed)
+	case sum == nil:
+		return FileWritten{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answered before it had all"))
 	}
-	if err != nil {
-		return FileWritten{}, f.fault(op, err)
-	}
-	return FileWritten{Created: a.Msg.Created, SHA256: sum.Sum(nil), Size: a.Msg.Size}, nil
+	return FileWritten{Created: a.Msg.Created, SHA256: sum, Size: a.Msg.Size}, nil
 }
 
 // SearchFiles tells what it finds as it is found, and ends with tell's error.

@@ -50,7 +50,7 @@ func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
 		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
 	}
-	return t.RoundTrip(r)
+	return t.RoundTrip(wire.SendContent(r))
 }
 
 // forUser says in whose room a request is to be answered.

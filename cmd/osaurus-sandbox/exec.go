@@ -69,9 +69,9 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 			if agent == "" && len(env) > 0 {
 				command.Env = append(guest.DefaultEnv(), env...)
 			}
-			run := func(ctx context.Context, command guest.Command) (process, error) {
+			run := showingStart(c, client, func(ctx context.Context, command guest.Command) (process, error) {
 				return runAs(ctx, client, agent, command)
-			}
+			})
 			switch {
 			case asJSON:
 				return execJSON(cmd.Context(), c, command, run)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"osaurus-sandbox/fault"
 )
 
@@ -112,7 +114,26 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 	return code
 }
 
-// misused is the error for a command line that could not be understood.
-func misused(err error) error {
-	return fault.New(fault.InvalidArgs, "", "", err).Advise("See osaurus-sandbox --help, or --help after a command.")
+// misused is the error for a command line that could not be understood: args are
+// what cmd was given, without its flags.
+func misused(cmd *cobra.Command, args []string, err error) error {
+	advice := "See " + cmd.CommandPath() + " --help."
+	if cmd.HasSubCommands() {
+		if near := nearest(cmd, args); len(near) > 0 {
+			advice = "Did you mean " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "? " + advice
+		}
+	} else {
+		advice = "Write " + cmd.UseLine() + ". " + advice
+	}
+	return fault.New(fault.InvalidArgs, "", "", err).Advise(advice)
+}
+
+// nearest are the commands below cmd that are written much like the first of args.
+func nearest(cmd *cobra.Command, args []string) []string {
+	const typos = 2
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = typos
+	return cmd.SuggestionsFor(args[0])
 }

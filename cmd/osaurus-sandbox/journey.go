@@ -3,20 +3,53 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/vm/image/progress"
 )
 
+// toldAfter is how long a command may take to begin before a person is shown what
+// it waits for.
+const toldAfter = time.Second
+
 // withProgress shows the steps of what the sandbox does while do waits for it.
 func withProgress(ctx context.Context, c console, client *control.Client, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
-	watch, stop := context.WithCancel(ctx)
+	stop := showJourney(ctx, c, client, 0)
+	defer stop()
+	return do()
+}
+
+// showingStart is start for a person at a terminal: where the sandbox has to start
+// first, they see how that goes.
+func showingStart(c console, client *control.Client, start starter) starter {
+	if terminalWidth(c.err) == 0 {
+		return start
+	}
+	return func(ctx context.Context, command guest.Command) (process, error) {
+		stop := showJourney(ctx, c, client, toldAfter)
+		defer stop()
+		return start(ctx, command)
+	}
+}
+
+// showJourney shows the steps of what the sandbox does, from after a while until
+// stop is called.
+func showJourney(ctx context.Context, c console, client *control.Client, after time.Duration) (stop func()) {
+	watch, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
+		select {
+		case <-watch.Done():
+			return
+		case <-time.After(after):
+		}
 		// Without it the command still does what it should.
 		stream, err := client.WatchStatus(watch, connect.NewRequest(&controlpb.WatchStatusRequest{}))
 		if err != nil {
@@ -27,11 +60,14 @@ func withProgress(ctx context.Context, c console, client *control.Client, do fun
 		for stream.Receive() {
 			steps.show(stream.Msg().Status)
 		}
+		if terminalWidth(c.err) > 0 { // a step that is not done is on the line still
+			fmt.Fprint(c.err, clearLine)
+		}
 	}()
-	status, err := do()
-	stop()
-	<-shown
-	return status, err
+	return func() {
+		cancel()
+		<-shown
+	}
 }
 
 // steps shows a journey.
@@ -48,7 +84,7 @@ func (s *steps) show(status *controlpb.Status) {
 	report := s.report
 	if s.shown == nil {
 		s.shown = map[string]bool{}
-		if status.GetOperation() == "" {
+		if status.GetOperation() == "" || !underWay(j) {
 			report = func(progress.Event) {} // it is an old one
 		}
 	}
@@ -71,6 +107,11 @@ func (s *steps) show(status *controlpb.Status) {
 			once(step.Name, e)
 		}
 	}
+}
+
+// underWay reports whether a journey has steps before it.
+func underWay(j *controlpb.Journey) bool {
+	return slices.ContainsFunc(j.GetSteps(), func(s *controlpb.Step) bool { return s.Status == "pending" || s.Status == "in_progress" })
 }
 
 // stepName is a step for people.

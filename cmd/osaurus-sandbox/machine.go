@@ -69,9 +69,14 @@ func newMachineCommands(c console) []*cobra.Command {
 
 func newMachineCommand(c console, m machineCommand) *cobra.Command {
 	var asJSON, yes bool
+	example := "  osaurus-sandbox " + m.use
+	if m.confirm != "" {
+		example += "\n" + example + " --yes"
+	}
 	cmd := &cobra.Command{
 		Use: m.use, Short: m.short, Long: m.long,
-		Args: cobra.NoArgs,
+		Example: example,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if m.confirm != "" {

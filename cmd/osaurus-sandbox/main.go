@@ -73,7 +73,7 @@ func run(ctx context.Context, c console, args []string) int {
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !parsed {
-		err = misused(err)
+		err = misused(cmd, cmd.Flags().Args(), err)
 	}
 	if cmd.Annotations[runsCommand] != "" {
 		err = forSandbox(ctx, err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm/image/progress"
@@ -106,10 +108,41 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
+// What is wrong with a command line is said with what would be right.
+func TestMisuseSaysHow(t *testing.T) {
+	t.Setenv(config.HomeVariable, t.TempDir())
+	for _, test := range []struct {
+		args   []string
+		advice string
+	}{
+		{[]string{"agnet", "list"}, "Did you mean osaurus-sandbox agent? "},
+		{[]string{"agent", "lsit"}, "Did you mean osaurus-sandbox agent list or set? "},
+		{[]string{"nonsense"}, "See osaurus-sandbox --help."},
+		{[]string{"mcp", "install"}, "Write osaurus-sandbox mcp install CLIENT [flags]. "},
+		{[]string{"secret", "set", "alice"}, "Write osaurus-sandbox secret set AGENT NAME"},
+		{[]string{"status", "--jsno"}, "See osaurus-sandbox status --help."},
+	} {
+		if _, _, stderr := sandbox(t, test.args...); !strings.Contains(stderr, "\nadvice: ") || !strings.Contains(stderr, test.advice) {
+			t.Errorf("%v: %s", test.args, stderr)
+		}
+	}
+}
+
 func TestHelpHasExamples(t *testing.T) {
 	code, out, _ := sandbox(t, "--help")
 	if code != 0 || !strings.Contains(out, "Examples:") || !strings.Contains(out, "Exit codes:") {
 		t.Errorf("help: %d\n%s", code, out)
+	}
+	lackExample(t, newRoot(console{}))
+}
+
+// lackExample reports the commands below cmd whose help has none.
+func lackExample(t *testing.T, cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		lackExample(t, sub)
+	}
+	if cmd.Example == "" && !cmd.Hidden {
+		t.Errorf("%s has no example", cmd.CommandPath())
 	}
 }
 

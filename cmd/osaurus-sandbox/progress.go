@@ -20,6 +20,8 @@ const (
 	plainEvery = 10 * time.Second
 	// done is the last word about a step.
 	done = "done"
+	// clearLine takes from a terminal what is on the line.
+	clearLine = "\r\x1b[K"
 )
 
 // showProgress draws a bar for each step where w is a terminal, and elsewhere
@@ -71,7 +73,6 @@ func isTerminal(r io.Reader) bool {
 }
 
 func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
-	const clearLine = "\r\x1b[K"
 	if e.Note != "" {
 		writef(w, clearLine+"%s\n", e.Note)
 		return

@@ -223,6 +223,7 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 		Warnings []string
 		Kind     fault.Kind
 		Message  string
+		Expected string
 		// What ran has written, where it failed.
 		Stdout, Stderr, Output string
 	}
@@ -247,7 +248,11 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 		}
 	}
 	if !e.OK {
-		return fault.New(e.Kind, "call tool", tool, errors.New(e.Message))
+		failed := fault.New(e.Kind, "call tool", tool, errors.New(e.Message))
+		if e.Expected != "" {
+			failed = failed.Advise("Expected is " + e.Expected + ".")
+		}
+		return failed
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -59,7 +60,14 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 			t.Error("the worker outlives its socket")
 		}
 	})
-	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())
+	return guestpbconnect.NewFilesClient(withContent{transport}, "http://files", wire.ClientOptions())
+}
+
+// withContent sends requests as the host does.
+type withContent struct{ http.RoundTripper }
+
+func (c withContent) Do(r *http.Request) (*http.Response, error) {
+	return c.RoundTrip(wire.SendContent(r))
 }
 
 func must(t testing.TB, err error) {
@@ -87,17 +95,12 @@ func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest
 	return text, told, wire.Decode("read", "", stream.Err())
 }
 
-func write(t *testing.T, c guestpbconnect.FilesClient, h *guestpb.WriteFileHeader, parts ...string) (*guestpb.WriteFileResponse, error) {
+func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileRequest, text string) (*guestpb.WriteFileResponse, error) {
 	t.Helper()
-	if h.Size == 0 {
-		h.Size = uint64(len(strings.Join(parts, "")))
+	if r.Size == 0 {
+		r.Size = uint64(len(text))
 	}
-	stream := c.Write(t.Context())
-	_ = stream.Send(&guestpb.WriteFileRequest{Header: h})
-	for _, p := range parts {
-		_ = stream.Send(&guestpb.WriteFileRequest{Data: []byte(p)}) // what goes wrong is told at the end
-	}
-	a, err := stream.CloseAndReceive()
+	a, err := c.Write(wire.WithContent(t.Context(), wire.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), connect.NewRequest(r))
 	if err != nil {
 		return nil, wire.Decode("write", "", err)
 	}
@@ -189,7 +192,7 @@ func TestRefusals(t *testing.T) {
 		"new": fault.InvalidArgs, "newabs": fault.InvalidArgs, "loop": fault.InvalidArgs, "../planted": fault.InvalidArgs, "no/such/folder": fault.NotFound, ".": fault.InvalidArgs,
 	} {
 		for _, appends := range []bool{false, true} {
-			if _, err := write(t, c, &guestpb.WriteFileHeader{File: at(root, path), Append: appends}, "x"); fault.KindOf(err) != want {
+			if _, err := write(t, c, &guestpb.WriteFileRequest{File: at(root, path), Append: appends}, "x"); fault.KindOf(err) != want {
 				t.Errorf("write %q (append %v): %v, want %s", path, appends, err, want)
 			}
 		}
@@ -210,30 +213,30 @@ func TestWrite(t *testing.T) {
 		return string(text)
 	}
 	big := strings.Repeat("0123456789abcdef", 20_000)
-	a, err := write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Parents: true}, big[:100], big[100:])
+	a, err := write(t, c, &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Parents: true}, big)
 	sum := sha256.Sum256([]byte(big))
 	if err != nil || !a.Created || a.Size != uint64(len(big)) || content("a/b/c") != big {
 		t.Fatalf("a new file: %+v, %v", a, err)
 	}
 	must(t, os.Chmod(filepath.Join(dir, "a/b/c"), 0o751))
-	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), IfSha256: sum[:]}, "short"); err != nil || a.Created || content("a/b/c") != "short" {
+	if a, err = write(t, c, &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), IfSha256: sum[:]}, "short"); err != nil || a.Created || content("a/b/c") != "short" {
 		t.Errorf("over an old one: %+v, %v", a, err)
 	}
 	if st, _ := os.Stat(filepath.Join(dir, "a/b/c")); st.Mode().Perm() != 0o751 {
 		t.Errorf("its mode became %v", st.Mode())
 	}
-	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Append: true}, "er", " yet"); err != nil || a.Size != 11 || content("a/b/c") != "shorter yet" {
+	if a, err = write(t, c, &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Append: true}, "er yet"); err != nil || a.Size != 11 || content("a/b/c") != "shorter yet" {
 		t.Errorf("at the end: %+v, %v, %q", a, err, content("a/b/c"))
 	}
 	must(t, os.Symlink("b/c", filepath.Join(dir, "a/link")))
 	must(t, os.Symlink(filepath.Join(dir, "a/link"), filepath.Join(dir, "abslink")))
-	if a, err = write(t, c, &guestpb.WriteFileHeader{File: at(dir, "abslink")}, "through links"); err != nil || a.Created || content("a/b/c") != "through links" {
+	if a, err = write(t, c, &guestpb.WriteFileRequest{File: at(dir, "abslink")}, "through links"); err != nil || a.Created || content("a/b/c") != "through links" {
 		t.Errorf("through links: %+v, %v", a, err)
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "a/link")); err != nil || to != "b/c" {
 		t.Errorf("the link: %q, %v", to, err)
 	}
-	for name, h := range map[string]*guestpb.WriteFileHeader{
+	for name, h := range map[string]*guestpb.WriteFileRequest{
 		"changed since":      {File: at(dir, "a/b/c"), IfSha256: sum[:]},
 		"gone since":         {File: at(dir, "gone"), IfSha256: sum[:]},
 		"there already":      {File: at(dir, "a/b/c"), IfAbsent: true},
@@ -245,11 +248,13 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context()) // who leaves in the midst of it
-	stream := c.Write(ctx)
-	must(t, stream.Send(&guestpb.WriteFileRequest{Header: &guestpb.WriteFileHeader{File: at(dir, "a/b/c"), Size: 10}}))
-	must(t, stream.Send(&guestpb.WriteFileRequest{Data: []byte("half")}))
-	cancel()
-	_, err = stream.CloseAndReceive()
+	half, rest := io.Pipe()
+	go func() {
+		_, _ = rest.Write([]byte("half"))
+		cancel()
+		_ = rest.Close()
+	}()
+	_, err = c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), connect.NewRequest(&guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10}))
 	if err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}

@@ -53,7 +53,8 @@ func work() error {
 
 // Handler answers the service Files at a path, with the rights of this process.
 func Handler() (path string, h http.Handler) {
-	return guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	path, h = guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	return path, wire.TakeContent(h)
 }
 
 // serve answers on the connections that come over a socket, until that is closed. It is

@@ -25,32 +25,32 @@ import (
 const usualMode = 0o644
 
 // Write writes a file: all of it, or what was there stays.
-func (service) Write(_ context.Context, stream *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+func (service) Write(ctx context.Context, r *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
 	const op = "write"
-	if !stream.Receive() {
-		return nil, cmp.Or(stream.Err(), error(fault.New(fault.InvalidArgs, op, "", errors.New("it was not said what"))))
-	}
-	h := stream.Msg().Header
-	if err := wire.CheckWriteFile(h); err != nil {
-		return nil, err
-	}
-	w := &writing{header: h, stream: stream}
+	w := &writing{header: r.Msg, content: wire.ContentOf(ctx)}
 	answer, err := w.do(op)
 	if err != nil {
-		for stream.Receive() { // who is still writing would not hear why it is in vain
+		if w.content.Size > 0 { // who is still writing would not hear why it is in vain
+			_, _ = io.Copy(io.Discard, w.content)
 		}
-		return nil, explain(op, shown(h.File), err)
+		return nil, explain(op, shown(r.Msg.File), err)
 	}
 	return connect.NewResponse(answer), nil
 }
 
 // writing is a file that is being written.
 type writing struct {
-	header *guestpb.WriteFileHeader
-	stream *connect.ClientStream[guestpb.WriteFileRequest]
+	header  *guestpb.WriteFileRequest
+	content wire.Content
 }
 
 func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
+	if err := wire.CheckWriteFile(w.header); err != nil {
+		return nil, err
+	}
+	if said, come := w.header.Size, w.content.Size; said != come {
+		return nil, fault.New(fault.InvalidArgs, op, shown(w.header.File), fmt.Errorf("%d bytes come, and not the %d that were said", come, said))
+	}
 	s, err := find(op, w.header.File, w.header.Parents)
 	if err != nil {
 		return nil, err
@@ -160,24 +160,17 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 	return is.GetSize(), errors.Join(err, failed, f.Close())
 }
 
-// fill writes what comes, which must be as much as was said.
+// fill writes what comes.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
-	for data := range ahead(func() ([]byte, bool) {
-		more := w.stream.Receive()
-		return w.stream.Msg().GetData(), more
-	}) {
-		if n += uint64(len(data)); n > w.header.Size {
-			break
-		}
-		if _, err := f.Write(data); err != nil {
+	size := w.header.Size
+	for buffer := make([]byte, min(size, wire.FileChunk)); n < size; n += uint64(len(buffer)) {
+		buffer = buffer[:min(size-n, wire.FileChunk)]
+		if _, err := io.ReadFull(w.content, buffer); err != nil {
 			return n, err
 		}
-	}
-	if err := w.stream.Err(); err != nil {
-		return n, err
-	}
-	if n != w.header.Size {
-		return n, fault.New(fault.InvalidArgs, "write", shown(w.header.File), fmt.Errorf("%d bytes came, and not the %d that were said", n, w.header.Size))
+		if _, err := f.Write(buffer); err != nil {
+			return n, err
+		}
 	}
 	return n, nil
 }

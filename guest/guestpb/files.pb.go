@@ -124,7 +124,7 @@ func (x SearchRequest_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SearchRequest_Target.Descriptor instead.
 func (SearchRequest_Target) EnumDescriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{15, 0}
+	return file_files_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type FilePath struct {
@@ -820,8 +820,13 @@ func (x *ReadFileResponse) GetTruncated() bool {
 
 type WriteFileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *WriteFileHeader       `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"` // in the first message
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	File          *FilePath              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	Append        bool                   `protobuf:"varint,2,opt,name=append,proto3" json:"append,omitempty"`                     // to the end of what is there
+	Parents       bool                   `protobuf:"varint,3,opt,name=parents,proto3" json:"parents,omitempty"`                   // make the folders above that are not there
+	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                         // of a new file; 0 is 0644
+	IfSha256      []byte                 `protobuf:"bytes,5,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`  // only if the file has this content now
+	IfAbsent      bool                   `protobuf:"varint,6,opt,name=if_absent,json=ifAbsent,proto3" json:"if_absent,omitempty"` // only if there is none
+	Size          uint64                 `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`                         // how many bytes come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,106 +861,49 @@ func (*WriteFileRequest) Descriptor() ([]byte, []int) {
 	return file_files_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *WriteFileRequest) GetHeader() *WriteFileHeader {
-	if x != nil {
-		return x.Header
-	}
-	return nil
-}
-
-func (x *WriteFileRequest) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-type WriteFileHeader struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          *FilePath              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	Append        bool                   `protobuf:"varint,2,opt,name=append,proto3" json:"append,omitempty"`                     // to the end of what is there
-	Parents       bool                   `protobuf:"varint,3,opt,name=parents,proto3" json:"parents,omitempty"`                   // make the folders above that are not there
-	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                         // of a new file; 0 is 0644
-	IfSha256      []byte                 `protobuf:"bytes,5,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`  // only if the file has this content now
-	IfAbsent      bool                   `protobuf:"varint,6,opt,name=if_absent,json=ifAbsent,proto3" json:"if_absent,omitempty"` // only if there is none
-	Size          uint64                 `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`                         // how many bytes come
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteFileHeader) Reset() {
-	*x = WriteFileHeader{}
-	mi := &file_files_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteFileHeader) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteFileHeader) ProtoMessage() {}
-
-func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
-func (*WriteFileHeader) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *WriteFileHeader) GetFile() *FilePath {
+func (x *WriteFileRequest) GetFile() *FilePath {
 	if x != nil {
 		return x.File
 	}
 	return nil
 }
 
-func (x *WriteFileHeader) GetAppend() bool {
+func (x *WriteFileRequest) GetAppend() bool {
 	if x != nil {
 		return x.Append
 	}
 	return false
 }
 
-func (x *WriteFileHeader) GetParents() bool {
+func (x *WriteFileRequest) GetParents() bool {
 	if x != nil {
 		return x.Parents
 	}
 	return false
 }
 
-func (x *WriteFileHeader) GetMode() uint32 {
+func (x *WriteFileRequest) GetMode() uint32 {
 	if x != nil {
 		return x.Mode
 	}
 	return 0
 }
 
-func (x *WriteFileHeader) GetIfSha256() []byte {
+func (x *WriteFileRequest) GetIfSha256() []byte {
 	if x != nil {
 		return x.IfSha256
 	}
 	return nil
 }
 
-func (x *WriteFileHeader) GetIfAbsent() bool {
+func (x *WriteFileRequest) GetIfAbsent() bool {
 	if x != nil {
 		return x.IfAbsent
 	}
 	return false
 }
 
-func (x *WriteFileHeader) GetSize() uint64 {
+func (x *WriteFileRequest) GetSize() uint64 {
 	if x != nil {
 		return x.Size
 	}
@@ -972,7 +920,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +932,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +945,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{14}
+	return file_files_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteFileResponse) GetCreated() bool {
@@ -1030,7 +978,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +990,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1003,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{15}
+	return file_files_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SearchRequest) GetRoot() *FilePath {
@@ -1124,7 +1072,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_files_proto_msgTypes[16]
+	mi := &file_files_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1084,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[16]
+	mi := &file_files_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1097,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{16}
+	return file_files_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchResponse) GetMatches() []*SearchMatch {
@@ -1179,7 +1127,7 @@ type SearchMatch struct {
 
 func (x *SearchMatch) Reset() {
 	*x = SearchMatch{}
-	mi := &file_files_proto_msgTypes[17]
+	mi := &file_files_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1139,7 @@ func (x *SearchMatch) String() string {
 func (*SearchMatch) ProtoMessage() {}
 
 func (x *SearchMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[17]
+	mi := &file_files_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1152,7 @@ func (x *SearchMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMatch.ProtoReflect.Descriptor instead.
 func (*SearchMatch) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{17}
+	return file_files_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchMatch) GetPath() []byte {
@@ -1253,7 +1201,7 @@ type SearchEnd struct {
 
 func (x *SearchEnd) Reset() {
 	*x = SearchEnd{}
-	mi := &file_files_proto_msgTypes[18]
+	mi := &file_files_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1213,7 @@ func (x *SearchEnd) String() string {
 func (*SearchEnd) ProtoMessage() {}
 
 func (x *SearchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[18]
+	mi := &file_files_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1226,7 @@ func (x *SearchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchEnd.ProtoReflect.Descriptor instead.
 func (*SearchEnd) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{18}
+	return file_files_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchEnd) GetTruncated() bool {
@@ -1361,11 +1309,8 @@ const file_files_proto_rawDesc = "" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"a\n" +
-	"\x10WriteFileRequest\x129\n" +
-	"\x06header\x18\x01 \x01(\v2!.osaurus.guest.v1.WriteFileHeaderR\x06header\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xd5\x01\n" +
-	"\x0fWriteFileHeader\x12.\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xd6\x01\n" +
+	"\x10WriteFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x18\n" +
 	"\aparents\x18\x03 \x01(\bR\aparents\x12\x12\n" +
@@ -1404,12 +1349,12 @@ const file_files_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x03 \x01(\x04R\n" +
-	"unreadable2\xf4\x03\n" +
+	"unreadable2\xf2\x03\n" +
 	"\x05Files\x12M\n" +
 	"\x04Stat\x12!.osaurus.guest.v1.StatFileRequest\x1a\".osaurus.guest.v1.StatFileResponse\x12Q\n" +
 	"\x04List\x12#.osaurus.guest.v1.ListFolderRequest\x1a$.osaurus.guest.v1.ListFolderResponse\x12O\n" +
-	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12R\n" +
-	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse(\x01\x12U\n" +
+	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12P\n" +
+	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse\x12U\n" +
 	"\x06Digest\x12$.osaurus.guest.v1.DigestFilesRequest\x1a%.osaurus.guest.v1.DigestFilesResponse\x12M\n" +
 	"\x06Search\x12\x1f.osaurus.guest.v1.SearchRequest\x1a .osaurus.guest.v1.SearchResponse0\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
@@ -1426,7 +1371,7 @@ func file_files_proto_rawDescGZIP() []byte {
 }
 
 var file_files_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_files_proto_goTypes = []any{
 	(FileInfo_Kind)(0),          // 0: osaurus.guest.v1.FileInfo.Kind
 	(SearchRequest_Target)(0),   // 1: osaurus.guest.v1.SearchRequest.Target
@@ -1443,12 +1388,11 @@ var file_files_proto_goTypes = []any{
 	(*ReadFileRequest)(nil),     // 12: osaurus.guest.v1.ReadFileRequest
 	(*ReadFileResponse)(nil),    // 13: osaurus.guest.v1.ReadFileResponse
 	(*WriteFileRequest)(nil),    // 14: osaurus.guest.v1.WriteFileRequest
-	(*WriteFileHeader)(nil),     // 15: osaurus.guest.v1.WriteFileHeader
-	(*WriteFileResponse)(nil),   // 16: osaurus.guest.v1.WriteFileResponse
-	(*SearchRequest)(nil),       // 17: osaurus.guest.v1.SearchRequest
-	(*SearchResponse)(nil),      // 18: osaurus.guest.v1.SearchResponse
-	(*SearchMatch)(nil),         // 19: osaurus.guest.v1.SearchMatch
-	(*SearchEnd)(nil),           // 20: osaurus.guest.v1.SearchEnd
+	(*WriteFileResponse)(nil),   // 15: osaurus.guest.v1.WriteFileResponse
+	(*SearchRequest)(nil),       // 16: osaurus.guest.v1.SearchRequest
+	(*SearchResponse)(nil),      // 17: osaurus.guest.v1.SearchResponse
+	(*SearchMatch)(nil),         // 18: osaurus.guest.v1.SearchMatch
+	(*SearchEnd)(nil),           // 19: osaurus.guest.v1.SearchEnd
 }
 var file_files_proto_depIdxs = []int32{
 	0,  // 0: osaurus.guest.v1.FileInfo.kind:type_name -> osaurus.guest.v1.FileInfo.Kind
@@ -1461,29 +1405,28 @@ var file_files_proto_depIdxs = []int32{
 	3,  // 7: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
 	2,  // 8: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
 	3,  // 9: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	15, // 10: osaurus.guest.v1.WriteFileRequest.header:type_name -> osaurus.guest.v1.WriteFileHeader
-	2,  // 11: osaurus.guest.v1.WriteFileHeader.file:type_name -> osaurus.guest.v1.FilePath
-	2,  // 12: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
-	1,  // 13: osaurus.guest.v1.SearchRequest.target:type_name -> osaurus.guest.v1.SearchRequest.Target
-	19, // 14: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
-	20, // 15: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
-	4,  // 16: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
-	9,  // 17: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
-	12, // 18: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
-	14, // 19: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
-	6,  // 20: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
-	17, // 21: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
-	5,  // 22: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
-	10, // 23: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
-	13, // 24: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
-	16, // 25: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
-	7,  // 26: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
-	18, // 27: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 10: osaurus.guest.v1.WriteFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	2,  // 11: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
+	1,  // 12: osaurus.guest.v1.SearchRequest.target:type_name -> osaurus.guest.v1.SearchRequest.Target
+	18, // 13: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
+	19, // 14: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
+	4,  // 15: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
+	9,  // 16: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
+	12, // 17: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
+	14, // 18: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
+	6,  // 19: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
+	16, // 20: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
+	5,  // 21: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
+	10, // 22: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
+	13, // 23: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
+	15, // 24: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
+	7,  // 25: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
+	17, // 26: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_files_proto_init() }
@@ -1497,7 +1440,7 @@ func file_files_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_files_proto_rawDesc), len(file_files_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

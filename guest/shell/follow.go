@@ -173,7 +173,7 @@ func (s *session) cancelCall(ctx context.Context, id config.CallID) error {
 	}
 	s.mu.Unlock()
 	if len(chosen) == 0 {
-		return fault.New(fault.NotFound, "cancel command of session", string(s.key.id), errNothingRuns)
+		return fault.New(fault.NotFound, "cancel command of session", string(s.key.id), errNothingRuns).Advise("It has ended already.")
 	}
 	for _, c := range chosen {
 		c.cancel()

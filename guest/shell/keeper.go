@@ -191,7 +191,7 @@ func (k *Keeper) find(user, id string) (*session, error) {
 	defer k.mu.Unlock()
 	s := k.sessions[key{user, config.SessionID(id)}]
 	if s == nil {
-		return nil, fault.New(fault.NotFound, "find session", id, errors.New("there is none"))
+		return nil, fault.New(fault.NotFound, "find session", id, errors.New("there is none")).Advise("It may have ended; it is made when a command runs in it.")
 	}
 	return s, nil
 }

@@ -39,6 +39,9 @@ type Options struct {
 	Readable []string
 }
 
+// temporary is what to do where there is no place for temporary files.
+const temporary = "See that this folder is there, is yours to write to and has room, or set TMPDIR to another."
+
 // Note is in the Exit of every command.
 const Note = "UNSAFE: it ran on this computer and not in a VM"
 
@@ -49,8 +52,8 @@ type Sandbox struct {
 }
 
 // NewUNSAFE returns the backend, after a command has shown that this computer
-// can confine one. Errors are Rejected without Options.ThisIsUnsafe, and
-// Unavailable with what is missing.
+// can confine one. Errors are Rejected without Options.ThisIsUnsafe, NotFound for what
+// is to be readable and is not there, and Unavailable with what is missing.
 func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	const op = "make the UNSAFE local sandbox"
 	if !opts.ThisIsUnsafe {
@@ -59,7 +62,10 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	}
 	for _, path := range opts.Readable {
 		if !filepath.IsAbs(path) {
-			return nil, fault.New(fault.InvalidArgs, op, path, errors.New("a readable path must be absolute"))
+			return nil, fault.New(fault.InvalidArgs, op, path, errors.New("a readable path must be absolute")).Advise("Write it from the root on.")
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, fault.New(fault.KindOf(err), op, path, err).Advise("Name files and folders that are there.")
 		}
 	}
 	if os.Args[0] == wardenName {
@@ -71,7 +77,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	}
 	temp, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, os.TempDir(), err).Advise("Make the folder, or set TMPDIR.")
+		return nil, fault.New(fault.Unavailable, op, os.TempDir(), err).Advise(temporary)
 	}
 	s := &Sandbox{opts: opts, temp: temp}
 	if err := s.prove(ctx); err != nil {
@@ -93,7 +99,7 @@ func (s *Sandbox) prove(ctx context.Context) error {
 	const op = "prove the UNSAFE local sandbox"
 	workspace, err := os.MkdirTemp(s.temp, "osaurus-local-proof-")
 	if err != nil {
-		return fault.New(fault.Unavailable, op, s.temp, err)
+		return fault.New(fault.Unavailable, op, s.temp, err).Advise(temporary)
 	}
 	defer os.RemoveAll(workspace)
 	h, err := s.Start(ctx, sandbox.Request{Command: sandbox.Shell("exit 42"), WorkspaceRoot: workspace})
@@ -123,7 +129,7 @@ func (s *Sandbox) Start(ctx context.Context, req sandbox.Request) (sandbox.Handl
 	}
 	scratch, err := os.MkdirTemp(s.temp, "osaurus-local-")
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, s.temp, err)
+		return nil, fault.New(fault.Unavailable, op, s.temp, err).Advise(temporary)
 	}
 	c := cell{
 		Args: arguments(req.Command), Env: environment(req, workspace, scratch),
@@ -141,13 +147,13 @@ func (s *Sandbox) Start(ctx context.Context, req sandbox.Request) (sandbox.Handl
 // workspace is the real path of a command's workspace, for rules that a link
 // does not lead away from.
 func (s *Sandbox) workspace(root string) (string, error) {
-	const op = "enter workspace"
+	const op, advice = "enter workspace", "Name a folder that is there."
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return "", fault.New(fault.KindOf(err), op, root, err)
+		return "", fault.New(fault.KindOf(err), op, root, err).Advise(advice)
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
-		return "", fault.New(fault.NotFound, op, root, errors.New("it is no folder"))
+		return "", fault.New(fault.NotFound, op, root, errors.New("it is no folder")).Advise(advice)
 	}
 	// A command may write in its temporary folder, also with ReadOnly.
 	if inside, err := filepath.Rel(real, s.temp); err != nil || filepath.IsLocal(inside) {

@@ -319,9 +319,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		"nobody said UNSAFE": {local.Options{}, fault.Rejected},
 		"a relative path":    {local.Options{ThisIsUnsafe: true, Readable: []string{"opt"}}, fault.InvalidArgs},
-		"a path that is not": {local.Options{ThisIsUnsafe: true, Readable: []string{"/no/such/folder"}}, fault.Unavailable},
+		"a path that is not": {local.Options{ThisIsUnsafe: true, Readable: []string{"/no/such/folder"}}, fault.NotFound},
 	} {
-		if s, err := local.NewUNSAFE(t.Context(), c.opts); s != nil || fault.KindOf(err) != c.want || c.want == fault.Rejected && fault.AdviceOf(err) == "" {
+		if s, err := local.NewUNSAFE(t.Context(), c.opts); s != nil || fault.KindOf(err) != c.want || fault.AdviceOf(err) == "" {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
@@ -334,8 +334,8 @@ func TestRefusals(t *testing.T) {
 		"a file":                   {"/etc/passwd", fault.NotFound},
 	} {
 		_, err := s.Start(t.Context(), sandbox.Request{Command: sandbox.Argv("true"), WorkspaceRoot: c.workspace})
-		if fault.KindOf(err) != c.want {
-			t.Errorf("%s: %v, want %s", name, err, c.want)
+		if fault.KindOf(err) != c.want || fault.AdviceOf(err) == "" {
+			t.Errorf("%s: %v, want %s with advice", name, err, c.want)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID,
 	}
 	l, ok := t.Sandbox.BorrowRunning()
 	if !ok {
-		return fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no command"))
+		return fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no command")).Advise("It has ended with its guest.")
 	}
 	defer l.Return()
 	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id, which))

@@ -138,7 +138,7 @@ func hardRoot(t testing.TB) []byte {
 // boot runs an image until it powers off and returns its console.
 func boot(t testing.TB, i image.Image, data string) string {
 	t.Helper()
-	const limit = 3 * time.Minute // many times what it takes on a busy machine
+	const limit = 10 * time.Minute // three were too few beside thirty other programs
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	qemu, console := "qemu-system-x86_64", "ttyS0"

@@ -61,9 +61,10 @@ type FilesClient interface {
 	List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error)
 	// Read answers first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *connect.Request[guestpb.ReadFileRequest]) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
-	// Write takes first what is to be written where, and then the bytes. The file is
+	// Write takes what is to be written where. The bytes follow the message in the body of the
+	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context) *connect.ClientStreamForClient[guestpb.WriteFileRequest, guestpb.WriteFileResponse]
+	Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
 	// Digest answers what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
@@ -147,8 +148,8 @@ func (c *filesClient) Read(ctx context.Context, req *connect.Request[guestpb.Rea
 }
 
 // Write calls osaurus.guest.v1.Files.Write.
-func (c *filesClient) Write(ctx context.Context) *connect.ClientStreamForClient[guestpb.WriteFileRequest, guestpb.WriteFileResponse] {
-	return c.write.CallClientStream(ctx)
+func (c *filesClient) Write(ctx context.Context, req *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+	return c.write.CallUnary(ctx, req)
 }
 
 // Digest calls osaurus.guest.v1.Files.Digest.
@@ -167,9 +168,10 @@ type FilesHandler interface {
 	List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error)
 	// Read answers first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *connect.Request[guestpb.ReadFileRequest], *connect.ServerStream[guestpb.ReadFileResponse]) error
-	// Write takes first what is to be written where, and then the bytes. The file is
+	// Write takes what is to be written where. The bytes follow the message in the body of the
+	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
+	Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
 	// Digest answers what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
@@ -202,7 +204,7 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(filesMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesWriteHandler := connect.NewClientStreamHandler(
+	filesWriteHandler := connect.NewUnaryHandler(
 		FilesWriteProcedure,
 		svc.Write,
 		connect.WithSchema(filesMethods.ByName("Write")),
@@ -255,7 +257,7 @@ func (UnimplementedFilesHandler) Read(context.Context, *connect.Request[guestpb.
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Read is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+func (UnimplementedFilesHandler) Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
 }
 

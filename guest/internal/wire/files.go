@@ -82,12 +82,10 @@ func CheckReadFile(r *guestpb.ReadFileRequest) error {
 }
 
 // CheckWriteFile says what is wrong with a file to write.
-func CheckWriteFile(h *guestpb.WriteFileHeader) error {
+func CheckWriteFile(h *guestpb.WriteFileRequest) error {
 	const digest = 32 // of SHA-256
 	bad := badly("check what to write")
 	switch {
-	case h == nil:
-		return bad("the first message does not say what")
 	case h.Mode&^0o777 != 0:
 		return bad("the mode %o has more than permissions", h.Mode)
 	case len(h.IfSha256) != 0 && len(h.IfSha256) != digest:

@@ -13,8 +13,8 @@ import (
 // The versions of the protocol that this program speaks. A change that the
 // other end can ignore does not need a new version.
 const (
-	VersionMin = 2
-	VersionMax = 2
+	VersionMin = 3
+	VersionMax = 3
 )
 
 // Port is the AF_VSOCK port that the guest listens on.

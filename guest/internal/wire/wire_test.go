@@ -13,7 +13,7 @@ func TestNegotiate(t *testing.T) {
 		min, max, want uint32
 		kind           fault.Kind
 	}{
-		{2, 2, 2, ""}, {1, 9, 2, ""}, {3, 9, 0, fault.Rejected}, {1, 1, 0, fault.Rejected}, {0, 0, 0, fault.InvalidArgs}, {3, 2, 0, fault.InvalidArgs},
+		{3, 3, 3, ""}, {1, 9, 3, ""}, {4, 9, 0, fault.Rejected}, {2, 2, 0, fault.Rejected}, {0, 0, 0, fault.InvalidArgs}, {3, 2, 0, fault.InvalidArgs},
 	} {
 		v, err := Negotiate(tc.min, tc.max)
 		if v != tc.want || (err != nil) != (tc.kind != "") || err != nil && fault.KindOf(err) != tc.kind {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
@@ -19,9 +20,9 @@ import (
 
 // The names that are more than the name of a pack.
 const (
-	Auto   = "auto"   // Alpine, or Debian where Alpine's host cannot be reached at all
-	Alpine = "alpine" // the pinned release
-	Debian = "debian" // made of this host's package archives
+	Auto   = string(config.PackAuto) // Alpine, or Debian where Alpine's host cannot be reached at all
+	Alpine = "alpine"                // the pinned release
+	Debian = "debian"                // made of this host's package archives
 )
 
 // Sources makes packs in a store.

@@ -108,7 +108,7 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
-	for range 500 {
+	for range 3000 {
 		if f() {
 			return
 		}
