@@ -12,6 +12,12 @@ STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GUEST_ARCHES := amd64 arm64
 PROGRAM      := bin/osaurus-sandbox
 
+# All that is compiled for this system is compiled in one of two ways: as the guest
+# programs are, without paths and C, or with the race detector, which needs C. To fill an
+# empty cache a third time, for vet, linters and tests without it, took another minute.
+NO_C := CGO_ENABLED=0 GOFLAGS='$(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath'
+RUN  := $(GO) run -trimpath
+
 # What make fuzz spends on each target.
 FUZZTIME     ?= 30s
 
@@ -39,7 +45,7 @@ LOCAL = osaurus-sandbox/sandbox/local osaurus-sandbox/sandbox/sandboxtest
 # nothing about the program. It must pass then, and is called unsteady at the
 # end, because such a test is to be mended. What lint has vetted is not vetted again.
 UNSTEADY := $(CURDIR)/.build/unsteady
-GO_TEST  := $(GO) run ./internal/secondtry $(UNSTEADY) -vet=off
+GO_TEST  := $(RUN) ./internal/secondtry $(UNSTEADY) -vet=off
 
 # With the stand-in for vz the macOS driver's own code runs on Linux.
 STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
@@ -67,12 +73,12 @@ setup-run: # what testing needs is not asked of those who only want a sandbox
 	@scripts/setup run
 
 build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
-	$(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
+	$(if $(filter Linux,$(shell uname)),$(NO_C)) $(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
 	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
 	  echo "building $$program for $$arch guests"; \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' \
+	  $(NO_C) GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
 
@@ -89,7 +95,7 @@ run: setup-run build ## have a sandbox running, and look around in it
 
 test: setup guest-programs ## lint, unit tests, guest tier; fails if anything is left behind
 	@rm -f $(UNSTEADY)
-	$(GO) run ./internal/leftovers $(MAKE) --no-print-directory tiers
+	$(RUN) ./internal/leftovers $(MAKE) --no-print-directory tiers
 	@if [ -s $(UNSTEADY) ]; then echo "*** UNSTEADY: failed, and passed at the second try, alone. Mend:"; sed 's/^/***   /' $(UNSTEADY); fi
 
 # Two lanes at once: what boots nothing makes use of the moments in which guests
@@ -110,23 +116,23 @@ quick-lane guest-lane:
 lint: ## format, vet, staticcheck, order of the house
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	$(STANDIN) $(GO) vet -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
-	$(GO) run $(STATICCHECK) ./...
-	$(STANDIN) $(GO) run $(STATICCHECK) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
-	$(GO) run ./internal/house
+	$(NO_C) $(GO) vet ./...
+	$(NO_C) $(STANDIN) $(GO) vet -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
+	$(NO_C) $(GO) run $(STATICCHECK) ./...
+	$(NO_C) $(STANDIN) $(GO) run $(STATICCHECK) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
+	$(RUN) ./internal/house
 
 unit: ## tests that boot nothing, with the race detector
 	$(GO_TEST) -race -timeout $(UNIT_TIMEOUT) -- $(UNIT_TIER)
-	$(GO_TEST) -timeout $(UNIT_TIMEOUT) -- $(LOCAL)
+	$(NO_C) $(GO_TEST) -timeout $(UNIT_TIMEOUT) -- $(LOCAL)
 
 lab: guest-programs ## the kernels, packs and images that tests use, made once
-	$(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) -- ./internal/lab
+	$(NO_C) $(GO_TEST) -count=1 -timeout $(GUEST_TIMEOUT) -- ./internal/lab
 
 # With the race detector, to read whole kernels and archives byte by byte takes ten
 # times as long; the code is the same that reads small ones.
 kernel-tier: ## tests on real kernels and archives, without machines of ours
-	$(GO_TEST) -timeout $(GUEST_TIMEOUT) -- $(KERNEL_TIER)
+	$(NO_C) $(GO_TEST) -timeout $(GUEST_TIMEOUT) -- $(KERNEL_TIER)
 	$(GO_TEST) -race -short -timeout $(GUEST_TIMEOUT) -- $(KERNEL_TIER)
 
 guest-tier: ## tests on machines with real kernels, with the race detector
@@ -135,8 +141,8 @@ guest-tier: ## tests on machines with real kernels, with the race detector
 	$(GO_TEST) -race -p 2 -timeout $(GUEST_TIMEOUT) -- $(GUEST_TIER)
 
 check-darwin: ## types, vet and staticcheck for macOS, without a Mac
-	$(GO) run ./internal/darwincheck
-	$(GO_TEST) -- ./internal/darwincheck # which under the race detector takes a minute: it reads types
+	$(RUN) ./internal/darwincheck
+	$(NO_C) $(GO_TEST) -- ./internal/darwincheck # which under the race detector takes a minute: it reads types
 
 standin-tier: ## the macOS driver over a stand-in for vz, with real arm64 kernels
 	$(STANDIN) $(GO_TEST) -race -tags vzstandin -timeout $(GUEST_TIMEOUT) -- ./vm/vz

@@ -109,11 +109,11 @@ func skeletonWork(t target) (string, error) {
 	return work, os.WriteFile(work, []byte(text), 0o644)
 }
 
-// installStaticcheck builds it for this system, whatever the target is.
+// installStaticcheck builds it for this system, whatever the target is, as make lint has it.
 func installStaticcheck() (string, error) {
 	bin := abs(filepath.Join(buildDir, "bin"))
-	cmd := exec.Command("go", "install", staticcheck)
-	cmd.Env = append(os.Environ(), "GOBIN="+bin, "GOWORK=off")
+	cmd := exec.Command("go", "install", "-trimpath", staticcheck)
+	cmd.Env = append(os.Environ(), "GOBIN="+bin, "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("install staticcheck: %w\n%s", err, out)
 	}
