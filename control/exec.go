@@ -66,12 +66,12 @@ func texts(raw [][]byte) []string {
 
 // exec runs a command, on the record.
 func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
-	n.prompt = true
 	return s.audited(ctx, n, func() error {
 		exit, err := s.carry(ctx, start, stream, run)
 		if err != nil {
 			return err
 		}
+		// Nobody waits for the entry that says how it ended.
 		return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: exitProto(exit)}})
 	})
 }

@@ -26,8 +26,6 @@ type note struct {
 	action, subject string
 	detail          string           // what else is worth knowing when it begins
 	agent           config.AgentName // for whom, if it is for one
-	// prompt calls have told how it ended before that is recorded: nobody waits for the entry.
-	prompt bool
 	// strict calls are not carried out unless they can be recorded: running
 	// commands, and whatever takes something away. To stop a sandbox must be
 	// possible with a full disk.
@@ -46,10 +44,6 @@ func (s service) audited(ctx context.Context, n note, do func() error) error {
 	detail := ""
 	if err != nil {
 		detail = err.Error()
-	}
-	if n.prompt {
-		s.Audit.Follow(n.entry(ctx, audit.OutcomeOf(err), detail, secrets), func(failed error) { s.lacks(ctx, n, audit.OutcomeOf(err), failed) })
-		return err
 	}
 	_ = s.record(ctx, n, audit.OutcomeOf(err), detail, secrets) // it is in the log, and done is done
 	return err
@@ -92,25 +86,14 @@ func withoutSecrets(err error, secrets *redact.Live) error {
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 	defer cancel()
-	_, err := s.Audit.Record(ctx, n.entry(ctx, outcome, detail, secrets))
+	who, clean := callerOf(ctx), secrets.Scrubber()
+	_, err := s.Audit.Record(ctx, audit.Entry{
+		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: clean.Text(n.subject), Outcome: outcome, Detail: clean.Text(detail),
+	})
 	if err != nil {
-		s.lacks(ctx, n, outcome, err)
+		s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)
 	}
 	return err
-}
-
-// entry is what the audit is told.
-func (n note) entry(ctx context.Context, outcome audit.Outcome, detail string, secrets *redact.Live) audit.Entry {
-	who, clean := callerOf(ctx), secrets.Scrubber()
-	return audit.Entry{
-		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: clean.Text(n.subject), Outcome: outcome, Detail: clean.Text(detail),
-	}
-}
-
-// lacks says in the log what the audit does not.
-func (s service) lacks(ctx context.Context, n note, outcome audit.Outcome, err error) {
-	who := callerOf(ctx)
-	s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)
 }
 
 // ListAudit answers who did what, newest first.

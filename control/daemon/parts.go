@@ -131,7 +131,6 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 	d.diary = newDiary(d.journal, d.log)
 	d.closes(d.diary.close)
 	d.audit = audit.New(d.db)
-	d.closes(func() { d.audit.Flush(context.WithoutCancel(ctx)) })
 	return nil
 }
 

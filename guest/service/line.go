@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,6 +31,7 @@ func (l *line) serve(s *Service) {
 		if err := s.execWithout(ctx, first.GetStart(), l); err != nil && l.fail(err) != nil {
 			return
 		}
+		l.buf = wire.Kept(l.buf)
 	}
 }
 
@@ -74,51 +73,19 @@ func receive(ctx context.Context, from *bufio.Reader, starts chan<- *guestpb.Exe
 // line is an execStream without input.
 type line struct {
 	conn net.Conn
-
-	mu  sync.Mutex
-	buf []byte      // what is to be written
-	due *time.Timer // writes it at last
+	buf  []byte
 }
-
-// startHold is how long it may wait to be said that a command has started. A small one has ended
-// by then, and both are one packet; nobody notices that a longer one is said to have begun later.
-const startHold = 5 * time.Millisecond
 
 // Send implements execStream.
-func (l *line) Send(m *guestpb.ExecResponse) error {
-	return l.say(wire.FrameMessage, m, m.GetStarted() != nil)
-}
+func (l *line) Send(m *guestpb.ExecResponse) error { return l.write(wire.FrameMessage, m) }
 
 // fail says why there is no command, or that its end is not known.
-func (l *line) fail(err error) error { return l.say(wire.FrameFault, faultrpc.Fault(err), false) }
+func (l *line) fail(err error) error { return l.write(wire.FrameFault, faultrpc.Fault(err)) }
 
-// say writes a message after what has waited, or has it wait.
-func (l *line) say(kind wire.Frame, m proto.Message, waits bool) (err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.buf, err = wire.AppendFrame(l.buf, kind, m); err != nil {
+func (l *line) write(kind wire.Frame, m proto.Message) (err error) {
+	if l.buf, err = wire.AppendFrame(l.buf[:0], kind, m); err != nil {
 		return err
 	}
-	if waits {
-		l.due = time.AfterFunc(startHold, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			_ = l.write() // who receives sees it too that the line has ended
-		})
-		return nil
-	}
-	return l.write()
-}
-
-// write writes what is to be written, if anything is. The mutex is held.
-func (l *line) write() (err error) {
-	if l.due != nil {
-		l.due.Stop()
-		l.due = nil
-	}
-	if len(l.buf) > 0 {
-		_, err = l.conn.Write(l.buf)
-	}
-	l.buf = wire.Kept(l.buf)
+	_, err = l.conn.Write(l.buf)
 	return err
 }

@@ -20,62 +20,25 @@ const page = 256
 // Entries are never deleted. One takes about 100 bytes on the disk and its
 // texts: a million are some 200 MB.
 type Log struct {
-	db   *store.DB
-	turn chan struct{} // holds one while somebody writes
+	db *store.DB
 
 	noting sync.Mutex
 	noted  Seq // what the note is about
-
-	mu      sync.Mutex
-	pending []pending
 }
 
 // New returns the audit of a database. One that was opened with store.View can
 // be listed and verified.
-func New(db *store.DB) *Log { return &Log{db: db, turn: make(chan struct{}, 1)} }
+func New(db *store.DB) *Log { return &Log{db: db} }
 
 // Record adds an entry and returns it as it was recorded. It is on the disk
 // when Record returns nil, and not in the log at all when it returns an error.
 func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
+	const op = "record in audit"
 	e, err := e.check()
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := l.take(ctx); err != nil {
-		return Entry{}, err
-	}
-	defer l.give()
-	before := l.takePending()
-	all := make([]Entry, 0, len(before)+1)
-	for _, p := range before {
-		all = append(all, p.Entry)
-	}
-	e.Time = time.Now().UTC()
-	if all, err = l.write(ctx, append(all, e)); err != nil {
-		l.putBack(before)
-		return Entry{}, err
-	}
-	return all[len(before)], nil
-}
-
-// take waits for the turn to write, which give ends.
-func (l *Log) take(ctx context.Context) error {
-	select {
-	case l.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return l.db.Fault(opRecord, ctx.Err())
-	}
-}
-
-func (l *Log) give() { <-l.turn }
-
-const opRecord = "record in audit"
-
-// write adds entries to the log, and returns them as they were recorded: all or none. The
-// turn is the caller's.
-func (l *Log) write(ctx context.Context, all []Entry) ([]Entry, error) {
-	err := l.db.Write(ctx, opRecord, func(tx *sql.Tx) error {
+	err = l.db.Write(ctx, op, func(tx *sql.Tx) error {
 		before, err := lastInTable(ctx, tx)
 		if err != nil {
 			return err
@@ -94,27 +57,22 @@ func (l *Log) write(ctx context.Context, all []Entry) ([]Entry, error) {
 		if found && noted.seq > before.seq {
 			before = noted
 		}
-		for i := range all {
-			e := &all[i]
-			e.Seq = before.seq + 1
-			e.Hash = e.chain(before.hash)
-			if _, err := tx.ExecContext(ctx, "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-				e.Seq, e.Time.UnixNano(), e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash[:]); err != nil {
-				return err
-			}
-			before = head{e.Seq, e.Hash}
+		e.Seq, e.Time = before.seq+1, time.Now().UTC()
+		e.Hash = e.chain(before.hash)
+		if _, err := tx.ExecContext(ctx, "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			e.Seq, e.Time.UnixNano(), e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash[:]); err != nil {
+			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE audit_head SET seq = ?, hash = ?", before.seq, before.hash[:])
+		_, err = tx.ExecContext(ctx, "UPDATE audit_head SET seq = ?, hash = ?", e.Seq, e.Hash[:])
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	// If this fails, the next one makes up for it; until then the note does not
 	// hold the last entries.
-	last := all[len(all)-1]
-	l.note(head{last.Seq, last.Hash})
-	return all, nil
+	l.note(head{e.Seq, e.Hash})
+	return e, nil
 }
 
 // Filter chooses entries. The zero Filter is all of them.
@@ -125,10 +83,9 @@ type Filter struct {
 	Limit  int              // at most so many
 }
 
-// List yields the entries that the filter chooses, newest first, those that Follow has been told among them.
+// List yields the entries that the filter chooses, newest first.
 func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		l.Flush(ctx)
 		for left, f := f.Limit, f; f.Limit == 0 || left > 0; {
 			size := page
 			if f.Limit > 0 {

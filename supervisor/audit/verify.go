@@ -33,7 +33,6 @@ type Proof struct {
 // is kept elsewhere.
 func (l *Log) Verify(ctx context.Context) (Proof, error) {
 	var proof Proof
-	l.Flush(ctx)
 	// The note is written after the entry it is about: read first, it is never
 	// ahead of the table.
 	noted, found, err := l.readNote()
