@@ -15,7 +15,8 @@ PROGRAM      := bin/osaurus-sandbox
 # All that is compiled for this system is compiled in one of two ways: as the guest
 # programs are, without paths and C, or with the race detector, which needs C. To fill an
 # empty cache a third time, for vet, linters and tests without it, took another minute.
-NO_C := CGO_ENABLED=0 GOFLAGS='$(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath'
+# On macOS the driver is C.
+NO_C = $(if $(filter Linux,$(shell uname)),CGO_ENABLED=0) GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 RUN  := $(GO) run -trimpath
 
 # What make fuzz spends on each target.
@@ -73,12 +74,12 @@ setup-run: # what testing needs is not asked of those who only want a sandbox
 	@scripts/setup run
 
 build: guest-programs ## bin/osaurus-sandbox, with the guest programs in it
-	$(if $(filter Linux,$(shell uname)),$(NO_C)) $(GO) build -trimpath -o $(PROGRAM) ./cmd/osaurus-sandbox
+	$(NO_C) $(GO) build -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
 	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
 	  echo "building $$program for $$arch guests"; \
-	  $(NO_C) GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags='-s -w' \
+	  $(NO_C) CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags='-s -w' \
 	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
 	done; done
 

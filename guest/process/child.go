@@ -3,6 +3,7 @@
 package process
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -17,29 +18,25 @@ type Child struct {
 	keeper *Keeper
 	id     uint64
 	pid    int
-	place  Place
+	cgroup string
 	done   chan struct{}
 	status syscall.WaitStatus // after done
-
-	grouped bool // a group of the kernel's holds it
-
-	// Others have the group after the child, so it is used only under the lock.
-	groupMu sync.Mutex
-	group   *cgroup // nil after Release, and if it is not grouped
-	killed  bool
 
 	release sync.Once
 }
 
-// joinGroup gets the child a group in a directory.
-func (c *Child) joinGroup(in string) (err error) {
+// makeGroup makes the child's cgroup and opens it.
+func (c *Child) makeGroup(in, mark string) (fd int, err error) {
 	name := strconv.FormatUint(c.id, 10)
-	if mark := markOf(c.place); mark != "" {
+	if mark != "" {
 		name += markSeparator + mark
 	}
-	c.group, err = c.keeper.groupFor(c.place, filepath.Join(in, name))
-	c.grouped = err == nil
-	return err
+	c.cgroup = filepath.Join(in, name)
+	if err := os.Mkdir(c.cgroup, 0o755); err != nil {
+		c.cgroup = ""
+		return 0, err
+	}
+	return unix.Open(c.cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
 // ID is a number that no other child of the keeper has or had.
@@ -67,13 +64,9 @@ func (c *Child) Signal(sig syscall.Signal) error {
 
 // Kill kills the command and everything that it started, wherever that went.
 func (c *Child) Kill() {
-	if c.grouped {
-		c.groupMu.Lock()
-		defer c.groupMu.Unlock()
-		if c.group != nil {
-			c.killed = true
-			c.group.kill()
-		}
+	if c.cgroup != "" {
+		// Fails only when the group is gone, and with it all that was in it.
+		_ = os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
 		return
 	}
 	// The number of a process group is not given to another process while
@@ -95,41 +88,19 @@ func (c *Child) Release() {
 	c.release.Do(func() {
 		select {
 		case <-c.done:
-			if c.grouped && c.giveUp() { // mostly nothing is left
+			// Mostly nothing is left, and an empty group can be removed.
+			if c.cgroup != "" && unix.Rmdir(c.cgroup) == nil {
 				return
 			}
 		default:
 		}
 		c.Kill()
 		<-c.done
-		if !c.grouped {
+		if c.cgroup == "" {
 			return
 		}
-		for end := time.Now().Add(emptyWithin); !c.giveUp() && time.Now().Before(end); {
+		for end := time.Now().Add(emptyWithin); unix.Rmdir(c.cgroup) == unix.EBUSY && time.Now().Before(end); {
 			time.Sleep(emptyCheck)
 		}
-		c.abandon()
 	})
-}
-
-// giveUp gives up the child's group when it is empty, and reports whether it has.
-func (c *Child) giveUp() bool {
-	c.groupMu.Lock()
-	defer c.groupMu.Unlock()
-	// One that was killed may still kill what is put there.
-	if kept := !c.killed && c.keeper.keep(c.place, c.group); !kept && c.group.remove() == unix.EBUSY {
-		return false
-	}
-	c.group = nil
-	return true
-}
-
-// abandon leaves a group behind that does not become empty.
-func (c *Child) abandon() {
-	c.groupMu.Lock()
-	defer c.groupMu.Unlock()
-	if c.group != nil {
-		c.group.close()
-		c.group = nil
-	}
 }

@@ -16,7 +16,7 @@ import (
 // first process only.
 func (c *Child) Processes() []int {
 	var pids []int
-	if !c.grouped {
+	if c.cgroup == "" {
 		select {
 		case <-c.done:
 		default:
@@ -24,18 +24,7 @@ func (c *Child) Processes() []int {
 		}
 		return pids
 	}
-	c.groupMu.Lock()
-	defer c.groupMu.Unlock()
-	return c.group.processes()
-}
-
-// processes are the pids of all that is in the group, if there is one.
-func (g *cgroup) processes() []int {
-	if g == nil {
-		return nil
-	}
-	var pids []int
-	b, _ := os.ReadFile(filepath.Join(g.path, "cgroup.procs")) // fails when the group is gone
+	b, _ := os.ReadFile(filepath.Join(c.cgroup, "cgroup.procs")) // fails when the group is gone
 	for line := range strings.Lines(string(b)) {
 		// 0 is a process that this namespace does not see.
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
@@ -47,21 +36,19 @@ func (g *cgroup) processes() []int {
 
 // SignalAll sends a signal to all that runs of a command, wherever it went.
 func (c *Child) SignalAll(sig syscall.Signal) {
-	if !c.grouped {
+	if c.cgroup == "" {
 		_ = c.Signal(sig)
 		return
 	}
-	c.groupMu.Lock()
-	defer c.groupMu.Unlock()
 	held := map[int]int{} // descriptors by pid
-	for _, pid := range c.group.processes() {
+	for _, pid := range c.Processes() {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
 		}
 	}
 	// A number that could have become a stranger's before it was held on to is
 	// not in the group any more.
-	for _, pid := range c.group.processes() {
+	for _, pid := range c.Processes() {
 		if fd, ok := held[pid]; ok {
 			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 		}

@@ -44,7 +44,6 @@ type Keeper struct {
 	next     uint64                     // id of the next child
 	orphans  uint64
 	porters  map[Place]*porter // who have nothing to do
-	spares   map[Place]*cgroup // what is empty, and kept for the next child
 	closed   bool
 }
 
@@ -56,7 +55,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}, spares: map[Place]*cgroup{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -166,7 +165,7 @@ type Spec struct {
 func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
 	k.next++
-	c := &Child{keeper: k, id: k.next, place: s.Place, done: make(chan struct{})}
+	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
 	k.starting++
 	k.mu.Unlock()
 	pid, err := k.launch(s, c)
@@ -176,9 +175,8 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	if err == nil {
 		c.pid = pid
 		k.adopt(c)
-	} else if c.group != nil {
-		_ = c.group.remove()
-		c.group.close()
+	} else if c.cgroup != "" {
+		_ = os.Remove(c.cgroup)
 	}
 	if k.starting == 0 {
 		k.orphans += uint64(len(k.early))
@@ -200,10 +198,12 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		defer runtime.KeepAlive(s.Program)
 	}
 	if groups != "" {
-		if err := c.joinGroup(groups); err != nil {
+		fd, err := c.makeGroup(groups, markOf(s.Place))
+		if err != nil {
 			return 0, startFault("make group for command", s.Args[0], err)
 		}
-		i.group = c.group.dir
+		defer unix.Close(fd)
+		i.group = fd
 	}
 	var forked *child
 	fork := func() error {

@@ -44,8 +44,10 @@ func (k *Keeper) hire(p Place, stop <-chan struct{}) (*porter, error) {
 		}
 		entered <- nil
 		r.serve(stop)
-		if stop != nil {
-			k.leave(p, r)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if stop != nil && k.porters[p] == r {
+			delete(k.porters, p)
 		}
 	}()
 	return r, <-entered
