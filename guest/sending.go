@@ -10,8 +10,8 @@ import (
 )
 
 // sending is what is on its way to the guest. Where it is more or less than was said, its last
-// bytes are kept back, and the guest keeps what was there. The transport may read it for longer
-// than the call takes, if the guest answers before it could know all.
+// bytes are kept back, and the guest keeps what was there, or has appended a part. The transport
+// may read it for longer than the call takes, if the guest answers before it could know all.
 type sending struct {
 	from io.Reader
 
@@ -24,15 +24,15 @@ type sending struct {
 // Read implements io.Reader.
 func (s *sending) Read(b []byte) (int, error) {
 	n, err := s.from.Read(b)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	size := uint64(n)
-	if size == s.left && err == nil {
+	if size == s.left && err == nil { // which nobody else changes
 		var more int
 		if more, err = io.ReadFull(s.from, make([]byte, 1)); more > 0 {
 			size++
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if size > s.left || size < s.left && err == io.EOF {
 		err = fault.New(fault.InvalidArgs, "send", "", errors.New("it is not of the size that was said"))
 	}

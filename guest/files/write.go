@@ -165,8 +165,8 @@ func (w *writing) fill(f *os.File) (n uint64, err error) {
 	size := w.header.Size
 	for buffer := make([]byte, min(size, wire.FileChunk)); n < size; n += uint64(len(buffer)) {
 		buffer = buffer[:min(size-n, wire.FileChunk)]
-		if _, err := io.ReadFull(w.content, buffer); err != nil {
-			return n, err
+		if _, err := io.ReadFull(w.content, buffer); err != nil { // whoever sends it has left
+			return n, fault.New(fault.Unavailable, "write", shown(w.header.File), fmt.Errorf("what was to be written broke off after %d bytes", n))
 		}
 		if _, err := f.Write(buffer); err != nil {
 			return n, err

@@ -11,8 +11,8 @@ import (
 const (
 	// MaxFileConns is how many calls of one room are under way: each has a connection.
 	MaxFileConns = 16
-	// FileChunk is the most bytes of a file in one message: what a message costs is then little
-	// beside its bytes, and a worker stays small.
+	// FileChunk is the most bytes of a file that are read or written at once: what a message or a call of the
+	// kernel costs is then little beside its bytes, and a worker stays small.
 	FileChunk = 256 << 10
 	// MaxFolderEntries is how many entries a list has: with names of the longest
 	// it still fits into a message.
