@@ -253,7 +253,7 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	if err := d.stat(&info); err != nil {
 		return status(err)
 	}
-	t, err := zone.usage.track(d)
+	t, err := s.follow(zone.usage, d, &info)
 	if err != nil {
 		return status(err)
 	}
@@ -298,7 +298,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 			defer d.release()
 			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {
 				victim = d
-				t, err := u.track(d)
+				t, err := s.follow(u, d, &replaced)
 				if err != nil {
 					return status(err)
 				}

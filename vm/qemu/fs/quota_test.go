@@ -129,48 +129,6 @@ func TestByteLimit(t *testing.T) {
 	l.exact()
 }
 
-// A file without a name counts until it is closed, and then no more.
-func TestRemovedButOpen(t *testing.T) {
-	l := newLimited(t, 1024*kib, 2)
-	f := must(l.create(l.home, "f"))(t)
-	want(t, "write", l.write(f.Fh, 0, make([]byte, 1024*kib-8*kib), 0), nil)
-	want(t, "unlink", l.unlink(l.home, "f"), nil)
-	g := must(l.create(l.home, "g"))(t)
-	want(t, "write beside it", l.write(g.Fh, 0, make([]byte, 64*kib), 0), unix.EDQUOT)
-	want(t, "one more file", second(l.create(l.home, "h")), unix.EDQUOT)
-	if a := must(l.getattr(f.NodeId))(t); a.Nlink != 0 || a.Size != 1016*kib {
-		t.Errorf("the file without a name: %v", a)
-	}
-	// A walk in the meantime does not set it free.
-	l.due()
-	want(t, "write beside it", l.write(g.Fh, 0, make([]byte, 64*kib), 0), unix.EDQUOT)
-	l.settled()
-	want(t, "write beside it, after a walk", l.write(g.Fh, 0, make([]byte, 64*kib), 0), unix.EDQUOT)
-	l.release(f.Fh)
-	want(t, "write when it is closed", l.write(g.Fh, 0, make([]byte, 64*kib), 0), nil)
-	l.exact()
-}
-
-// So does one that was only opened to be read, and one of which the guest may still
-// open what it has in mind: that is let go of before anything is refused.
-func TestRemovedButKnown(t *testing.T) {
-	l := newLimited(t, 1024*kib, 0)
-	g := must(l.create(l.home, "g"))(t)
-	for range 3 {
-		f := must(l.create(l.home, "f"))(t)
-		want(t, "write", l.write(f.Fh, 0, make([]byte, 600*kib), 0), nil)
-		l.release(f.Fh)
-		reader := must(l.open(f.NodeId, unix.O_RDONLY))(t)
-		want(t, "unlink", l.unlink(l.home, "f"), nil)
-		want(t, "write beside what is read", l.write(g.Fh, 0, make([]byte, 600*kib), 0), unix.EDQUOT)
-		l.release(reader.Fh)
-		want(t, "write beside what may be opened", l.write(g.Fh, 0, make([]byte, 600*kib), 0), nil)
-		want(t, "look at the file that has made room", second(l.getattr(f.NodeId)), unix.ESTALE)
-		l.exact()
-		want(t, "truncate", second(l.setattr(g.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE | fuse.FATTR_FH, Fh: g.Fh})), nil)
-	}
-}
-
 func TestFileLimit(t *testing.T) {
 	l := newLimited(t, 0, 5)
 	f := must(l.create(l.home, "f"))(t)
