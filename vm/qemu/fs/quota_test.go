@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,9 +59,10 @@ func (l limited) usage() *usage {
 }
 
 // settled waits for the walk in progress.
-func (l limited) settled() {
+func (l limited) settled() { l.t.Helper(); l.settles(l.usage()) }
+
+func (l limited) settles(u *usage) {
 	l.t.Helper()
-	u := l.usage()
 	for range 3000 {
 		u.mu.Lock()
 		walking := u.walking
@@ -76,9 +76,10 @@ func (l limited) settled() {
 }
 
 // exact checks that what was counted as it happened is what a walk finds.
-func (l limited) exact() {
+func (l limited) exact() { l.t.Helper(); l.agrees(l.usage()) }
+
+func (l limited) agrees(u *usage) {
 	l.t.Helper()
-	u := l.usage()
 	if s := l.dev.session(); s != nil {
 		s.letGo(u) // of what no walk finds
 		s.requests.Done()
@@ -87,7 +88,7 @@ func (l limited) exact() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil || bytes != u.bytes || files != u.files || u.reserved != 0 {
-		l.t.Errorf("counted %d bytes and %d files (%d reserved), a walk finds %d and %d (%v)", u.bytes, u.files, u.reserved, bytes, files, err)
+		l.t.Errorf("%s: counted %d bytes and %d files (%d reserved), a walk finds %d and %d (%v)", u.path, u.bytes, u.files, u.reserved, bytes, files, err)
 	}
 }
 
@@ -204,40 +205,6 @@ func TestRoomWithoutWrites(t *testing.T) {
 	l.release(f.Fh)
 	want(t, "unlink", l.unlink(l.home, "f"), nil)
 	l.exact()
-}
-
-// Names take room in their folder, and links and folders have some of their own: none of them goes
-// beyond the limit, however many there may be.
-func TestNamesTakeRoom(t *testing.T) {
-	const limit, most = 256 * kib, 20000 // more than enough for each of them
-	long := func(i int) string { return fmt.Sprintf("%0250d", i) }
-	for what, more := range map[string]func(limited, fuse.CreateOut, int) error{
-		"folders": func(l limited, _ fuse.CreateOut, i int) error { return second(l.mkdir(l.home, long(i))) },
-		"symbolic links": func(l limited, _ fuse.CreateOut, i int) error {
-			return l.symlink(l.home, long(i), strings.Repeat("t", 4000))
-		},
-		"names": func(l limited, f fuse.CreateOut, i int) error { return l.link(f.NodeId, l.home, long(i)) },
-		"files": func(l limited, _ fuse.CreateOut, i int) error {
-			f, err := l.create(l.home, long(i))
-			l.release(f.Fh)
-			return err
-		},
-	} {
-		l := newLimited(t, limit, 0)
-		f := must(l.create(l.home, "f"))(t)
-		var err error
-		n := 0
-		for ; err == nil && n < most; n++ {
-			err = more(l, f, n)
-		}
-		if bytes, _, failed := l.usage().count(l.dev.root); failed != nil || bytes > limit+64*kib {
-			t.Errorf("%d %s take %d bytes, %v", n, what, bytes, failed)
-		}
-		if err != nil && err != unix.EDQUOT && err != unix.EMLINK {
-			t.Errorf("%s: %v", what, err)
-		}
-		l.exact()
-	}
 }
 
 // A subtree of which much is removed is counted anew: what the disk adds to
