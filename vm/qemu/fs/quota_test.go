@@ -92,6 +92,12 @@ func (l limited) agrees(u *usage) {
 	}
 }
 
+// left is how many bytes may still come.
+func (l limited) left() int64 {
+	_, left, _, _ := l.usage().room()
+	return left
+}
+
 // due lets the next walk start at once.
 func (l limited) due() {
 	u := l.usage()
@@ -202,6 +208,10 @@ func TestRoomWithoutWrites(t *testing.T) {
 	_, err = call[none, none](l.client, opRemoveXAttr, f.NodeId, nil, "user.x")
 	want(t, "remove it", err, nil)
 	l.exact()
+	want(t, "fill the rest", l.fallocate(f.Fh, 0, uint64(l.left()), 0), nil)
+	in = fuse.SetXAttrIn{}
+	_, err = l.request(opSetXAttr, f.NodeId, slices.Concat(bytesOf(&in)[inHeaderSize:inHeaderSize+8], []byte("user.x\x00")), 0)
+	want(t, "an attribute without a value where it is full", err, unix.EDQUOT)
 	l.release(f.Fh)
 	want(t, "unlink", l.unlink(l.home, "f"), nil)
 	l.exact()
