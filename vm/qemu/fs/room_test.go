@@ -52,7 +52,7 @@ func TestNamesTakeRoom(t *testing.T) {
 	for what, more := range map[string]func(limited, fuse.CreateOut, int) error{
 		"folders": func(l limited, _ fuse.CreateOut, i int) error { return second(l.mkdir(l.home, long(i))) },
 		"symbolic links": func(l limited, _ fuse.CreateOut, i int) error {
-			return l.symlink(l.home, long(i), strings.Repeat("t", 4000))
+			return l.symlink(l.home, long(i), strings.Repeat("t", 1000)) // the most that XFS takes is 1023
 		},
 		"names": func(l limited, f fuse.CreateOut, i int) error { return l.link(f.NodeId, l.home, long(i)) },
 		"files": func(l limited, _ fuse.CreateOut, i int) error {
@@ -73,7 +73,7 @@ func TestNamesTakeRoom(t *testing.T) {
 	}
 }
 
-// Nor do names that move, which leave the room that they took in a folder behind.
+// Nor do names that move, which may leave the room that they took in a folder behind.
 func TestMovedNamesTakeRoom(t *testing.T) {
 	foldersTakeRoom(t)
 	const limit, names, folders = 256 * kib, 200, 10
@@ -92,8 +92,16 @@ func TestMovedNamesTakeRoom(t *testing.T) {
 			err = l.rename(through[n-1], long(i), through[n], long(i), 0)
 		}
 	}
-	want(t, "through folders", err, unix.EDQUOT)
+	if err != nil { // XFS gives back what they leave behind
+		want(t, "through folders", err, unix.EDQUOT)
+	}
 	l.within()
+	l.exact()
+	for _, folder := range through {
+		for i := range names {
+			_ = l.unlink(folder, long(i)) // where it is
+		}
+	}
 	l.exact()
 }
 
