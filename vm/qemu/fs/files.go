@@ -118,6 +118,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		return status(err)
 	}
 	if out.Fh, err = s.openHandle(n, d, writable); err != nil {
+		s.Forget(n.id, 1) // the guest does not hear of it
 		return status(err)
 	}
 	s.cacheHolds(n, &info)

@@ -47,12 +47,20 @@ func TestFloor(t *testing.T) {
 		}
 		want(t, "reserve too much", c.fallocate(f.Fh, 0, room+1, 0), unix.ENOSPC)
 		want(t, "reserve what there is", c.fallocate(f.Fh, 0, room/2, 0), nil)
+		sub := must(c.mkdir(root, "d"))(t)
+		want(t, "create", second(c.create(root, "new")), nil)
+		want(t, "rename", c.rename(root, "new", sub.NodeId, "new", 0), nil)
+		want(t, "rename", c.rename(sub.NodeId, "new", root, "new", 0), nil)
 		c = newClient(t, vm.Share{Path: d.Dir, MinFree: disk}, Options{})
 		e := must(c.walk("f"))(t)
 		fh := must(c.open(e.NodeId, unix.O_RDWR))(t).Fh
 		want(t, "write", c.write(fh, 0, []byte("x"), 0), unix.ENOSPC)
 		want(t, "create", second(c.create(root, "g")), unix.ENOSPC)
 		want(t, "mkdir", second(c.mkdir(root, "g")), unix.ENOSPC)
+		sub = must(c.walk("d"))(t)
+		want(t, "rename to another folder", c.rename(root, "f", sub.NodeId, "f", 0), unix.ENOSPC)
+		want(t, "rename", c.rename(root, "f", root, "g", 0), unix.ENOSPC)
+		want(t, "replace", c.rename(root, "new", root, "f", 0), nil)
 		want(t, "unlink", c.unlink(root, "f"), nil)
 		if out := c.statfs(root); out.Bavail != 0 {
 			t.Errorf("df shows %d free", out.Bavail)

@@ -37,8 +37,8 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	if err != nil {
 		return status(err)
 	}
-	_, out.Fh = s.addHandle(n, newDescriptor(fd), false)
-	return fuse.OK
+	out.Fh, err = s.openHandle(n, newDescriptor(fd), false)
+	return status(err)
 }
 
 // ReleaseDir implements fuse.RawFileSystem.

@@ -3,6 +3,8 @@
 package fs
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,20 +72,14 @@ func (s *session) mayOpen() error {
 	return nil
 }
 
-// openHandle is addHandle for a file with data, which counts for as long as it is open, whatever
-// becomes of its name.
+// openHandle gives an open file or folder a number. It takes d over, which counts for as long as it is
+// open, whatever becomes of its name.
 func (s *session) openHandle(n *node, d *descriptor, writable bool) (uint64, error) {
-	h, fh := s.addHandle(n, d, writable)
-	_, err := h.charge(s.zone(n).usage)
-	if err != nil {
-		s.removeHandle(fh)
-	}
-	return fh, err
-}
-
-// addHandle gives an open file a number. It takes d over.
-func (s *session) addHandle(n *node, d *descriptor, writable bool) (*handle, uint64) {
 	h := &handle{node: n, file: d, writable: writable}
+	if _, err := h.charge(s.zone(n).usage); err != nil {
+		d.release()
+		return 0, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastFH++
@@ -92,7 +88,25 @@ func (s *session) addHandle(n *node, d *descriptor, writable bool) (*handle, uin
 		n.open = map[*handle]struct{}{}
 	}
 	n.open[h] = struct{}{}
-	return h, s.lastFH
+	return s.lastFH, nil
+}
+
+// follow tracks a file that is about to lose a name, of which d is a descriptor and info what that told,
+// and has those who have it open count it where it counts now: they may have opened it before there was
+// a limit.
+func (s *session) follow(u *usage, d *descriptor, info *fileInfo) (*tracked, error) {
+	s.mu.Lock()
+	var open []*handle
+	if n := s.byID[info.identity()]; n != nil {
+		open = slices.Collect(maps.Keys(n.open))
+	}
+	s.mu.Unlock()
+	for _, h := range open {
+		if _, err := h.charge(u); err != nil && err != unix.EBADF { // closed meanwhile
+			return nil, err
+		}
+	}
+	return u.track(d)
 }
 
 // removeHandle closes an open file when the requests on it are done.

@@ -112,22 +112,29 @@ func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileI
 }
 
 // counted makes a file in a folder with f, which tells of it in info, if the limits allow
-// one more.
+// one more. The name counts with its folder. The two count apart for the folder that a limited subtree
+// begins with, which is no file of it, but takes room there.
 func (s *session) counted(parent *node, dir *descriptor, name string, info *fileInfo, f func() error) error {
 	if err := s.dev.floor.take(s.dev.root, 0, 1); err != nil {
 		return err
 	}
-	u := s.zone(parent).of(name).usage
-	if u == nil {
-		return f()
+	zone := s.zone(parent)
+	around, u := zone.usage, zone.of(name).usage
+	files := int64(1)
+	defer around.lockNames()()
+	if u != around { // always the outer one first
+		defer u.lockNames()()
+		files = 0
 	}
-	defer u.lockNames()()
-	if err := s.ask(u, func() error { return u.mayAdd(1) }); err != nil {
+	if err := s.ask(around, func() error { return around.mayAdd(0) }); err != nil {
 		return err
 	}
-	err := u.changing(dir, f)
+	if err := s.ask(u, func() error { return u.mayAdd(files) }); err != nil {
+		return err
+	}
+	err := around.changing(dir, f)
 	if info.Ino != 0 {
-		u.added(info)
+		u.added(info, files)
 	}
 	return err
 }
@@ -253,12 +260,12 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	if err := d.stat(&info); err != nil {
 		return status(err)
 	}
-	t, err := zone.usage.track(d)
+	t, err := s.follow(zone.usage, d, &info)
 	if err != nil {
 		return status(err)
 	}
 	defer zone.usage.untrack(t)
-	if err := unix.Unlinkat(dir.fd, name, flags); err != nil {
+	if err := zone.usage.changing(dir, func() error { return unix.Unlinkat(dir.fd, name, flags) }); err != nil {
 		return status(err)
 	}
 	zone.usage.removed(&info)
@@ -288,6 +295,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	u := fromZone.usage
 	defer u.lockNames()()
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	taken := exchange
 	var moved, replaced fileInfo
 	var victim *descriptor
 	if !exchange {
@@ -296,9 +304,10 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 		}
 		if d, err := s.dev.host.openAt(toDir, newName, unix.O_PATH, 0); err == nil {
 			defer d.release()
+			taken = true
 			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {
 				victim = d
-				t, err := u.track(d)
+				t, err := s.follow(u, d, &replaced)
 				if err != nil {
 					return status(err)
 				}
@@ -306,8 +315,21 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 			}
 		}
 	}
-	if err := u.changing(toDir, func() error {
-		return unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags))
+	// A name takes room in the folder that gets it, and many file systems never give back what it took
+	// in the folder that it leaves. What takes another's place in its own folder takes none, so that a
+	// file can be replaced where nothing else can be done.
+	if from != to || !taken {
+		if err := s.dev.floor.take(s.dev.root, 0, 0); err != nil {
+			return status(err)
+		}
+		if err := s.ask(u, func() error { return u.mayAdd(0) }); err != nil {
+			return status(err)
+		}
+	}
+	if err := u.changing(fromDir, func() error {
+		return u.changing(toDir, func() error {
+			return unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags))
+		})
 	}); err != nil {
 		return status(err)
 	}

@@ -94,18 +94,21 @@ func (u *usage) mayAdd(files int64) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.maxFiles > 0 && files > u.maxFiles-u.files || u.maxBytes > 0 && u.bytes+u.reserved >= u.maxBytes {
+	if u.maxFiles > 0 && files > max(0, u.maxFiles-u.files) || u.maxBytes > 0 && u.bytes+u.reserved >= u.maxBytes {
 		u.countLocked()
 		return unix.EDQUOT
 	}
 	return nil
 }
 
-// added counts a file that was just made.
-func (u *usage) added(info *fileInfo) {
+// added counts what was just made, as so many files.
+func (u *usage) added(info *fileInfo, files int64) {
+	if u == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.addLocked(info.bytes(), 1)
+	u.addLocked(info.bytes(), files)
 }
 
 // track begins to follow a file's size; untrack ends it.

@@ -110,10 +110,11 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 	if in.Size > maxXAttr || int(in.Size) > len(value) || in.Flags&^(unix.XATTR_CREATE|unix.XATTR_REPLACE) != 0 {
 		return fuse.EINVAL
 	}
-	if err := s.dev.floor.take(s.dev.root, int64(in.Size), 0); err != nil {
+	size := int64(len(name)) + int64(in.Size) // without a value it takes room, too
+	if err := s.dev.floor.take(s.dev.root, size, 0); err != nil {
 		return status(err)
 	}
-	return status(s.changeXAttr(in.NodeId, int64(in.Size), func(path string) error {
+	return status(s.changeXAttr(in.NodeId, size, func(path string) error {
 		return unix.Setxattr(path, name, value[:in.Size], int(in.Flags))
 	}))
 }
