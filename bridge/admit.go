@@ -50,7 +50,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer c.account.leave()
 
-	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), RequestLimit)
 	defer cancel()
 	defer context.AfterFunc(pass.life, cancel)()
 	c.r = r.WithContext(ctx)

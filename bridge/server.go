@@ -22,9 +22,9 @@ const (
 	idleLimit = 60 * time.Second
 	// answerLimit is how long a program may take to read an answer, or a part.
 	answerLimit = 30 * time.Second
-	// requestLimit is how long a request may take once it has come: a large local
+	// RequestLimit is how long a request may take once it has come: a large local
 	// model reads a long prompt for minutes, and so do packages install.
-	requestLimit = 15 * time.Minute
+	RequestLimit = 15 * time.Minute
 	// drain is how long requests under way have when the server is closed.
 	drain = 2 * time.Second
 )

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -52,7 +53,7 @@ func (p FilePath) refused() string {
 		return "the path is empty"
 	case strings.HasPrefix(text, "/"):
 		return "the path is absolute"
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || hidden(r) }):
+	case strings.ContainsFunc(text, unicode.IsControl), slices.ContainsFunc(parts, hidden):
 		return "the path has a NUL or another control or hidden character"
 	case len(text) > MaxPath:
 		return "the path is too long"

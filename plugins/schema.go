@@ -10,7 +10,7 @@ import (
 const SchemaURL = "https://json-schema.org/draft/2020-12/schema"
 
 // Schema is the JSON Schema of a recipe, for editors. What it takes Parse may still refuse: two
-// paths that are one file, a default that is none of the choices.
+// paths that are one file, a default that is none of the choices, a character that people do not see.
 func Schema() ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

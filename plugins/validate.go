@@ -84,20 +84,45 @@ func (v *validator) prose(path, text string) {
 
 // seen checks that people see what models read.
 func (v *validator) seen(path, text string) {
-	if strings.ContainsFunc(text, hidden) {
+	if hidden(text) {
 		v.fault(path, "hidden-character", "Remove them: people do not see what they say, or see it in another order.", "has hidden characters")
 	}
 }
 
 // hidden reports characters of which people see nothing, and with which whole sentences can be written, or that
-// change the order in which a text is read. Joiners are none: some scripts need them.
-func hidden(r rune) bool {
-	const tags, end = 0xe0000, 0xe0fff // and variation selectors, of which each can be a byte
-	switch r {
-	case '\u200b', '\u2028', '\u2029', '\u2060', '\u2061', '\u2062', '\u2063', '\u2064', '\ufeff':
-		return true
+// change the order in which a text is read. One after a visible character that says how it is drawn is none: some
+// scripts need joiners, and pictures need both.
+func hidden(text string) bool {
+	const picture, plain = '\ufe0f', '\ufe0e'
+	const join, apart = '\u200d', '\u200c'
+	var before rune
+	for _, r := range text {
+		switch r {
+		case picture, plain:
+			if !visible(before) {
+				return true
+			}
+		case join, apart:
+			if !visible(before) && before != picture && before != plain {
+				return true
+			}
+		default:
+			if ignored(r) {
+				return true
+			}
+		}
+		before = r
 	}
-	return unicode.Is(unicode.Bidi_Control, r) || r >= tags && r <= end
+	return false
+}
+
+// visible reports whether people see something of a character that stands alone.
+func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !ignored(r) }
+
+// ignored reports characters that are drawn as nothing, or that end a line or paragraph unnoticed.
+func ignored(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+		!unicode.Is(unicode.Prepended_Concatenation_Mark, r) // signs around numbers
 }
 
 // line checks a text that is shown on one.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,43 @@ func TestFaults(t *testing.T) {
 				t.Errorf("the first finding is %+v, not of %s", faults[0], tc.path)
 			}
 		})
+	}
+}
+
+// What only models would see is refused wherever text is read, and what a script or a picture needs is not.
+func TestHidden(t *testing.T) {
+	faults := func(r plugins.Recipe) []plugins.Finding {
+		return slices.DeleteFunc(plugins.Validate(r), func(f plugins.Finding) bool { return f.Severity != plugins.Fault })
+	}
+	for name, text := range map[string]string{
+		"zero width space": "a\u200bb", "soft hyphen": "a\u00adb", "grapheme joiner": "a\u034fb", "Hangul fillers": "\u115f\u1160", "Hangul filler": "\u3164", "half filler": "\uffa0",
+		"Mongolian selectors": "\u180b", "Mongolian separator": "\u180e", "old controls": "\u206a", "annotation": "\ufff9a\ufffb", "shorthand": "\U0001bca0", "music": "\U0001d173",
+		"word joiner": "a\u2060b", "invisible plus": "a\u2064b", "byte order mark": "a\ufeffb", "line separator": "a\u2028b", "paragraph separator": "a\u2029b",
+		"right to left": "a\u202eb", "isolate": "a\u2066b", "mark": "a\u200fb", "tags": "a\U000e0041", "a byte": "a\ufe01", "another byte": "a\U000e0100",
+		"reserved": "a\u2065b", "bits of joiners": "a\u200d\u200c\u200db", "bits of selectors": "\u2764\ufe0f\ufe0e", "joiner before all": "\u200da", "joiner after space": "a \u200cb", "selector alone": "\ufe0f",
+		"selector after joiner": "a\u200d\ufe0f",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for where, recipe := range map[string]plugins.Recipe{
+				"$.description": {Name: "P", Description: "d" + "\n" + text},
+				"$.author":      {Name: "P", Description: "d", Author: text},
+				"$.files":       {Name: "P", Description: "d", Files: map[plugins.FilePath]string{plugins.FilePath("x/" + text): ""}},
+			} {
+				findings := faults(recipe)
+				if len(findings) != 1 || !strings.HasPrefix(findings[0].Path, where) || !strings.Contains(findings[0].Text, "hidden") {
+					t.Errorf("%s with %+q: %v", where, text, findings)
+				}
+			}
+		})
+	}
+	for name, text := range map[string]string{
+		"picture": "\u2764\ufe0f", "text": "\u2764\ufe0e", "key": "1\ufe0f\u20e3", "family": "\U0001f468\u200d\U0001f469\u200d\U0001f467", "rainbow": "\U0001f3f3\ufe0f\u200d\U0001f308",
+		"skin": "\U0001f469\U0001f3fd\u200d\u2764\ufe0f\u200d\U0001f468", "flag": "\U0001f1e9\U0001f1ea", "Persian": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+		"Sinhala": "\u0dc1\u0dca\u200d\u0dbb\u0dd3", "Hindi": "\u0915\u094d\u200d\u0937", "number sign": "\u0600\u0661", "accents": "e\u0301", "wide space": "\u4f60\u3000\u597d",
+	} {
+		if findings := faults(plugins.Recipe{Name: "P", Description: text, Author: text, Files: map[plugins.FilePath]string{plugins.FilePath(text): ""}}); len(findings) > 0 {
+			t.Errorf("%s, %+q: %v", name, text, findings)
+		}
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -97,7 +100,9 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		return exitOK
 	}
 	code := exitCode(err)
-	if e, ok := errors.AsType[exit](err); ok {
+	if readerLeft(err) {
+		code, err = exitInterrupted+int(syscall.SIGPIPE), nil
+	} else if e, ok := errors.AsType[exit](err); ok {
 		code, err = e.code, e.err
 	} else if i, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
 		// What a command says of its broken-off work is no news.
@@ -112,6 +117,13 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		}
 	}
 	return code
+}
+
+// readerLeft reports whether an error is that nobody reads the output any more. In a
+// pipeline that is no failure, as of `status | head`: shells expect what SIGPIPE does.
+func readerLeft(err error) bool {
+	e, ok := errors.AsType[*fs.PathError](err)
+	return ok && e.Path == os.Stdout.Name() && errors.Is(e.Err, syscall.EPIPE)
 }
 
 // misused is the error for a command line that could not be understood: args are

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,7 +27,7 @@ func withProgress(ctx context.Context, c console, client *control.Client, do fun
 }
 
 // showingStart is start for a person at a terminal: where the sandbox has to start
-// first, they see how that goes.
+// first, they see how that goes, until the command writes something itself.
 func showingStart(c console, client *control.Client, start starter) starter {
 	if terminalWidth(c.err) == 0 {
 		return start
@@ -34,12 +35,14 @@ func showingStart(c console, client *control.Client, start starter) starter {
 	return func(ctx context.Context, command guest.Command) (process, error) {
 		stop := showJourney(ctx, c, client, toldAfter)
 		defer stop()
+		var once sync.Once // its output may come before start returns
+		command.Stdout, command.Stderr = onFirst{command.Stdout, &once, stop}, onFirst{command.Stderr, &once, stop}
 		return start(ctx, command)
 	}
 }
 
 // showJourney shows the steps of what the sandbox does, from after a while until
-// stop is called.
+// stop is called; it may be called again.
 func showJourney(ctx context.Context, c console, client *control.Client, after time.Duration) (stop func()) {
 	watch, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
@@ -56,11 +59,15 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 			return
 		}
 		defer stream.Close()
-		steps := newSteps(showProgress(c.err))
+		show, undone := showProgress(c.err), false
+		steps := newSteps(func(e progress.Event) {
+			show(e)
+			undone = e.Note == "" && !e.Finished
+		})
 		for stream.Receive() {
 			steps.show(stream.Msg().Status)
 		}
-		if terminalWidth(c.err) > 0 { // a step that is not done is on the line still
+		if undone && terminalWidth(c.err) > 0 { // it is on the line still
 			fmt.Fprint(c.err, clearLine)
 		}
 	}()

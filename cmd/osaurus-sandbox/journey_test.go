@@ -1,11 +1,22 @@
 package main
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -38,4 +49,95 @@ func TestStepsShown(t *testing.T) {
 			t.Errorf("%s: %d steps are shown, want %d", test.name, shown, test.want)
 		}
 	}
+}
+
+// What a command writes stays on the terminal, whenever it comes.
+func TestOutputIsNotErased(t *testing.T) {
+	client := starting(t)
+	for name, waits := range map[string]bool{"at once": false, "after a step": true} {
+		t.Run(name, func(t *testing.T) {
+			master, slave := openTerminal(t)
+			c := console{strings.NewReader(""), slave, slave}
+			shown := ""
+			until := func(text string) error {
+				buf := make([]byte, 4096)
+				for !strings.Contains(shown, text) {
+					n, err := master.Read(buf)
+					if shown += string(buf[:n]); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			start := showingStart(c, client, func(_ context.Context, command guest.Command) (process, error) {
+				if waits {
+					if err := until("boot"); err != nil {
+						return nil, err
+					}
+				}
+				_, err := io.WriteString(command.Stdout, "output")
+				return nil, err
+			})
+			if _, err := start(t.Context(), guest.Command{Stdout: c.out, Stderr: c.err}); err != nil {
+				t.Fatal(err)
+			}
+			const end = "end"
+			if _, err := io.WriteString(slave, end); err != nil {
+				t.Fatal(err)
+			}
+			if err := until(end); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.TrimSuffix(shown, end)
+			if !strings.HasSuffix(got, clearLine+"output") && (waits || got != "output") { // on a slow computer a step comes first
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// starting is a client of a daemon that starts a guest, and is never done.
+func starting(t *testing.T) *control.Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "j") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	home := config.Home(dir)
+	if _, err := home.Make(home.Run()); err != nil {
+		t.Fatal(err)
+	}
+	path, err := control.Socket(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux, protocols := http.NewServeMux(), new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	mux.Handle(controlpbconnect.NewSandboxHandler(booting{}))
+	server := &http.Server{Protocols: protocols, Handler: mux}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+type booting struct {
+	controlpbconnect.UnimplementedSandboxHandler
+}
+
+func (booting) WatchStatus(ctx context.Context, _ *connect.Request[controlpb.WatchStatusRequest], stream *connect.ServerStream[controlpb.StatusResponse]) error {
+	err := stream.Send(&controlpb.StatusResponse{Status: &controlpb.Status{
+		Operation: "up", Journey: &controlpb.Journey{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "boot", Status: "in_progress"}}},
+	}})
+	<-ctx.Done()
+	return err
 }

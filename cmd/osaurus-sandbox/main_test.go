@@ -96,6 +96,10 @@ func TestCannotRun(t *testing.T) {
 			t.Errorf("a command that is refused with %s ends with %d, want %d", kind, got, code)
 		}
 	}
+	err := forSandbox(context.Background(), cannotRun(fault.New(fault.NotFound, "", "", fault.New(fault.NotFound, "find agent", "x", nil))))
+	if got := finish(context.Background(), new(bytes.Buffer), err); got != exitSandbox {
+		t.Errorf("a command of nobody's ends with %d", got)
+	}
 }
 
 func TestMisuse(t *testing.T) {
@@ -183,20 +187,24 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A reader that goes away does not end the program before it has cleaned up.
-func TestBrokenPipeIsAnError(t *testing.T) {
+// A reader that goes away does not end the program before it has cleaned up, and is no
+// news: it ends as pipelines expect.
+func TestBrokenPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	cmd := exec.Command(os.Args[0], "version")
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stdout = w
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitExecution {
-		t.Errorf("with its output closed it ends with %v", err)
+	defer w.Close()
+	for _, args := range [][]string{{"version"}, {"version", "--json"}} {
+		var said bytes.Buffer
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", config.HomeVariable+"="+t.TempDir())
+		cmd.Stdout, cmd.Stderr = w, &said
+		if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitInterrupted+int(syscall.SIGPIPE) || said.Len() > 0 {
+			t.Errorf("%v with its output closed ends with %v, %q", args, err, said.String())
+		}
 	}
-	w.Close()
 }
 
 func TestProgressOnNoTerminal(t *testing.T) {

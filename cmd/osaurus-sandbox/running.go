@@ -73,15 +73,26 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 }
 
 // cannotRun gives a command that the guest would not start the exit code that
-// shells use.
+// shells use. Where it is the agent that is not there, no guest was asked.
 func cannotRun(err error) error {
-	switch fault.KindOf(err) {
-	case fault.NotFound:
+	switch kind := fault.KindOf(err); {
+	case noAgent(err):
+	case kind == fault.NotFound:
 		return exit{exitNoCommand, err}
-	case fault.Rejected:
+	case kind == fault.Rejected:
 		return exit{exitCannotRun, err}
 	}
 	return err
+}
+
+// noAgent reports whether an error is that there is no such agent.
+func noAgent(err error) bool {
+	for e, ok := errors.AsType[*fault.Error](err); ok; e, ok = errors.AsType[*fault.Error](e.Err) {
+		if e.Op == "find agent" {
+			return true
+		}
+	}
+	return false
 }
 
 // onFirst calls a function before the first Write.

@@ -26,25 +26,33 @@ type terminal struct {
 	done  chan struct{} // closed when nothing more is shown
 }
 
-// onTerminal runs a command line on a terminal of 120 columns.
-func onTerminal(t *testing.T, env []string, args ...string) *terminal {
+// openTerminal opens a terminal, and the end at which its person would be.
+func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = master.Close() })
 	name, err := otherEnd(master)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
+	if slave, err = os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		t.Fatal(err)
 	}
-	defer slave.Close()
+	t.Cleanup(func() { _ = slave.Close() })
 	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}); err != nil {
 		t.Fatal(err)
 	}
+	return master, slave
+}
+
+// onTerminal runs a command line on a terminal of 120 columns.
+func onTerminal(t *testing.T, env []string, args ...string) *terminal {
+	t.Helper()
+	master, slave := openTerminal(t)
+	defer slave.Close()
 	term := &terminal{t: t, cmd: exec.Command(os.Args[0], args...), master: master, done: make(chan struct{})}
 	term.cmd.Env = append(append(os.Environ(), asProgram+"=1", "TERM=xterm", "NO_COLOR="), env...)
 	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = slave, slave, slave

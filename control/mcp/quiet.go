@@ -1,69 +1,74 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"sync"
+	"io"
+	"slices"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const cancelled = "notifications/cancelled"
+// quiet is the writer of a client on standard streams, which is answered nothing to what
+// it has cancelled, as the protocol wants: clients take such an answer for a mistake. The
+// SDK does answer, and has to where requests come in a batch: their answers go out when
+// all are there. So it is its finished lines that are looked at; each comes with one
+// Write. Over HTTP the answer ends the request, and stays.
+type quiet struct{ io.WriteCloser }
 
-// quiet is a transport that answers nothing to what the client has cancelled, as
-// the protocol wants: clients take such an answer for a mistake. The SDK does
-// answer. Over HTTP it has to: the answer ends the request.
-type quiet struct{ mcp.Transport }
-
-func (q quiet) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := q.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &quietConn{Connection: conn, asked: map[jsonrpc.ID]bool{}}, nil
-}
-
-type quietConn struct {
-	mcp.Connection
-	mu    sync.Mutex
-	asked map[jsonrpc.ID]bool // what is not answered yet, and whether it is cancelled
-}
-
-func (c *quietConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	request, ok := m.(*jsonrpc.Request)
-	if err != nil || !ok {
-		return m, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case request.IsCall():
-		c.asked[request.ID] = false
-	case request.Method == cancelled:
-		var p struct{ RequestID any }
-		if json.Unmarshal(request.Params, &p) != nil {
-			break // the SDK says what is wrong with it
-		}
-		if id, err := jsonrpc.MakeID(p.RequestID); err == nil {
-			if _, waits := c.asked[id]; waits {
-				c.asked[id] = true
-			}
+func (q quiet) Write(line []byte) (int, error) {
+	if wanted := withoutCancelled(line); len(wanted) > 0 {
+		if _, err := q.WriteCloser.Write(wanted); err != nil {
+			return 0, err
 		}
 	}
-	return m, nil
+	return len(line), nil
 }
 
-func (c *quietConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	if response, ok := m.(*jsonrpc.Response); ok {
-		c.mu.Lock()
-		unwanted := c.asked[response.ID]
-		delete(c.asked, response.ID)
-		c.mu.Unlock()
-		if unwanted {
+// sayCancelled has a call that was cancelled fail as the SDK has those fail that were
+// before they began, whatever came of it.
+func sayCancelled(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, r)
+		if ctx.Err() != nil {
+			return nil, context.Canceled
+		}
+		return result, err
+	}
+}
+
+// withoutCancelled is a line, which may be a batch, without the answers to what was cancelled.
+func withoutCancelled(line []byte) []byte {
+	if !bytes.Contains(line, []byte(context.Canceled.Error())) {
+		return line // nearly all, and some are long
+	}
+	var batch []json.RawMessage
+	if json.Unmarshal(line, &batch) != nil {
+		if answersCancelled(line) {
 			return nil
 		}
+		return line
 	}
-	return c.Connection.Write(ctx, m)
+	batch = slices.DeleteFunc(batch, answersCancelled)
+	if len(batch) == 0 {
+		return nil
+	}
+	rest, err := json.Marshal(batch)
+	if err != nil {
+		return line // cannot be: it was just read
+	}
+	return append(rest, '\n')
+}
+
+// answersCancelled reports whether a message is what sayCancelled makes: an error of no
+// code, of which there are no others with that text.
+func answersCancelled(m json.RawMessage) bool {
+	var answer struct {
+		Error *struct {
+			Code    int
+			Message string
+		}
+	}
+	return json.Unmarshal(m, &answer) == nil && answer.Error != nil && answer.Error.Code == 0 && answer.Error.Message == context.Canceled.Error()
 }

@@ -122,22 +122,14 @@ func TestListChanged(t *testing.T) {
 
 // A call that is cancelled ends and is not answered, and so do all when the client has left.
 func TestCancel(t *testing.T) {
-	begun, ended := make(chan bool), make(chan error)
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"endless": func(ctx context.Context, _ Call) (Envelope, error) {
-		begun <- true
-		<-ctx.Done()
-		ended <- ctx.Err()
-		return "", ctx.Err()
-	}}}
+	s, begun, ended := endless()
 	w := serve(t, Options{Sandbox: s})
 	w.greet("an app", "2025-11-25")
 	w.send(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"endless"}}`)
 	<-begun
 	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77,"reason":"no more"}}`)
 	<-ended
-	if _, told := w.ask("ping", "{}"); len(told) > 0 {
-		t.Errorf("what was cancelled is answered: %v", told)
-	}
+	w.ask("ping", "{}")
 	w.send(`{"jsonrpc":"2.0","id":78,"method":"tools/call","params":{"name":"endless"}}`)
 	<-begun
 	gone := make(chan error)
@@ -146,6 +138,73 @@ func TestCancel(t *testing.T) {
 	if err := <-gone; err != nil {
 		t.Error(err)
 	}
+	if got := w.answered(); got[77] || got[78] || !got[w.next] {
+		t.Errorf("answered are %v", got)
+	}
+}
+
+// endless is a sandbox with one tool, which says when it has begun and ended.
+func endless() (s *stand, begun chan bool, ended chan error) {
+	begun, ended = make(chan bool), make(chan error)
+	return &stand{tools: map[string]func(context.Context, Call) (Envelope, error){
+		"endless": func(ctx context.Context, _ Call) (Envelope, error) {
+			begun <- true
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return "", ctx.Err()
+		},
+		"says so": fine(`"context canceled"`),
+	}}, begun, ended
+}
+
+// Where requests may come in batches, one that is cancelled keeps no other's answer back;
+// and where they may not, they are refused.
+func TestBatch(t *testing.T) {
+	s, begun, ended := endless()
+	call := func(id int, tool string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, id, tool)
+	}
+	cancel := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
+	}
+	t.Run("old", func(t *testing.T) {
+		w := serve(t, Options{Sandbox: s})
+		w.greet("an app", "2025-03-26")
+		w.send("[" + call(77, "endless") + "," + call(78, "says so") + "]")
+		<-begun
+		w.send(cancel(77))
+		<-ended
+		if !w.out.Scan() {
+			t.Fatal("no answer: ", w.out.Err())
+		}
+		var batch []message
+		if err := json.Unmarshal(w.out.Bytes(), &batch); err != nil || len(batch) != 1 || batch[0].ID == nil || *batch[0].ID != 78 || !strings.Contains(string(batch[0].Result), "context canceled") {
+			t.Errorf("%v: %s", err, w.out.Bytes())
+		}
+		w.send("[" + call(79, "endless") + "]")
+		<-begun
+		w.send(cancel(79))
+		<-ended
+		w.ask("ping", "{}")
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		if got := w.answered(); got[77] || !got[78] || got[79] {
+			t.Errorf("answered are %v", got)
+		}
+	})
+	t.Run("new", func(t *testing.T) {
+		w := serve(t, Options{Sandbox: s})
+		w.greet("an app", "2025-06-18")
+		w.send("[" + call(77, "says so") + "]")
+		if w.out.Scan() { // before it ends
+			t.Errorf("%s", w.out.Bytes())
+		}
+		if err := w.end(); err == nil || !strings.Contains(err.Error(), "batching is not supported") {
+			t.Error(err)
+		}
+		w.end = func() error { return nil } // and it has ended so
+	})
 }
 
 // Progress is told to who asks for it, grows, and is one line.

@@ -2,12 +2,14 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +98,7 @@ type wire struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	out  *bufio.Scanner
+	said bytes.Buffer // all that the server wrote, once it has ended
 	next int
 	end  func() error
 }
@@ -113,13 +116,20 @@ func serve(t *testing.T, o Options) *wire {
 		ended <- Serve(context.Background(), inR, outW, o)
 		_ = outW.Close()
 	}()
-	w := &wire{t: t, in: inW, out: bufio.NewScanner(outR)}
+	w := &wire{t: t, in: inW}
+	said := io.TeeReader(outR, &w.said)
+	w.out = bufio.NewScanner(said)
 	w.out.Buffer(nil, 8<<20)
 	w.end = sync.OnceValue(func() error {
 		_ = inW.Close()
-		go func() { _, _ = io.Copy(io.Discard, outR) }()
+		all := make(chan struct{})
+		go func() {
+			defer close(all)
+			_, _ = io.Copy(io.Discard, said)
+		}()
 		select {
 		case err := <-ended:
+			<-all
 			return err
 		case <-time.After(limit):
 			return errors.New("the server does not end")
@@ -161,6 +171,27 @@ func (w *wire) read() (m message) {
 		w.t.Fatalf("%v in %q", err, w.out.Bytes())
 	}
 	return m
+}
+
+// answered are the ids of all that was answered until the end, in batches too.
+func (w *wire) answered() map[int]bool {
+	w.t.Helper()
+	ids := map[int]bool{}
+	for line := range bytes.Lines(w.said.Bytes()) {
+		var batch []message
+		if line[0] != '[' {
+			line = slices.Concat([]byte{'['}, line, []byte{']'})
+		}
+		if err := json.Unmarshal(line, &batch); err != nil {
+			w.t.Fatalf("%v in %q", err, line)
+		}
+		for _, m := range batch {
+			if m.ID != nil && m.Method == "" {
+				ids[*m.ID] = true
+			}
+		}
+	}
+	return ids
 }
 
 // ask sends a request and returns its answer, and what was told before it.

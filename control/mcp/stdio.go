@@ -17,7 +17,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	l := newLife(ctx)
 	defer l.end()
 	s, read := newSession(l, newShelf(), o), &toEnd{Reader: in}
-	client, err := s.server.Connect(context.WithoutCancel(ctx), quiet{&mcp.IOTransport{Reader: io.NopCloser(read), Writer: unclosed{out}}}, nil)
+	s.server.AddReceivingMiddleware(sayCancelled)
+	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: io.NopCloser(read), Writer: quiet{unclosed{out}}}, nil)
 	if err != nil {
 		return err
 	}

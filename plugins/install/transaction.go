@@ -28,9 +28,9 @@ const (
 	setupTime = 5 * time.Minute
 	// maxSetup is how many bytes of a setup's output its failure quotes.
 	maxSetup = 8 << 10
-	// undoTime is what an installation that failed may take to be taken back, whoever
+	// UndoTime is what an installation that failed may take to be taken back, whoever
 	// has left meanwhile.
-	undoTime = 3 * time.Minute
+	UndoTime = 3 * time.Minute
 	// executable and plain are the modes of a plugin's files.
 	executable, plain = 0o755, 0o644
 )
@@ -111,7 +111,7 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 		return t.record, nil
 	}
 	// Whoever asked may have left: what was begun is taken back all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), UndoTime)
 	defer cancel()
 	failure := failureOf(t.at(), t.record.Plugin.Version, err)
 	i.note(Failed, a, r.ID, how.By, string(failure.Step)+": "+failure.Message)

@@ -13,16 +13,20 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
 )
 
 const op = "register plugin"
 
-// installTime is what an installation may take, whichever way its plugin came: packages install for minutes, and
-// setup has five. A person who installs one may wait for longer. Here an agent waits, in a conversation, or at the
-// bridge for a quarter of an hour and no more: a minute less, so that it hears that this was not done, and was taken back.
-const installTime = 14 * time.Minute
+// An agent that registers a plugin waits, in a conversation or at the bridge, and hears of it only within a request
+// of the bridge: so long may an installation take, with what it takes to take it back, and a minute for the rest.
+// A person who installs one may wait for longer.
+const (
+	toolBudget  = bridge.RequestLimit - time.Minute // which clients of MCP wait for, too
+	installTime = toolBudget - install.UndoTime
+)
 
 // Via is the way by which a plugin was registered, as its recipe is stamped.
 type Via string
@@ -159,13 +163,13 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 
 // install installs a plugin of the library, in time.
 func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
-	over := fault.New(fault.Timeout, "install plugin", string(e.ID), fmt.Errorf("it was not done after %v", installTime)).
-		Advise("Have it install less. A person can give it more time: osaurus-sandbox plugin import, then plugin install.")
+	over := fmt.Errorf("it was not done after %v", installTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, installTime, over)
 	defer cancel()
 	err := g.Install(ctx, a, e, via, tell)
-	if err != nil && context.Cause(ctx) == error(over) {
-		return over
+	if err != nil && context.Cause(ctx) == over {
+		return fault.New(fault.Timeout, "install plugin", string(e.ID), fmt.Errorf("%w: %w", over, err)).
+			Advise("Have it install less. A person can give it more time: osaurus-sandbox plugin import, then plugin install.")
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
 )
@@ -289,21 +290,21 @@ func TestInstallationFails(t *testing.T) {
 	}
 }
 
-// An installation without end ends, whichever way it came, and whoever asked is told so.
+// An installation without end ends, whichever way it came, and whoever asked is told so, and in which step it was.
 func TestInstallationTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 		w := newWorld(t)
 		w.Install = func(ctx context.Context, _ tools.Agent, _ library.Entry, _ Via, _ func(string)) error {
 			<-ctx.Done()
-			time.Sleep(2 * time.Minute) // takes it back
-			return ctx.Err()
+			time.Sleep(install.UndoTime)
+			return fmt.Errorf("taken back from setup: %w", ctx.Err())
 		}
-		if _, err := w.create(w.agent(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 14m0s") || fault.AdviceOf(err) == "" {
+		if _, err := w.create(w.agent(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 11m0s: taken back from setup") || fault.AdviceOf(err) == "" {
 			t.Errorf("%v", err)
 		}
 		w.write("plugins/simple/plugin.json", recipe)
-		if e := w.call(w.agent(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 14m0s") {
+		if e := w.call(w.agent(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 11m0s: taken back from setup") {
 			t.Errorf("the tool answers %s", e.Text())
 		}
 		if got := w.kept("simple"); got != "" {

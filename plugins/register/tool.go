@@ -2,15 +2,11 @@ package register
 
 import (
 	"context"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/tools"
 )
-
-// toolBudget is the time of a registration, with what it takes to take it back.
-const toolBudget = installTime + 3*time.Minute
 
 type toolIn struct {
 	PluginID string `json:"plugin_id" jsonschema:"the name of its folder in ~/plugins" limit:"minlen=1"`

@@ -15,6 +15,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,8 +53,9 @@ type Sandbox struct {
 }
 
 // NewUNSAFE returns the backend, after a command has shown that this computer
-// can confine one. Errors are Rejected without Options.ThisIsUnsafe, NotFound for what
-// is to be readable and is not there, and Unavailable with what is missing.
+// can confine one. Errors are Rejected without Options.ThisIsUnsafe and for what is to be
+// readable and is kept from this user, NotFound for what is not there, and Unavailable
+// with what is missing.
 func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	const op = "make the UNSAFE local sandbox"
 	if !opts.ThisIsUnsafe {
@@ -65,7 +67,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 			return nil, fault.New(fault.InvalidArgs, op, path, errors.New("a readable path must be absolute")).Advise("Write it from the root on.")
 		}
 		if _, err := os.Stat(path); err != nil {
-			return nil, fault.New(fault.KindOf(err), op, path, err).Advise("Name files and folders that are there.")
+			return nil, unreachable(op, path, err)
 		}
 	}
 	if os.Args[0] == wardenName {
@@ -84,6 +86,17 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// unreachable is what a path that was given cannot be found with, and what helps.
+func unreachable(op, path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.New(fault.NotFound, op, path, err).Advise("Name what is there.")
+	case errors.Is(err, fs.ErrPermission):
+		return fault.New(fault.Rejected, op, path, err).Advise("Have its owner let you into all folders on the way to it, or name another.")
+	}
+	return fault.New(fault.KindOf(err), op, path, err).Advise("Name another: this computer finds nothing by that path.")
 }
 
 // withoutHelper is what happens in a program whose helpers do not know that they
@@ -147,13 +160,13 @@ func (s *Sandbox) Start(ctx context.Context, req sandbox.Request) (sandbox.Handl
 // workspace is the real path of a command's workspace, for rules that a link
 // does not lead away from.
 func (s *Sandbox) workspace(root string) (string, error) {
-	const op, advice = "enter workspace", "Name a folder that is there."
+	const op = "enter workspace"
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return "", fault.New(fault.KindOf(err), op, root, err).Advise(advice)
+		return "", unreachable(op, root, err)
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
-		return "", fault.New(fault.NotFound, op, root, errors.New("it is no folder")).Advise(advice)
+		return "", fault.New(fault.NotFound, op, root, errors.New("it is no folder")).Advise("Name a folder that is there.")
 	}
 	// A command may write in its temporary folder, also with ReadOnly.
 	if inside, err := filepath.Rel(real, s.temp); err != nil || filepath.IsLocal(inside) {

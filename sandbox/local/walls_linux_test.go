@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -325,6 +326,22 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
+	shut := filepath.Join(t.TempDir(), "shut")
+	if err := os.Mkdir(shut, 0); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and the thread ends with this goroutine
+		const nobody = 65534
+		_ = unix.Setfsuid(nobody) // root would get in
+		_, err := local.NewUNSAFE(t.Context(), local.Options{ThisIsUnsafe: true, Readable: []string{filepath.Join(shut, "x")}})
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "let you into") {
+			t.Errorf("in a folder that is shut: %v, %q", err, fault.AdviceOf(err))
+		}
+	}()
+	<-done
 	s := newLocal(t)
 	for name, c := range map[string]struct {
 		workspace string
