@@ -80,7 +80,7 @@ guest-programs:
 	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \
 	  echo "building $$program for $$arch guests"; \
 	  $(NO_C) CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -ldflags='-s -w' \
-	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program; \
+	    -o guest/embedded/bin/$$program-$$arch ./cmd/$$program || exit 1; \
 	done; done
 
 mcpb: build ## bin/osaurus-sandbox.mcpb, for apps that install MCP servers from bundles

@@ -26,7 +26,7 @@ type Limits struct {
 	CPUPercent int // of one processor; 0 is all there are
 	MemoryMB   int // 0 is half of the guest's
 	Processes  int
-	DiskMB     int // of what it installs and changes in the guest; 0 is the guest's own limit
+	DiskMB     int // of what it installs and changes in the guest; 0 is half of the guest's disk
 	DiskFiles  int // as DiskMB
 	DiskMBps   int // read or written per second; 0 is no limit
 	HomeMB     int // of its home folder, on this computer; 0 is no limit
@@ -75,8 +75,8 @@ func agentFields() table[AgentSettings] {
 		limit("cpuPercent", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
 		limit("processes", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
-		limit("diskMB", minDiskMB, maxDiskMB, "the guest's own limit", func(l *Limits) *int { return &l.DiskMB }),
-		limit("diskFiles", minDiskFiles, maxDiskFiles, "the guest's own limit", func(l *Limits) *int { return &l.DiskFiles }),
+		limit("diskMB", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
+		limit("diskFiles", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
 		limit("diskMBps", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
 		limit("homeMB", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
 		limit("homeFiles", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),

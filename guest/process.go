@@ -142,6 +142,10 @@ func HostSignal(s syscall.Signal) Signal {
 	}[s]
 }
 
+// OpRun is what was being done, by a fault's word, where a guest would not run a command or its
+// end is not known.
+const OpRun = "run command"
+
 // Process is a command that has been started.
 type Process struct {
 	client  *Client
@@ -174,7 +178,6 @@ type inputStream = connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.Exec
 // if the program may not be executed or too many commands run at once, and
 // InvalidArgs if the command is malformed.
 func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
-	const op = "run command"
 	start := cmd.proto()
 	if err := wire.CheckStart(start); err != nil {
 		return nil, err
@@ -190,7 +193,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		err = p.begun()
 	}
 	if err != nil {
-		err = wire.Decode(op, p.name, streamEnd(ctx, err))
+		err = wire.Decode(OpRun, p.name, streamEnd(ctx, err))
 		p.release()
 		cancel()
 		return nil, err
@@ -333,7 +336,7 @@ func (p *Process) follow(ctx context.Context) {
 	for {
 		m, err := p.answers.Receive()
 		if err != nil {
-			p.err = wire.Decode("run command", p.name, streamEnd(ctx, err))
+			p.err = wire.Decode(OpRun, p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
@@ -355,7 +358,7 @@ func (p *Process) follow(ctx context.Context) {
 // more than MaxOutput may hold all of it, so it is not left to the guest to keep to that.
 func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
 	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
-		return fault.New(fault.Rejected, "run command", p.name, fmt.Errorf("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)).
+		return fault.New(fault.Rejected, OpRun, p.name, fmt.Errorf("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)).
 			Advise("The guest is not what was booted: restart it, or reset it.")
 	}
 	return Deliver(w, name, b)

@@ -308,7 +308,6 @@ func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
 	return table.Flush()
 }
 
-// settingText is an agent's setting as a person writes it.
 // reaches is what an agent reaches, for a column.
 func reaches(a *controlpb.Agent) string {
 	network := settingText(a, "network")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -81,7 +80,7 @@ func printResult(c console, r guest.ShellResult) error {
 	_, outErr := io.WriteString(c.out, r.Stdout.String())
 	_, errErr := io.WriteString(c.err, r.Stderr.String())
 	if r.TimedOut {
-		fmt.Fprintln(c.err, failurePrefix+"it was ended because its time was over\n"+advicePrefix+"Give it more with --timeout, or run it in the background: osaurus-sandbox job start.")
+		writef(c.err, timeIsOver)
 	}
 	return errors.Join(outErr, errErr)
 }

@@ -17,6 +17,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -91,14 +92,15 @@ func TestForSandbox(t *testing.T) {
 
 func TestCannotRun(t *testing.T) {
 	for kind, code := range map[fault.Kind]int{fault.NotFound: exitNoCommand, fault.Rejected: exitCannotRun, fault.Timeout: exitSandbox} {
-		err := forSandbox(context.Background(), cannotRun(fault.New(kind, "run command", "x", nil)))
+		err := forSandbox(context.Background(), cannotRun(fault.New(kind, guest.OpRun, "x", nil)))
 		if got := finish(context.Background(), new(bytes.Buffer), err); got != code {
 			t.Errorf("a command that is refused with %s ends with %d, want %d", kind, got, code)
 		}
 	}
-	err := forSandbox(context.Background(), cannotRun(fault.New(fault.NotFound, "", "", fault.New(fault.NotFound, "find agent", "x", nil))))
-	if got := finish(context.Background(), new(bytes.Buffer), err); got != exitSandbox {
-		t.Errorf("a command of nobody's ends with %d", got)
+	for _, before := range []error{fault.New(fault.NotFound, "", "", fault.New(fault.NotFound, "find agent", "x", nil)), fault.New(fault.NotFound, "open pack", "x", nil), fault.New(fault.Rejected, "start sandbox", "", nil)} {
+		if got := finish(context.Background(), new(bytes.Buffer), forSandbox(context.Background(), cannotRun(before))); got != exitSandbox {
+			t.Errorf("with %q a command ends with %d", before, got)
+		}
 	}
 }
 

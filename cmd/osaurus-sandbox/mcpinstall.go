@@ -61,7 +61,11 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				added, err := client.Add(text, command)
 				return change{file: added, copy: text}, err
 			})
-			if err != nil || s.dryRun {
+			if err != nil || s.dryRun && changed {
+				return err
+			}
+			if s.dryRun {
+				_, err = writef(c.out, startsAlready, client.Title)
 				return err
 			}
 			if err := withClient(func(cmd *cobra.Command, daemon *control.Client, _ []string) error {
@@ -70,7 +74,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			if !changed {
-				_, err = writef(c.out, "%s starts it already.\n", client.Title)
+				_, err = writef(c.out, startsAlready, client.Title)
 				return err
 			}
 			_, err = fmt.Fprintln(c.out, client.Then)
@@ -82,6 +86,8 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "show what would be changed, and change nothing")
 	return cmd
 }
+
+const startsAlready = "%s starts it already.\n"
 
 func newMCPUninstall(c console) *cobra.Command {
 	var dryRun bool
@@ -102,7 +108,7 @@ func newMCPUninstall(c console) *cobra.Command {
 			}
 			changed, err := edit(c, client, dryRun, func(text []byte) (change, error) { return undo(client, path, text) })
 			switch {
-			case err != nil || dryRun:
+			case err != nil || dryRun && changed:
 				return err
 			case !changed:
 				_, err = writef(c.out, "%s does not start it.\n", client.Title)

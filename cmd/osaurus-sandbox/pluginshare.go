@@ -29,8 +29,7 @@ which. The daemon downloads, and only from public addresses.`,
   osaurus-sandbox plugin import https://example.com/recipe.json --update`,
 		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := os.Stat(args[0])
-			if err == nil || args[0] == "-" || strings.HasPrefix(args[0], ".") || strings.HasPrefix(args[0], "/") {
+			if isFile(args[0]) {
 				text, err := readRecipe(c, args[0])
 				if err != nil {
 					return err
@@ -53,6 +52,13 @@ which. The daemon downloads, and only from public addresses.`,
 	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name that is there; plugin rollback has it again")
 	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "show it, and keep nothing")
 	return cmd
+}
+
+// isFile reports whether a source is a file, also one that is not there: a mistyped name is nobody's repository.
+func isFile(source string) bool {
+	_, err := os.Stat(source)
+	return err == nil || source == "-" || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "/") ||
+		strings.HasSuffix(source, ".json") && !strings.Contains(source, "://")
 }
 
 // printImported says what was kept, where it came from, and what is to be known of it.

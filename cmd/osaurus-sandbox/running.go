@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -66,17 +67,23 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 		return false, context.Cause(ctx)
 	case errors.Is(err, syscall.EPIPE):
 		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as a pipeline's reader expects
+	case err == nil && exited.TimedOut:
+		writef(c.err, timeIsOver)
+		return true, exit{code: cmp.Or(exited.Status(), exitInterrupted+int(syscall.SIGTERM))}
 	case err == nil && exited.Status() != 0:
 		return true, exit{code: exited.Status()}
 	}
 	return true, err
 }
 
+// timeIsOver is what a person is told of a command that was ended by --timeout.
+const timeIsOver = failurePrefix + "it was ended because its time was over\n" + advicePrefix + "Give it more with --timeout, or run it in the background: osaurus-sandbox job start.\n"
+
 // cannotRun gives a command that the guest would not start the exit code that
-// shells use. Where it is the agent that is not there, no guest was asked.
+// shells use. What fails before a guest is asked is the sandbox's own failure.
 func cannotRun(err error) error {
 	switch kind := fault.KindOf(err); {
-	case noAgent(err):
+	case !guestAsked(err):
 	case kind == fault.NotFound:
 		return exit{exitNoCommand, err}
 	case kind == fault.Rejected:
@@ -85,10 +92,10 @@ func cannotRun(err error) error {
 	return err
 }
 
-// noAgent reports whether an error is that there is no such agent.
-func noAgent(err error) bool {
+// guestAsked reports whether an error is of a guest that was asked to run a command.
+func guestAsked(err error) bool {
 	for e, ok := errors.AsType[*fault.Error](err); ok; e, ok = errors.AsType[*fault.Error](e.Err) {
-		if e.Op == "find agent" {
+		if e.Op == guest.OpRun {
 			return true
 		}
 	}

@@ -195,7 +195,11 @@ const maxToolInput = 1 << 20
 // KEY=VALUE are texts: the tool knows which are numbers.
 func toolArguments(c console, args []string) (string, error) {
 	if len(args) == 1 && args[0] == "-" {
-		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput))
+		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput+1))
+		if err == nil && len(text) > maxToolInput {
+			err = fault.New(fault.InvalidArgs, "read arguments", "-", fmt.Errorf("they are more than %d bytes", maxToolInput)).
+				Advise("Put what is long into a file in the agent's home, and name that.")
+		}
 		return string(text), err
 	}
 	if len(args) == 1 && strings.HasPrefix(strings.TrimSpace(args[0]), "{") {
