@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxRequests is how many requests of an agent are worked on at a time: what 64
-	// programs at once need, with those whose programs have just left.
+	// maxRequests is how many requests of an agent are worked on at a time: one on
+	// each connection that the relay lets its programs have (guest/relay maxOpen).
 	maxRequests = 96
 	// smallBody is what any request may have in memory; of larger bodies an
 	// agent has at most largeBodies there at a time, the others wait.

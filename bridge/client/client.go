@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// maxIdle is how many connections are kept for the next request: as many
-	// clients as are worth having at once on a machine that has a few processors.
+	// maxIdle is how many connections are kept for the next request: as many as one
+	// program has use for at once. It leaves a third of those that the relay lets an
+	// agent have (96, guest/relay maxOpen) to the agent's other programs.
 	maxIdle = 64
 	// idleFor is how long one is kept. It is less than the bridge's own patience, so
 	// that a request never meets a connection that is just being closed.

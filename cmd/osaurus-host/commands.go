@@ -18,7 +18,7 @@ import (
 // long, and the host ends what does not end.
 const (
 	forAnswer = time.Minute
-	forPlugin = 16 * time.Minute // it installs and sets up; the host ends that after 15, and says so
+	forPlugin = 16 * time.Minute // the bridge ends a request after 15, an installation after 11, and says so
 )
 
 // maxInput is what may come from standard input: no request may be larger.

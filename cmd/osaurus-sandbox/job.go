@@ -212,7 +212,7 @@ func newJobWait(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "wait AGENT JOB",
 		Short:       "Wait until a job has ended",
-		Long:        "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if that is not known.",
+		Long:        "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if it still runs when --timeout is over, or if its code is not known.",
 		Example:     `  osaurus-sandbox job wait alice 3f2a --timeout 10m`,
 		Args:        cobra.ExactArgs(2),
 		Annotations: map[string]string{runsCommand: "true"},

@@ -45,7 +45,7 @@ func newMCPInstall(c console) *cobra.Command {
 		Short: "Connect an app: add the sandbox to its MCP servers",
 		Long: `Adds this program to the file in which a client keeps the servers that it starts, shows what is changed there, and keeps the file as it was
 beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With --read-only
-it may only read.
+it may only read. If the agent is there already its autonomousExec.enabled is set so, for everything that works as that agent.
 
 Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp install claude-desktop

@@ -65,7 +65,8 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 	}
 	commit := string(text)
 	if !commitText.MatchString(commit) {
-		return Fetched{}, fault.New(fault.Execution, "find commit", where+"@"+ref, errors.New("the answer is no commit"))
+		return Fetched{}, fault.New(fault.Execution, "find commit", where+"@"+ref, errors.New("the answer is no commit")).
+			Advise("Try again later; if it stays so, download the recipe yourself and import the file.")
 	}
 	for _, name := range recipeFiles() {
 		from := c.options.GitHubRaw + "/" + where + "/" + commit + "/" + name
