@@ -118,6 +118,9 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := output(ctx, t, c, "cd /sys/fs/cgroup/rooms/agent-bob; cat cpu.max cpu.weight pids.max memory.swap.max 2>/dev/null || true; cat io.max"); !strings.HasPrefix(got, "50000 100000\n50\n4") || !strings.Contains(got, "rbps=10485760") {
 		t.Errorf("the kernel has %s", got)
 	}
+	if got := output(ctx, t, c, "cat /sys/fs/cgroup/rooms/.init/cpu.max"); strings.HasPrefix(got, "max") {
+		t.Errorf("the last bound is taken away with bob's, for which the kernel is patched: %s", got)
+	}
 	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
 		t.Fatal(err)
 	}

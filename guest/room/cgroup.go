@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -34,11 +35,15 @@ func prepareGroups(all group) error {
 	if err := group(filepath.Dir(string(all))).write("cgroup.subtree_control", controllers); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(string(all), inits), 0o755); err != nil {
+	firsts := group(filepath.Join(string(all), inits))
+	if err := os.MkdirAll(string(firsts), 0o755); err != nil {
 		return err
 	}
 	return errors.Join(
 		all.write("cgroup.subtree_control", controllers),
+		// No bound, but there always is one then: the kernel patches itself for the first and the last, and
+		// where QEMU before 8.1 emulates the processors, that can hang them all.
+		firsts.write("cpu.max", fmt.Sprintf("%d %d", runtime.NumCPU()*cpuPeriod, cpuPeriod)),
 		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
 		all.noSwap())
 }
