@@ -42,7 +42,7 @@ func prepareGroups(all group) error {
 	return errors.Join(
 		all.write("cgroup.subtree_control", controllers),
 		// No bound, but there always is one then: the kernel patches itself for the first and the last, and
-		// where QEMU before 8.1 emulates the processors, that can hang them all.
+		// where QEMU emulates the processors (7.2 does), that can hang them all.
 		firsts.write("cpu.max", fmt.Sprintf("%d %d", runtime.NumCPU()*cpuPeriod, cpuPeriod)),
 		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
 		all.noSwap())
