@@ -136,6 +136,9 @@ func TestAgents(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", script, got, want)
 			}
 		}
+		if code, _, stderr := sandbox(t, "exec", "alice", "--timeout", "1s", "--", "sh", "-c", "trap 'exit 0' TERM; sleep 100 & wait"); code != 143 || !strings.Contains(stderr, "its time was over") {
+			t.Errorf("a command that ends well when its time is over: %d, %s", code, stderr)
+		}
 		_, out, _ := sandbox(t, "exec", "alice", "--json", "--", "head", "-c", "3000000", "/dev/zero")
 		var got end
 		if err := json.Unmarshal([]byte(out), &got); err != nil || !got.Truncated || len(got.Stdout) > maxJSONOutput {

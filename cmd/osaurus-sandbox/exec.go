@@ -78,8 +78,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 			case tty:
 				return execTerminal(cmd.Context(), c, command, run)
 			}
-			_, err = runCommand(cmd.Context(), c, command, run)
-			return err
+			return runForPerson(cmd.Context(), c, command, run)
 		},
 	}
 	f := cmd.Flags()

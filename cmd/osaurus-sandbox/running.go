@@ -67,13 +67,29 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 		return false, context.Cause(ctx)
 	case errors.Is(err, syscall.EPIPE):
 		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as a pipeline's reader expects
-	case err == nil && exited.TimedOut:
-		writef(c.err, timeIsOver)
-		return true, exit{code: cmp.Or(exited.Status(), exitInterrupted+int(syscall.SIGTERM))}
 	case err == nil && exited.Status() != 0:
 		return true, exit{code: exited.Status()}
 	}
 	return true, err
+}
+
+// runForPerson is runCommand for somebody who is told, and sees by the exit code, that the
+// command was ended because its time was over.
+func runForPerson(ctx context.Context, c console, cmd guest.Command, start starter) error {
+	var p *witnessed
+	_, err := runCommand(ctx, c, cmd, func(ctx context.Context, cmd guest.Command) (process, error) {
+		started, err := start(ctx, cmd)
+		if err != nil {
+			return nil, err
+		}
+		p = &witnessed{process: started}
+		return p, nil
+	})
+	if p != nil && p.exit.TimedOut {
+		writef(c.err, timeIsOver)
+		err = cmp.Or(err, error(exit{code: exitInterrupted + int(syscall.SIGTERM)}))
+	}
+	return err
 }
 
 // timeIsOver is what a person is told of a command that was ended by --timeout.
