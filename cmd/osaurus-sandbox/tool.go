@@ -63,7 +63,7 @@ func newToolList(c console) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(c.out, list)
+				return printProto(c.out, &controlpb.ListToolsResponse{Tools: list})
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tCHANGES\tWHAT")
@@ -100,7 +100,7 @@ func newToolDescribe(c console) *cobra.Command {
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
 			if asJSON {
-				return printJSON(c.out, list[i])
+				return printProto(c.out, list[i])
 			}
 			return describe(c.out, list[i])
 		},
