@@ -84,16 +84,6 @@ func (r *Registry) Add(t Tool) error {
 	return nil
 }
 
-// Remove removes tools, if they are there.
-func (r *Registry) Remove(names ...Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range names {
-		delete(r.tools, name)
-	}
-	r.changed.Ring()
-}
-
 // Changed is closed when the tools are no longer those that List answers now.
 func (r *Registry) Changed() <-chan struct{} { return r.changed.Next() }
 

@@ -96,10 +96,12 @@ func TestGates(t *testing.T) {
 		}
 	}
 	changed := r.Changed()
-	r.Remove("b-exec")
+	if err := r.Add(echo(Spec{Name: "d-read"}, nil)); err != nil {
+		t.Fatal(err)
+	}
 	<-changed
-	if got := listed(true, true, Full); got != "a-make c-read" {
-		t.Errorf("after Remove: %s", got)
+	if got := listed(true, true, Full); got != "a-make b-exec c-read d-read" {
+		t.Errorf("after Add: %s", got)
 	}
 }
 
