@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -121,6 +122,65 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
+// A guest that was silent and is slow since is given the time that it takes, and not started
+// again: what runs in it would be lost.
+func TestSlowGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().answersAfter(time.Minute)
+		time.Sleep(6 * time.Second)
+		w.wantState(supervisor.Unresponsive)
+		w.running().answersAfter(3 * time.Second)
+		time.Sleep(time.Hour)
+		w.wantState(supervisor.Running)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
+// A guest that is silent for a while is lent as the one that it was, but no command begins in it.
+func TestLoanOfASilentGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := reach(t, supervisor.Unresponsive)
+		defer w.close()
+		l, ok := w.BorrowRunning()
+		if !ok || l.Guest != w.running() {
+			t.Fatal("the guest is not lent")
+		}
+		l.Return()
+		if _, err := w.Borrow(t.Context()); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Borrow: %v", err)
+		}
+	})
+}
+
+// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
+// as before.
+func TestLateEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		w.backend.set(func(b *fakeBackend) { b.immortal = true })
+		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
+			t.Errorf("Stop: %v", err)
+		}
+		w.wantState(supervisor.Failed)
+		w.running().die(nil)
+		synctest.Wait()
+		w.wantState(supervisor.Failed)
+		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+		w.backend.set(func(b *fakeBackend) { b.immortal = false })
+		w.must(w.Start(t.Context(), by))
+	})
+}
+
 func TestStopOfAGuestThatFellSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
@@ -216,6 +276,48 @@ func TestCrashLoopEnds(t *testing.T) {
 		}
 		w.wantState(supervisor.Failed)
 	})
+}
+
+// Nor is one that powers itself off.
+func TestPowerOffLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		for range 20 {
+			_ = w.command(t.Context(), supervisor.Exec)
+			w.running().die(nil)
+			synctest.Wait()
+		}
+		if w.boots() > 3 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.wantState(supervisor.Stopped)
+		if err := w.command(t.Context(), supervisor.Exec); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+			t.Errorf("one more: %v", err)
+		}
+		w.must(w.Start(t.Context(), by)) // by hand always
+	})
+}
+
+// What is in memory is what is in the file, whoever changes settings at once.
+func TestSettingsTogether(t *testing.T) {
+	w := newWorld(t, quiet, provisioned)
+	defer w.close()
+	for round := range 20 {
+		var all sync.WaitGroup
+		for n := range 4 {
+			all.Go(func() {
+				_, err := w.Set(map[string]string{"idleStopMinutes": fmt.Sprint(10*round + n + 1)}, by)
+				w.expect(err)
+			})
+		}
+		all.Wait()
+		file, err := config.Load(w.Home().SettingsFile())
+		w.must(err)
+		if was, is := w.Settings().IdleStopMinutes, file.Settings().IdleStopMinutes; was != is {
+			t.Fatalf("the memory has %v, the file %v", was, is)
+		}
+	}
 }
 
 func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
