@@ -194,6 +194,11 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 		n.action = "exec.room-root"
 	}
 	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+		lent, err := s.lend(ctx, agent, start.Secrets)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, lent...)
 		return s.Agents.Exec(ctx, start.Agent, cmd)
 	})
 }

@@ -30,8 +30,8 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 	if err != nil {
 		return err
 	}
-	if start.Agent != "" || start.Line != "" || start.Root || start.ReadOnly || start.Tenant != "" {
-		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line, root, read_only and tenant are not for the guest's root")).Advise("Call Agents.Exec.")
+	if start.Agent != "" || start.Line != "" || start.Root || start.ReadOnly || start.Tenant != "" || len(start.Secrets) > 0 {
+		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line, root, read_only, tenant and secrets are not for the guest's root")).Advise("Call Agents.Exec.")
 	}
 	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
 }

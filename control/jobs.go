@@ -44,7 +44,12 @@ func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.Star
 		n.subject = commandLine(cmd.Args)
 	}
 	var job terminal.Job
-	err = s.audited(ctx, n, func() (err error) {
+	err = s.audited(ctx, n, func() error {
+		lent, err := s.lend(ctx, agent, r.Msg.Secrets)
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, lent...)
 		job, err = s.Terminals.StartJob(ctx, r.Msg.Agent, cmd, callerOf(ctx).cause())
 		return err
 	})

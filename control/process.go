@@ -46,6 +46,13 @@ func (c *Client) RunAs(ctx context.Context, agent string, cmd guest.Command) (*P
 	return c.RunFor(ctx, "", agent, cmd)
 }
 
+// RunLending is RunAs with secrets of the agent in the command's environment too.
+func (c *Client) RunLending(ctx context.Context, secrets []string, agent string, cmd guest.Command) (*Process, error) {
+	start := startOf(cmd)
+	start.Agent, start.Secrets = agent, secrets
+	return c.run(ctx, c.Agents.Exec, start, cmd)
+}
+
 // RunFor is RunAs with a word for the audit: for whom the command runs.
 func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string, cmd guest.Command) (*Process, error) {
 	start := startOf(cmd)

@@ -6,9 +6,11 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/prompts"
 )
 
@@ -115,4 +117,17 @@ func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove 
 	keys, err := s.Vault.Names(ctx, agent)
 	answer.SecretsKept, answer.SecretsUnknown = uint32(len(keys)), err != nil
 	return nil
+}
+
+// lend is an agent's secrets of these names, for the environment of its command.
+func (s service) lend(ctx context.Context, a agents.Agent, texts []string) ([]string, error) {
+	var names []config.SecretName
+	for _, text := range texts {
+		name, err := config.ParseSecretName(text)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return s.Vault.Lend(ctx, bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, names, callerOf(ctx).client)
 }

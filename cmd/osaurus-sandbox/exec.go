@@ -16,7 +16,7 @@ import (
 func newExec(c console) *cobra.Command {
 	var asRoot, tty, asJSON bool
 	var dir, session string
-	var env []string
+	var env, secrets []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "exec {AGENT | --root} [flags] -- COMMAND [ARG...]",
@@ -35,6 +35,7 @@ reads nothing, and its output comes at its end, also after Ctrl-C: of a long one
 only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
   osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
+  osaurus-sandbox exec alice --secret TOKEN -- ./deploy
   osaurus-sandbox exec alice --tty -- vi notes.txt
   osaurus-sandbox exec alice --root -- apk add jq
   osaurus-sandbox exec --root -- df -h /`,
@@ -47,6 +48,9 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 			}
 			if tty && asJSON {
 				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --json")).Advise("A terminal's output is for a person: say one of them.")
+			}
+			if len(secrets) > 0 && (agent == "" || session != "") {
+				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--secret is for a command of its own, of an agent")).Advise("In a session, have the shell ask: osaurus-host secrets get " + secrets[0] + ".")
 			}
 			if session != "" && (tty || asRoot) {
 				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--session goes with neither --tty nor --root")).Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
@@ -70,7 +74,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 				command.Env = append(guest.DefaultEnv(), env...)
 			}
 			run := showingStart(c, client, func(ctx context.Context, command guest.Command) (process, error) {
-				return runAs(ctx, client, agent, command)
+				return runAs(ctx, client, agent, secrets, command)
 			})
 			switch {
 			case asJSON:
@@ -85,6 +89,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 	f.BoolVar(&asRoot, "root", false, "as root: of the agent's room, or without an agent of the guest")
 	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home, or /)")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
+	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too; its output is freed of it")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")
 	f.StringVar(&session, "session", "", "in this persistent shell of the agent's")
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
@@ -113,9 +118,9 @@ func whose(cmd *cobra.Command, args []string, asRoot bool) (agent string, comman
 	return "", args, nil
 }
 
-func runAs(ctx context.Context, client *control.Client, agent string, command guest.Command) (process, error) {
+func runAs(ctx context.Context, client *control.Client, agent string, secrets []string, command guest.Command) (process, error) {
 	if agent == "" {
 		return client.Run(ctx, command)
 	}
-	return client.RunAs(ctx, agent, command)
+	return client.RunLending(ctx, secrets, agent, command)
 }

@@ -40,7 +40,7 @@ the guest from being stopped as idle, and ends with the guest. The beginning of 
 
 func newJobStart(c console) *cobra.Command {
 	var asJSON bool
-	var env []string
+	var env, secrets []string
 	var dir, label string
 	cmd := &cobra.Command{
 		Use:   "start AGENT [flags] -- COMMAND [ARG...]",
@@ -60,7 +60,7 @@ func newJobStart(c console) *cobra.Command {
 			defer client.Close()
 			stop := showStart(cmd.Context(), c, client)
 			r, err := client.Jobs.Start(cmd.Context(), connect.NewRequest(&controlpb.StartJobRequest{
-				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label,
+				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
 			}))
 			stop()
 			switch {
@@ -76,6 +76,7 @@ func newJobStart(c console) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home)")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
+	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too; its output is freed of it")
 	f.StringVar(&label, "label", "", "what you call it")
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -197,11 +197,12 @@ func (x *Job) GetLogFile() string {
 type StartJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Args          []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`   // args[0] is looked up in PATH unless it has a slash
-	Line          string                 `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"`   // for the agent's login shell, in place of args
-	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`     // NAME=value, over the agent's login environment
-	Dir           string                 `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`     // empty: the home
-	Label         string                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"` // for people; at most 200 bytes
+	Args          []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
+	Line          string                 `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"`       // for the agent's login shell, in place of args
+	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, over the agent's login environment
+	Dir           string                 `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: the home
+	Label         string                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`     // for people; at most 200 bytes
+	Secrets       []string               `protobuf:"bytes,7,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets that its environment has too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +277,13 @@ func (x *StartJobRequest) GetLabel() string {
 		return x.Label
 	}
 	return ""
+}
+
+func (x *StartJobRequest) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
 }
 
 type StartJobResponse struct {
@@ -883,14 +891,15 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x06killed\x18\r \x01(\bR\x06killed\x12\x18\n" +
 	"\awritten\x18\x0e \x01(\x04R\awritten\x12\x18\n" +
 	"\adropped\x18\x0f \x01(\x04R\adropped\x12\x19\n" +
-	"\blog_file\x18\x10 \x01(\tR\alogFile\"\x89\x01\n" +
+	"\blog_file\x18\x10 \x01(\tR\alogFile\"\xa3\x01\n" +
 	"\x0fStartJobRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\x12\x12\n" +
 	"\x04line\x18\x03 \x01(\tR\x04line\x12\x10\n" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x05 \x01(\tR\x03dir\x12\x14\n" +
-	"\x05label\x18\x06 \x01(\tR\x05label\"=\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\x12\x18\n" +
+	"\asecrets\x18\a \x03(\tR\asecrets\"=\n" +
 	"\x10StartJobResponse\x12)\n" +
 	"\x03job\x18\x01 \x01(\v2\x17.osaurus.control.v1.JobR\x03job\"'\n" +
 	"\x0fListJobsRequest\x12\x14\n" +

@@ -1719,8 +1719,9 @@ type ExecStart struct {
 	// as they are written, the last 60 % at the end. 0: no bound.
 	MaxOutput uint64 `protobuf:"varint,11,opt,name=max_output,json=maxOutput,proto3" json:"max_output,omitempty"`
 	// The guest's kernel refuses every change below dir.
-	ReadOnly      bool   `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Tenant        string `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"` // for whom it runs, for the audit
+	ReadOnly      bool     `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Tenant        string   `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`   // for whom it runs, for the audit
+	Secrets       []string `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets that its environment has too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,6 +1859,13 @@ func (x *ExecStart) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *ExecStart) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
 }
 
 // Terminal has the command run on a terminal instead of pipes: output and
@@ -3311,7 +3319,7 @@ const file_control_proto_rawDesc = "" +
 	"\bStdinEnd\"0\n" +
 	"\x06Resize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xcc\x03\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xe6\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
@@ -3329,7 +3337,8 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"max_output\x18\v \x01(\x04R\tmaxOutput\x12\x1b\n" +
 	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x16\n" +
-	"\x06tenant\x18\r \x01(\tR\x06tenant\"F\n" +
+	"\x06tenant\x18\r \x01(\tR\x06tenant\x12\x18\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecrets\"F\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -92,10 +93,26 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if got := alice.exec("printf cana; sleep 0.3; printf ry-77; printf 'e1c4d0 canary-77'"); got != redacted+" canary-77" {
 		t.Errorf("in pieces: %q", got)
 	}
+	var out bytes.Buffer
+	p, err := client.RunLending(t.Context(), []string{"TOKEN"}, "alice", guest.Command{Args: []string{"sh", "-c", `echo "$TOKEN"; echo ${#TOKEN} bytes`}, Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil || out.String() != fmt.Sprintf("%s\n%d bytes\n", redacted, len(canary)) {
+		t.Errorf("a command that was lent it: %v, %q", err, out.String())
+	}
+	for name, kind := range map[string]fault.Kind{"OTHER": fault.NotFound, "no name": fault.InvalidArgs} {
+		if _, err := client.RunLending(t.Context(), []string{name}, "alice", guest.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
+			t.Errorf("with the secret %q: %v", name, err)
+		}
+		if _, err := client.Jobs.Start(t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: "alice", Args: []string{"true"}, Secrets: []string{name}})); fault.KindOf(err) != kind {
+			t.Errorf("a job with the secret %q: %v", name, err)
+		}
+	}
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
-	_, err := client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"no-such-" + canary}})
+	_, err = client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"no-such-" + canary}})
 	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
 		t.Errorf("an error: %v", err)
 	}

@@ -125,6 +125,19 @@ func (v *Vault) Environment(ctx context.Context, who bridge.Caller, names []conf
 	return list, nil
 }
 
+// Lend is the values of an agent's secrets for a command that somebody has it run: as
+// NAME=value. One that is not there is fault.NotFound: who named it wants it.
+func (v *Vault) Lend(ctx context.Context, who bridge.Caller, names []config.SecretName, client string) (list []string, _ error) {
+	for _, name := range names {
+		value, err := v.lend(ctx, who, name, client)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, string(name)+"="+value.Reveal())
+	}
+	return list, nil
+}
+
 // lend gives a program a secret.
 func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretName, client string) (secrets.Value, error) {
 	var key secrets.Key
