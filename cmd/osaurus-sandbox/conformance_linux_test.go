@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/lab"
 )
 
@@ -25,12 +25,7 @@ func TestMCPConformance(t *testing.T) {
 		t.SkipNow()
 	}
 	home := newHome(t, "home")
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	_ = free.Close()
+	at := freeport.Address(t)
 
 	// The suite has no token to send.
 	door := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

@@ -27,6 +27,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/internal/freeport"
 
 	_ "embed"
 )
@@ -187,7 +188,7 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, shown := freeAddress(t), freeAddress(t)
+	api, shown := freeport.Address(t), freeport.Address(t)
 	s := &site{
 		targets: map[string]string{"api": api, "mcp": shown}, tokens: map[string]string{}, marker: filepath.Join(t.TempDir(), "ran"),
 		self: listener.Addr().String(), done: map[string]int{}, told: make(chan struct{}),
@@ -256,15 +257,4 @@ func TestBrowser(t *testing.T) {
 	if err != nil || len(list.Msg.Agents) != 1 || list.Msg.Agents[0].Name != "good" {
 		t.Errorf("pages made agents: %v %v", list, err)
 	}
-}
-
-// freeAddress is one of this computer's own that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -208,10 +208,8 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 }
 
-// An event is there when the call that caused it returns, or a moment later: on a busy
-// host mostly so.
-func TestEventsArriveAtOnce(t *testing.T) {
-	const moment, most = 100 * time.Millisecond, 6
+// The event of each call comes to those who follow, the next one after the one before.
+func TestEventsArrive(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
 	if err != nil {
@@ -222,22 +220,14 @@ func TestEventsArriveAtOnce(t *testing.T) {
 		t.Fatalf("%v %v", stream.Msg(), stream.Err())
 	}
 	last := stream.Msg().Seq
-	var took []time.Duration // of those that were late
-	for i := 0; i < 9+len(took); i++ {
+	for i := range 9 {
 		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
 			t.Fatal(err)
 		}
-		returned := time.Now()
-		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq <= last {
-			t.Fatalf("%v %v", stream.Msg(), stream.Err())
+		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq != last+1 {
+			t.Fatalf("after %d: %v %v", last, stream.Msg(), stream.Err())
 		}
 		last = stream.Msg().Seq
-		if late := time.Since(returned); late > moment {
-			took = append(took, late)
-		}
-		if len(took) > most {
-			t.Fatalf("events took %v", took)
-		}
 	}
 	// Whoever comes back goes on where it was.
 	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))

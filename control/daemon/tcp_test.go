@@ -3,7 +3,6 @@ package daemon_test
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -11,18 +10,12 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/internal/freeport"
 )
 
 // TestTCP calls a daemon over TCP as an app, a web page and an attacker would.
 func TestTCP(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil { // free, for the daemon to take
-		t.Fatal(err)
-	}
+	address := freeport.Address(t)
 	home := newHome(t, "home")
 	_, end := serve(t, daemon.Options{Home: home, TCP: &control.TCP{Address: address, Origins: []string{"https://app.example"}}})
 	info, err := os.Stat(control.TokenFile(home))

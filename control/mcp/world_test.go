@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/tools"
 )
@@ -154,12 +155,7 @@ func (w *world) piped() sdk.Transport {
 // listen has the daemon show tools over HTTP, and returns where.
 func (w *world) listen() string {
 	w.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.Fatal(err)
-	}
-	at := free.Addr().String()
-	_ = free.Close()
+	at := freeport.Address(w)
 	w.configure("mcp.listen", at)
 	w.until("the listener listens", func() bool {
 		conn, err := net.Dial("tcp", at)

@@ -111,7 +111,7 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err != nil || len(use) != 1 || use[0].Limits.PIDs != 4 || use[0].Limits.CPUMaxMillis != 500 {
 		t.Errorf("%+v %v", use, err)
 	}
-	out, exit := bob.run(ctx, t, "sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait; echo end")
+	out, exit := bob.run(ctx, t, "sleep 100 & sleep 100 & sleep 100 & sleep 100 & echo end")
 	if !exit.PIDs {
 		t.Errorf("%+v %s", exit, out)
 	}

@@ -33,14 +33,15 @@ func (c *Conn) Plugin() config.PluginID { return c.of.Plugin }
 // Listener accepts the connections that begin with the preface of one boot, as
 // *Conn. All others are closed without a word.
 type Listener struct {
-	inner net.Listener
-	key   Key
-	ready chan *Conn
-	slots chan struct{} // one for each connection whose preface is read
-	done  chan struct{}
-	err   error // of the inner listener; set before done is closed
-	end   sync.Once
-	work  sync.WaitGroup
+	inner    net.Listener
+	key      Key
+	patience time.Duration
+	ready    chan *Conn
+	slots    chan struct{} // one for each connection whose preface is read
+	done     chan struct{}
+	err      error // of the inner listener; set before done is closed
+	end      sync.Once
+	work     sync.WaitGroup
 
 	mu     sync.Mutex
 	unread map[net.Conn]struct{}
@@ -49,9 +50,11 @@ type Listener struct {
 var _ net.Listener = (*Listener)(nil)
 
 // Listen accepts from a listener, which is closed with it.
-func Listen(inner net.Listener, key Key) *Listener {
+func Listen(inner net.Listener, key Key) *Listener { return listen(inner, key, patience) }
+
+func listen(inner net.Listener, key Key, patience time.Duration) *Listener {
 	l := &Listener{
-		inner: inner, key: key, ready: make(chan *Conn), slots: make(chan struct{}, maxUnread), done: make(chan struct{}), unread: map[net.Conn]struct{}{},
+		inner: inner, key: key, patience: patience, ready: make(chan *Conn), slots: make(chan struct{}, maxUnread), done: make(chan struct{}), unread: map[net.Conn]struct{}{},
 	}
 	l.work.Go(l.accept)
 	return l
@@ -84,7 +87,7 @@ func (l *Listener) greet(c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(l.patience))
 	p, err := Read(c, l.key)
 	l.untrack(c)
 	if err == nil {

@@ -149,21 +149,25 @@ func TestStoreThatFails(t *testing.T) {
 func TestSlowStore(t *testing.T) {
 	r := someRig(t)
 	r.hold = make(chan struct{})
-	q := question("TOKEN")
-	q.Wait = 5 * time.Second // enough for the answer to come
-	p, outcome := r.ask(t.Context(), q)
+	ctx, leave := context.WithCancel(t.Context())
+	p, outcome := r.ask(ctx, question("TOKEN"))
 	answered := make(chan bool, 1)
 	go func() {
 		_, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me")
 		answered <- taken && err == nil
 	}()
-	<-r.busy
-	time.Sleep(time.Until(p.Deadline) + 50*time.Millisecond)
+	await(t, "the store is asked", r.busy)
+	leave()
+	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, taken, err := r.Cancel(brief, p.ID, "me"); taken || fault.KindOf(err) != fault.Timeout {
+		t.Errorf("it was cancelled: %v, %v", taken, err)
+	}
 	if now, err := r.Get(p.ID); err != nil || now.State != prompts.Waiting {
 		t.Errorf("%+v, %v", now, err)
 	}
 	close(r.hold)
-	if !<-answered {
+	if !await(t, "the answer is kept", answered) {
 		t.Error("the answer was not taken")
 	}
 	ended(t, outcome, "")
@@ -176,9 +180,9 @@ func TestSlowStore(t *testing.T) {
 		_, taken, _ := r.Answer(t.Context(), p.ID, value(t, canary), "me")
 		answered <- taken
 	}()
-	<-r.busy
+	await(t, "the store is asked", r.busy)
 	r.Close()
-	if <-answered {
+	if await(t, "the answer is given up", answered) {
 		t.Error("it was taken")
 	}
 	ended(t, outcome, fault.UserDenied)

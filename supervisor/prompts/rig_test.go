@@ -145,16 +145,23 @@ func (r *rig) ask(ctx context.Context, q prompts.Question) (prompts.Prompt, <-ch
 	}
 }
 
+// await waits for what is to come.
+func await[T any](t *testing.T, what string, from <-chan T) (it T) {
+	t.Helper()
+	select {
+	case it = <-from:
+	case <-time.After(patience):
+		t.Fatalf("not in time: %s", what)
+	}
+	return it
+}
+
 // ended waits for what who asked gets.
 func ended(t *testing.T, outcome <-chan error, kind fault.Kind) {
 	t.Helper()
-	select {
-	case err := <-outcome:
-		if err == nil && kind != "" || err != nil && (fault.KindOf(err) != kind || fault.AdviceOf(err) == "") {
-			t.Errorf("who asked got %v, want %s", err, kind)
-		}
-	case <-time.After(patience):
-		t.Fatal("who asked waits still")
+	err := await(t, "who asked is told", outcome)
+	if err == nil && kind != "" || err != nil && (fault.KindOf(err) != kind || fault.AdviceOf(err) == "") {
+		t.Errorf("who asked got %v, want %s", err, kind)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// lookPatience is how long an agent's first command waits until its secrets
-	// are known. Without them it runs all the same: a keyring that hangs, or is
-	// locked, must not stop work.
+	// lookPatience is how long an agent's first command waits usually until its
+	// secrets are known. Without them it runs all the same: a keyring that hangs, or
+	// is locked, must not stop work.
 	lookPatience = 2 * time.Second
 	// lookLimit is how long a store may take to tell them.
 	lookLimit = 30 * time.Second
@@ -63,7 +63,7 @@ func (v *Vault) Redacted(agent config.AgentID) *redact.Scrubber {
 
 // look has the store be asked, if that is due, and says how long to wait for it.
 // Only the first time, whoever comes meanwhile, and together for no longer than
-// lookPatience.
+// v.Patience.
 func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, patience time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,7 +78,7 @@ func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, p
 		})
 	}
 	if k.looking != nil && k.first {
-		patience = time.Until(k.asked.Add(lookPatience))
+		patience = time.Until(k.asked.Add(v.Patience))
 	}
 	return k, k.looking, patience
 }

@@ -2,6 +2,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,6 +44,9 @@ type Options struct {
 	Log     *slog.Logger
 	// Open opens a store; nil is stores.Open, which asks nobody for a passphrase.
 	Open func(config.SecretStore) secrets.Store
+	// Patience is how long an agent's first command waits until its secrets are known;
+	// zero is lookPatience.
+	Patience time.Duration
 }
 
 // Vault has the secrets of a home's agents. Its methods may be called from any
@@ -66,6 +70,7 @@ func New(o Options) *Vault {
 	if o.Open == nil {
 		o.Open = func(which config.SecretStore) secrets.Store { return stores.Open(which, o.Home, nil) }
 	}
+	o.Patience = cmp.Or(o.Patience, lookPatience)
 	v := &Vault{Options: o, known: map[config.AgentID]*known{}}
 	v.life, v.close = context.WithCancel(context.Background())
 	return v

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen takes connections at an address until its input ends.
+// listen takes connections at an address until its input ends, and says from whom.
 func listen(args []string) {
 	l, err := net.Listen(args[0], args[1])
 	say("listen", err)
@@ -28,6 +29,7 @@ func listen(args []string) {
 			if err != nil {
 				return
 			}
+			fmt.Println("accepted", c.RemoteAddr())
 			fmt.Fprintln(c, "hello")
 			c.Close()
 		}
@@ -35,10 +37,18 @@ func listen(args []string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// dial connects to an address and reads what comes.
+// dial connects to an address and reads what comes. It waits for so many seconds where
+// nobody may answer, and by itself as long as the slowest guest needs.
 func dial(args []string) {
-	const patience = 3 * time.Second
+	patience := 30 * time.Second
+	if len(args) > 2 {
+		patience = seconds(args[2:])
+	}
 	c, err := net.DialTimeout(args[0], args[1], patience)
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		fmt.Println("unanswered:", err)
+		return
+	}
 	if err != nil {
 		fmt.Println("refused:", err)
 		return

@@ -267,17 +267,29 @@ func TestOverrun(t *testing.T) {
 func TestStuckGuest(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
-	g.do(func() { g.seen = func(h *header, _ []byte) bool { return h.op == opRW || h.op == opCreditRequest } })
+	came := 0
+	g.do(func() {
+		g.seen = func(h *header, data []byte) bool {
+			came += len(data)
+			return h.op == opRW || h.op == opCreditRequest
+		}
+	})
 	c := dial(t, d)
-	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second)) // enough to fill the buffer
-	n, err := c.Write(make([]byte, 2*guestBuffer))
-	wantErrno(t, "write", err, errTimeout)
-	if n != guestBuffer {
-		t.Errorf("%d bytes were sent to a buffer of %d", n, guestBuffer)
-	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		n, err := c.Write(make([]byte, 2*guestBuffer))
+		wantErrno(t, "write", err, errTimeout)
+		if n != guestBuffer {
+			t.Errorf("%d bytes were sent to a buffer of %d", n, guestBuffer)
+		}
+	}()
+	eventually(t, "a full buffer", func() (full bool) { g.do(func() { full = came >= guestBuffer }); return full })
+	_ = c.SetWriteDeadline(time.Now())
+	<-written
 	_ = c.SetWriteDeadline(time.Time{})
 	go func() { time.Sleep(20 * time.Millisecond); c.Close() }()
-	_, err = c.Write([]byte("x"))
+	_, err := c.Write([]byte("x"))
 	wantErrno(t, "write during close", err, net.ErrClosed)
 	atRest(t, d)
 }

@@ -1,0 +1,4 @@
+package preface
+
+// ListenFor is Listen with another patience.
+var ListenFor = listen
