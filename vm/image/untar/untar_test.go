@@ -134,6 +134,9 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestRefusesBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads gigabytes")
+	}
 	zeros := func(compress func(io.Writer) io.WriteCloser) io.Reader {
 		r, w := io.Pipe()
 		go func() {
