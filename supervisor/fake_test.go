@@ -168,6 +168,7 @@ type fakeGuest struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
 	slow   time.Duration // how long it takes to answer
+	hungry time.Time     // since when it has had no processor; zero if it has
 	err    error
 }
 
@@ -255,6 +256,22 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	}
 	g.die(nil)
 	return err
+}
+
+// starve has it have no processor from now on.
+func (g *fakeGuest) starve() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hungry = time.Now()
+}
+
+func (g *fakeGuest) Waited() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hungry.IsZero() {
+		return 0
+	}
+	return time.Since(g.hungry)
 }
 
 func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }

@@ -2,7 +2,6 @@ package supervisor_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -109,27 +108,6 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 			t.Error("a start by hand that works does not forgive")
 		}
 	})
-}
-
-// What is in memory is what is in the file, whoever changes settings at once.
-func TestSettingsTogether(t *testing.T) {
-	w := newWorld(t, quiet, provisioned)
-	defer w.close()
-	for round := range 20 {
-		var all sync.WaitGroup
-		for n := range 4 {
-			all.Go(func() {
-				_, err := w.Set(map[string]string{"idleStopMinutes": fmt.Sprint(10*round + n + 1)}, by)
-				w.expect(err)
-			})
-		}
-		all.Wait()
-		file, err := config.Load(w.Home().SettingsFile())
-		w.must(err)
-		if was, is := w.Settings().IdleStopMinutes, file.Settings().IdleStopMinutes; was != is {
-			t.Fatalf("the memory has %v, the file %v", was, is)
-		}
-	}
 }
 
 func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {

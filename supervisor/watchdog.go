@@ -98,7 +98,7 @@ func (s *Supervisor) attend(g Guest) {
 			}
 			s.heard(g, info, now)
 		} else if silent := ear.missed(now); silent >= silence {
-			s.missed(g, silent, err)
+			s.missed(g, silent, ear.patience(g.Waited()), err)
 		}
 		select {
 		case <-tick.C:
@@ -144,8 +144,9 @@ func (s *Supervisor) heard(g Guest, info *guest.Info, now time.Time) {
 	}
 }
 
-// missed takes note of a guest that has been silent for too long.
-func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
+// missed takes note of a guest that has been silent for too long, and has it started again
+// once its patience is over.
+func (s *Supervisor) missed(g Guest, silent, patience time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest != g || s.op != nil {
@@ -154,11 +155,11 @@ func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
 	if s.status.State == Running {
 		advice := "Start it again: `osaurus-sandbox restart`."
 		if s.settings.AutoRestart && s.failures.allow() {
-			advice = fmt.Sprintf("Unless it recovers, it is started again after %v.", recovery)
+			advice = fmt.Sprintf("Unless it recovers, it is started again after %v, or later where this computer has no processor for it.", recovery)
 		}
 		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).Advise(advice))
 	}
-	if silent >= recovery && s.settings.AutoRestart && s.failures.allow() {
+	if silent >= patience && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)
 	}
 }

@@ -74,6 +74,32 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
+// A guest whose machine has no processor of the host is waited for, though not for ever.
+func TestStarvedGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().starve()
+		w.running().freeze()
+		time.Sleep(time.Minute)
+		w.wantState(supervisor.Unresponsive)
+		w.running().thaw()
+		synctest.Wait()
+		w.wantState(supervisor.Running)
+		time.Sleep(settle)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.running().freeze()
+		time.Sleep(90 * time.Second)
+		if w.wantState(supervisor.Running); w.boots() != 2 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
 // A guest that is silent for a while is lent as the one that it was, but no command begins in it.
 func TestLoanOfASilentGuest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 func labHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
-	lab.ShareImages(t, home)
+	lab.ShareImages(t, home, lab.BusyboxPack(t, "amd64"))
 	return home
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -126,11 +125,10 @@ func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 	if err != nil {
 		return nil, fault.New(fault.Execution, op, "", err)
 	}
-	logs, err := home.Make(home.Logs())
-	if err != nil {
+	if _, err := home.Make(home.Logs()); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(logs, "daemon-start.log")
+	path := control.StartLog(home)
 	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")

@@ -176,9 +176,7 @@ func (d *daemon) begin(moment string) {
 	case "start":
 		d.do("stop")
 		d.ask("start")
-		for len(machines(d.t, d.pid())) == 0 {
-			time.Sleep(5 * time.Millisecond)
-		}
+		until(d.t, "a machine starts", func() bool { return len(machines(d.t, d.pid())) > 0 })
 	case "stop", "reset":
 		d.ask(moment)
 		d.do("stopping")

@@ -89,9 +89,14 @@ func crowd(s *sandbox, ctx context.Context) error {
 // until waits for something that takes a moment.
 func (s *sandbox) until(what string, is func() bool) {
 	s.t.Helper()
+	until(s.t, what, is)
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("not so: %s", what)
+			t.Fatalf("not so: %s", what)
 		}
 	}
 }
@@ -121,7 +126,7 @@ func TestFaults(t *testing.T) {
 	for _, cell := range cells {
 		t.Run(cell.strike+" "+cell.moment, func(t *testing.T) {
 			began := time.Now()
-			here := &sandbox{s.Supervisor, t}
+			here := &sandbox{s.Supervisor, t, s.home}
 			here.endure(strikes(meddler, cell.moment)[cell.strike], moments()[cell.moment])
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
@@ -180,6 +185,8 @@ func (s *sandbox) endure(hit strike, m moment) {
 		s.isTrue()
 		if hit.mend != nil {
 			time.Sleep(pause)
+			// Whatever was harmed runs no more; a guest that boots has never answered.
+			s.until("nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
 			hit.mend(s)
 		}
 	}

@@ -39,7 +39,7 @@ const (
 func newHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
-	lab.ShareImages(t, home)
+	lab.ShareImages(t, home, lab.BusyboxPack(t, arch))
 	return home
 }
 
@@ -65,7 +65,8 @@ func options(home config.Home, record supervisor.Recorder) supervisor.Options {
 // sandbox is a supervisor with what tests ask of it.
 type sandbox struct {
 	*supervisor.Supervisor
-	t *testing.T
+	t    *testing.T
+	home config.Home
 }
 
 func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t, home, driver()) }
@@ -83,7 +84,7 @@ func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return &sandbox{s, t}
+	return &sandbox{s, t, home}
 }
 
 func (s *sandbox) must(err error) {

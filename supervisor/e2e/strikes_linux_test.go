@@ -5,7 +5,9 @@ package e2e
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +34,8 @@ const (
 	panics  = "echo c > /proc/sysrq-trigger"
 	freezes = "cd /sys/fs/cgroup && mkdir -p ice && echo 1 > ice/cgroup.procs && echo 1 > ice/cgroup.freeze"
 	thaws   = "sleep 2; echo 0 > ice/cgroup.freeze"
+	// thawsWhenTold waits for a file, which the host serves without the guest's program.
+	thawsWhenTold = "until rm /workspace/shared/thaw 2>/dev/null; do sleep 0.1; done; echo 0 > ice/cgroup.freeze"
 )
 
 // strikes are all sorts of harm: each of what a sandbox is made of is killed,
@@ -55,22 +59,40 @@ func strikes(m *meddler, moment string) map[string]strike {
 		all["guest continued"] = strike{arm: guestRuns(whenTold(freezes + "; " + thaws)), mends: true}
 	default:
 		all["guest killed"] = strike{hit: guestPanics}
-		all["guest stopped"] = strike{hit: guestRuns(freezes + "; sleep 1000"), mute: true}
-		all["guest continued"] = strike{hit: guestRuns(freezes + "; " + thaws), mends: true}
+		all["guest stopped"] = strike{hit: guestRuns(begun + freezes + "; sleep 1000"), mute: true}
+		all["guest continued"] = strike{hit: guestRuns(begun + freezes + "; " + thawsWhenTold), mend: tellsToThaw, mends: true}
 	}
 	return all
 }
 
 // whenTold is a script that does something when it is told to end.
-func whenTold(script string) string { return "trap '" + script + "' TERM; sleep 1000 & wait; sleep 5" }
+func whenTold(script string) string {
+	return "trap '" + script + "' TERM; " + begun + "sleep 1000 & wait; sleep 5"
+}
 
-// guestRuns has the guest do something to itself.
+// begun is how a script says that it has come so far.
+const begun = "echo begun; "
+
+// said is a writer that knows whether anything was written.
+type said struct{ atomic.Bool }
+
+func (s *said) Write(b []byte) (int, error) {
+	s.Store(true)
+	return len(b), nil
+}
+
+// guestRuns has the guest do something to itself, and returns when it has begun.
 func guestRuns(script string) func(*sandbox) {
 	return func(s *sandbox) {
-		_, err := s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", script}})
+		var hasBegun said
+		_, err := s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &hasBegun})
 		s.must(err)
-		time.Sleep(pause / 4) // until it has happened
+		s.until("what harms the guest runs", hasBegun.Load)
 	}
+}
+
+func tellsToThaw(s *sandbox) {
+	s.must(os.WriteFile(filepath.Join(s.home.SharedFolder(), "thaw"), nil, 0o600))
 }
 
 // guestPanics has the guest's kernel give up, and returns when its machine has.
