@@ -18,6 +18,12 @@ const roomTimeout = time.Minute
 // HomesDir is where the homes of agents are in the guest.
 const HomesDir = wire.HomesDir
 
+// SharedDir is the folder in the guest that all agents share.
+const SharedDir = wire.SharedDir
+
+// SystemPath is where the guest has the programs of its distribution.
+const SystemPath = wire.SystemPath
+
 // Room is what the room of an agent shall be.
 type Room struct {
 	User     config.LinuxUser

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 	"unicode"
+
+	"osaurus-sandbox/guest"
 )
 
 // maxPath is Linux's PATH_MAX, less the NUL.
@@ -20,7 +22,7 @@ type Path struct {
 func (p Path) String() string { return path.Join(p.Root, p.Rel) }
 
 // roots are where file tools of an agent work. The home is the first.
-func (a Agent) roots() []string { return []string{a.Home, "/workspace/shared", "/output", "/tmp"} }
+func (a Agent) roots() []string { return []string{a.Home, guest.SharedDir, "/output", "/tmp"} }
 
 // path reads the path in an argument. A relative one is in the home folder, and
 // ~ is that folder.

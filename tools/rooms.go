@@ -36,7 +36,7 @@ type Jobs interface {
 func environment(a Agent) []string {
 	venv, modules := packages.Venv(a.Home), packages.Workspace(a.Home)+"/node_modules"
 	return []string{
-		"PATH=" + modules + "/.bin:" + venv + "/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH=" + modules + "/.bin:" + venv + "/bin:" + guest.SystemPath,
 		"VIRTUAL_ENV=" + venv,
 		"NODE_PATH=" + modules,
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/internal/wire"
 )
 
 // builder makes the root of a room, in the room's own mount namespace. What it
@@ -28,7 +30,7 @@ const (
 	point = "/run/osaurus/room"
 
 	workspace = "/workspace"
-	shared    = "/workspace/shared"
+	shared    = wire.SharedDir
 	output    = "/output"
 )
 

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+	"osaurus-sandbox/tools/packages"
 )
 
 const (
@@ -35,12 +36,13 @@ const (
 // for the user.
 func Command(a tools.Agent, plugin config.PluginID, run string) guest.Command {
 	const shell = `if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi`
+	modules := packages.Workspace(a.Home) + "/node_modules"
 	return guest.Command{
 		Args: []string{"/bin/sh", "-c", shell, "sh", run}, Dir: folderOf(a, plugin),
 		Env: []string{
 			"OSAURUS_PLUGIN=" + string(plugin),
-			"PATH=" + a.Home + "/.local/bin:" + a.Home + "/.osaurus/node_workspace/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + a.Home + "/.venv/bin",
-			"NODE_PATH=" + a.Home + "/.osaurus/node_workspace/node_modules",
+			"PATH=" + a.Home + "/.local/bin:" + modules + "/.bin:" + guest.SystemPath + ":" + packages.Venv(a.Home) + "/bin",
+			"NODE_PATH=" + modules,
 			// The distribution's own Python refuses `pip install`, also for the user alone.
 			"PIP_BREAK_SYSTEM_PACKAGES=1",
 		},

@@ -23,10 +23,8 @@ import (
 
 const (
 	greeting = "hello from sandbox"
-	// sharedInGuest is where the guest has the workspace's shared folder, and
-	// sharedHere where that is in the workspace.
-	sharedInGuest = "/workspace/shared"
-	sharedHere    = "shared"
+	// sharedHere is where the guest's shared folder is in the workspace.
+	sharedHere = "shared"
 	// maxSkew is how far the guest's clock may be off: less than what makes
 	// certificates, builds or logs go wrong.
 	maxSkew = 2 * time.Second
@@ -134,7 +132,7 @@ func toGuest(ctx context.Context, b bench) (string, error) {
 		return "", advise(err, shareAdvice)
 	}
 	defer root.Remove(here)
-	said, err := b.sh(ctx, `cat "$1"`, path.Join(sharedInGuest, name))
+	said, err := b.sh(ctx, `cat "$1"`, path.Join(guest.SharedDir, name))
 	if err == nil && said != name {
 		err = fault.New(fault.Execution, "read in guest", name, fmt.Errorf("it reads %q", said))
 	}
@@ -143,7 +141,7 @@ func toGuest(ctx context.Context, b bench) (string, error) {
 
 func toHost(ctx context.Context, b bench) (string, error) {
 	name := trial()
-	there := path.Join(sharedInGuest, name)
+	there := path.Join(guest.SharedDir, name)
 	if _, err := b.sh(ctx, `printf %s "$1" > "$2"`, name, there); err != nil {
 		return "", advise(err, shareAdvice)
 	}

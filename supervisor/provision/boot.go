@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
@@ -16,7 +17,7 @@ import (
 const (
 	name                         = "osaurus-sandbox"
 	workspaceTag, workspaceMount = "workspace", "/workspace"
-	sharedTag, sharedMount       = "shared", "/workspace/shared"
+	sharedTag, sharedMount       = "shared", guest.SharedDir
 	outputTag, outputMount       = "output", "/output"
 )
 

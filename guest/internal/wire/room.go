@@ -15,6 +15,9 @@ import (
 // HomesDir is where the homes of agents are.
 const HomesDir = "/workspace/agents"
 
+// SharedDir is what all agents share.
+const SharedDir = "/workspace/shared"
+
 // The limits of rooms.
 const (
 	// MinUID is above what systems and their packages give to their own users.
