@@ -16,7 +16,7 @@ type MCP struct {
 
 func mcpFields() table[Settings] {
 	return table[Settings]{
-		live(textField("mcp.listen", loopbackAllowed, parseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
+		live(textField("mcp.listen", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
 		live(listField("mcp.origins", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
 	}
 }
@@ -27,8 +27,8 @@ type LoopbackAddress string
 
 const loopbackAllowed = `an address of this computer's own network and a port ("127.0.0.1:8138"), or "" for none`
 
-// parseLoopbackAddress reads where to listen.
-func parseLoopbackAddress(text string) (LoopbackAddress, error) {
+// ParseLoopbackAddress reads where to listen.
+func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
 	if text == "" {
 		return "", nil
 	}

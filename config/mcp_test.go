@@ -8,7 +8,7 @@ func TestParseLoopbackAddress(t *testing.T) {
 		"localhost:8138": false, "127.0.0.1": false, "127.0.0.1:0": false, ":8138": false, "0.0.0.0:8138": false, "[::]:8138": false,
 		"192.0.2.1:8138": false, "127.0.0.1:70000": false, "[::1%lo]:8138": false, "127.0.0.1:8138 ": false,
 	} {
-		if _, err := parseLoopbackAddress(text); (err == nil) != ok {
+		if _, err := ParseLoopbackAddress(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -107,8 +107,8 @@ func ParseSecretName(name string) (SecretName, error) { return parseName[SecretN
 // ParsePluginID reads a plugin's id.
 func ParsePluginID(id string) (PluginID, error) { return parseName[PluginID](pluginID, id) }
 
-// parsePackName reads the name of a pack in the store.
-func parsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
+// ParsePackName reads the name of a pack in the store.
+func ParsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
 
 // parsePackageName reads the name of a package.
 func parsePackageName(name string) (PackageName, error) {
@@ -138,7 +138,7 @@ func ParsePackRef(text string) (PackRef, error) {
 	if filepath.IsAbs(text) && filepath.Clean(text) == text && !strings.ContainsRune(text, 0) {
 		return PackRef(text), nil
 	}
-	if _, err := parsePackName(text); err != nil {
+	if _, err := ParsePackName(text); err != nil {
 		return "", notAllowed("read pack", text, packAllowed)
 	}
 	return PackRef(text), nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -34,6 +33,10 @@ const (
 // large, it is renamed to itself with OldLog at its end.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
+// StartLog is where a daemon that was started in the background has its last words, if
+// it did not come up.
+func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon-start.log") }
+
 // OldLog ends the name of the log before.
 const OldLog = ".1"
 
@@ -46,34 +49,15 @@ func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequ
 	if r.Msg.Agent != "" {
 		return s.agentLogs(ctx, r.Msg, since, stream)
 	}
-	var tails []*tail
-	switch source := r.Msg.Source; source {
-	case "", sourceDaemon, sourceConsole:
-		if source != sourceDaemon {
-			tails = append(tails, &tail{source: sourceConsole, path: s.console})
-		}
-		if source != sourceConsole {
-			tails = append(tails, &tail{source: sourceDaemon, path: func() string { return DaemonLog(s.Sandbox.Home()) }})
-		}
-	default:
-		return fault.New(fault.InvalidArgs, "read log", source, fmt.Errorf("there is no such log")).Advise("Write daemon or console.")
+	tails, err := tailsOf(r.Msg.Source, s.console, func() string { return DaemonLog(s.Sandbox.Home()) })
+	if err != nil {
+		return err
 	}
-	defer func() {
-		for _, t := range tails {
-			t.close()
-		}
-	}()
-	send := func(l *controlpb.LogsResponse) error {
-		if l.Time != nil && l.Time.AsTime().Before(since) {
-			return nil
-		}
-		return stream.Send(l)
-	}
+	defer tails.close()
+	send := notBefore(since, stream.Send)
 	for {
-		for _, t := range tails {
-			if err := t.read(send); err != nil {
-				return err
-			}
+		if err := tails.read(send); err != nil {
+			return err
 		}
 		if !r.Msg.Follow {
 			return nil
@@ -85,6 +69,63 @@ func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequ
 			return nil
 		case <-time.After(logEvery):
 		}
+	}
+}
+
+// LeftLogs sends what the logs of a home say that has no daemon to ask: why one did not
+// come up stands there and nowhere else.
+func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {
+	at := func(path string) func() string { return func() string { return path } }
+	tails, err := tailsOf(source, at(filepath.Join(home.Logs(), "console.log")), at(DaemonLog(home)), at(StartLog(home)))
+	if err != nil {
+		return err
+	}
+	defer tails.close()
+	return tails.read(notBefore(since, send))
+}
+
+func notBefore(since time.Time, send func(*controlpb.LogsResponse) error) func(*controlpb.LogsResponse) error {
+	return func(l *controlpb.LogsResponse) error {
+		if l.Time != nil && l.Time.AsTime().Before(since) {
+			return nil
+		}
+		return send(l)
+	}
+}
+
+// tails are logs that are read one after the other.
+type tails []*tail
+
+// tailsOf are the logs of a source; empty is all.
+func tailsOf(source string, console func() string, daemons ...func() string) (list tails, err error) {
+	switch source {
+	case "", sourceDaemon, sourceConsole:
+	default:
+		return nil, fault.New(fault.InvalidArgs, "read log", source, errors.New("there is no such log")).Advise("Write daemon or console.")
+	}
+	if source != sourceDaemon {
+		list = append(list, &tail{source: sourceConsole, path: console})
+	}
+	if source != sourceConsole {
+		for _, path := range daemons {
+			list = append(list, &tail{source: sourceDaemon, path: path})
+		}
+	}
+	return list, nil
+}
+
+func (l tails) read(send func(*controlpb.LogsResponse) error) error {
+	for _, t := range l {
+		if err := t.read(send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l tails) close() {
+	for _, t := range l {
+		t.close()
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"
@@ -53,20 +55,60 @@ func findingsProto(findings []plugins.Finding) []*controlpb.Finding {
 	return list
 }
 
-// List answers all plugins.
-func (s pluginService) List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
+// List answers all plugins, as many as fit.
+func (s pluginService) List(_ context.Context, r *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
 	entries, broken, err := s.Library.List()
 	if err != nil {
 		return nil, err
 	}
-	answer := &controlpb.ListPluginsResponse{}
-	for _, e := range entries {
-		answer.Plugins = append(answer.Plugins, pluginProto(e))
-	}
+	return connect.NewResponse(pluginsAfter(r.Msg.After, entries, broken)), nil
+}
+
+// pluginsAfter is an answer with the files and plugins that come after one. Paths come
+// before ids also by their texts, which begin with a slash.
+func pluginsAfter(after string, entries []library.Entry, broken []library.Broken) *controlpb.ListPluginsResponse {
+	answer, size, last := &controlpb.ListPluginsResponse{}, 0, ""
 	for _, b := range broken {
-		answer.Broken = append(answer.Broken, &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: b.Err.Error(), Advice: fault.AdviceOf(b.Err)})
+		if b.Path <= after {
+			continue
+		}
+		if size >= page {
+			answer.Next = last
+			return answer
+		}
+		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: faultrpc.Clip(b.Err.Error()), Advice: faultrpc.Clip(fault.AdviceOf(b.Err))}
+		answer.Broken, last = append(answer.Broken, p), b.Path
+		size += proto.Size(p)
 	}
-	return connect.NewResponse(answer), nil
+	for _, e := range entries {
+		if string(e.ID) <= after {
+			continue
+		}
+		if size >= page {
+			answer.Next = last
+			return answer
+		}
+		p := pluginProto(e)
+		answer.Plugins, last = append(answer.Plugins, p), p.Id
+		size += proto.Size(p)
+	}
+	return answer
+}
+
+// ListPlugins are all plugins of the library, in one answer.
+func (c *Client) ListPlugins(ctx context.Context) (*controlpb.ListPluginsResponse, error) {
+	all := &controlpb.ListPluginsResponse{}
+	for after := ""; ; {
+		r, err := c.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{After: after}))
+		if err != nil {
+			return nil, err
+		}
+		all.Plugins, all.Broken = append(all.Plugins, r.Msg.Plugins...), append(all.Broken, r.Msg.Broken...)
+		if r.Msg.Next <= after { // also of an answer that goes in circles
+			return all, nil
+		}
+		after = r.Msg.Next
+	}
 }
 
 // Show answers a plugin. A broken one is answered too: somebody has to mend it.

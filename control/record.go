@@ -103,11 +103,11 @@ func (s service) ListAudit(ctx context.Context, r *connect.Request[controlpb.Lis
 		filter.Since = r.Msg.Since.AsTime()
 	}
 	if r.Msg.Agent != "" {
-		agent, err := config.ParseAgentName(r.Msg.Agent)
+		name, err := s.nameOf(r.Msg.Agent)
 		if err != nil {
 			return err
 		}
-		filter.Agent = agent
+		filter.Agent = name
 	}
 	for e, err := range s.Audit.List(ctx, filter) {
 		if err != nil {
@@ -121,6 +121,16 @@ func (s service) ListAudit(ctx context.Context, r *connect.Request[controlpb.Lis
 		}
 	}
 	return nil
+}
+
+// nameOf is what an agent is called whose name or id is ref. A name may be that of one
+// who was deleted: what was asked for it is on record still.
+func (s service) nameOf(ref string) (config.AgentName, error) {
+	agent, err := s.Agents.Get(ref)
+	if _, notID := config.ParseAgentID(ref); err != nil && notID != nil {
+		return config.NameAgent(ref)
+	}
+	return agent.Name, err
 }
 
 // VerifyAudit proves the audit whole.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
 )
 
 // GetConfig answers every setting.
@@ -26,6 +28,9 @@ func (s service) GetConfig(context.Context, *connect.Request[controlpb.GetConfig
 func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
 	var changed []string
 	err := s.audited(ctx, note{action: "config.set", subject: assignments(r.Msg.Settings), strict: true}, func() (err error) {
+		if err := s.vacant(r.Msg.Settings); err != nil {
+			return err
+		}
 		changed, err = s.Sandbox.Set(r.Msg.Settings, callerOf(ctx).cause())
 		return err
 	})
@@ -34,6 +39,21 @@ func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.Set
 	}
 	settings, err := s.settings(changed)
 	return connect.NewResponse(&controlpb.SetConfigResponse{Changed: settings}), err
+}
+
+// vacant refuses to have MCP listen where another program does: it would be set, count now,
+// and nobody but the log would say that it is not so.
+func (s service) vacant(settings map[string]string) error {
+	const key = "mcp.listen"
+	at, err := config.ParseLoopbackAddress(settings[key])
+	if err != nil || at == "" || at == s.Sandbox.Settings().MCP.Listen {
+		return nil // none, or what is wrong with it is said where it is set
+	}
+	l, err := net.Listen("tcp", string(at))
+	if err != nil {
+		return fault.New(fault.Unavailable, "listen on", string(at), err).Advise("Choose another port for " + key + ", or end what has that one.")
+	}
+	return l.Close()
 }
 
 // assignments are settings as a command line has them.

@@ -255,6 +255,9 @@ func TestLyingExec(t *testing.T) {
 	stdout := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: make([]byte, wire.Chunk)}}
 	stderr := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: make([]byte, wire.Chunk)}}
 	ended := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: &guestpb.Exit{}}}
+	endedBy := func(signal int32) *guestpb.ExecResponse {
+		return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: &guestpb.Exit{Signal: signal}}}
+	}
 	endless := func(first, then *guestpb.ExecResponse) func(func(*guestpb.ExecResponse) error) error {
 		return func(send func(*guestpb.ExecResponse) error) error {
 			err := send(first)
@@ -275,6 +278,8 @@ func TestLyingExec(t *testing.T) {
 		"an end before it was started": {endless(ended, ended), fault.Unavailable},
 		"started for ever":             {endless(started, started), fault.Unavailable},
 		"nothing, many times":          {endless(started, &guestpb.ExecResponse{}), fault.Unavailable},
+		"a signal below all":           {endless(started, endedBy(-1)), fault.Rejected},
+		"a signal above all":           {endless(started, endedBy(65)), fault.Rejected},
 		"no end":                       {func(send func(*guestpb.ExecResponse) error) error { return send(started) }, fault.Unavailable},
 		"not a word":                   {func(func(*guestpb.ExecResponse) error) error { return nil }, fault.Unavailable},
 	} {

@@ -345,7 +345,7 @@ func (p *Process) follow(ctx context.Context) {
 		case *guestpb.ExecResponse_Stderr:
 			p.err = p.deliver(p.cmd.Stderr, "error output", w.Stderr, &stderr)
 		case *guestpb.ExecResponse_Exit:
-			p.exit = exitOf(w.Exit)
+			p.exit, p.err = p.exitOf(w.Exit)
 			return
 		}
 		if p.err != nil {
@@ -358,10 +358,15 @@ func (p *Process) follow(ctx context.Context) {
 // more than MaxOutput may hold all of it, so it is not left to the guest to keep to that.
 func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
 	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
-		return fault.New(fault.Rejected, OpRun, p.name, fmt.Errorf("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)).
-			Advise("The guest is not what was booted: restart it, or reset it.")
+		return p.lied("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)
 	}
 	return Deliver(w, name, b)
+}
+
+// lied is the error of a guest that says what no guest does.
+func (p *Process) lied(format string, args ...any) error {
+	return fault.New(fault.Rejected, OpRun, p.name, fmt.Errorf(format, args...)).
+		Advise("The guest is not what was booted: restart it, or reset it.")
 }
 
 // streamEnd says what it means that a stream ended before its last message.
@@ -378,12 +383,18 @@ func streamEnd(ctx context.Context, err error) error {
 	return err
 }
 
-func exitOf(e *guestpb.Exit) Exit {
+// maxSignal is the last signal of Linux.
+const maxSignal = 64
+
+func (p *Process) exitOf(e *guestpb.Exit) (Exit, error) {
+	if n := e.GetSignal(); n < 0 || n > maxSignal {
+		return Exit{}, p.lied("the guest says that signal %d ended it", n)
+	}
 	return Exit{
 		Code: int(e.GetCode()), Signal: Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Idle: e.GetIdle(),
 		OOM: e.GetOom(), PIDs: e.GetPids(), Quota: e.GetQuota(),
 		StdoutTruncated: e.GetStdoutTruncated(), StderrTruncated: e.GetStderrTruncated(),
-	}
+	}, nil
 }
 
 // Deliver writes what came of a stream to whom it is for, if it is for anybody.

@@ -63,7 +63,13 @@ func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, 
 	starting := context.AfterFunc(ctx, end)
 	p, err := r.start(life, cmd, req.Tenant)
 	if !starting() && err == nil {
-		<-p.Done() // its context has ended it
+		// Its context has ended it, but it may have written before.
+		out.set(io.Discard)
+		errs.set(io.Discard)
+		if input != nil {
+			_ = input.Close()
+		}
+		<-p.Done()
 		err = fault.New(fault.KindOf(ctx.Err()), "start command", "", ctx.Err())
 	}
 	if err != nil {

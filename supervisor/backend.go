@@ -55,6 +55,9 @@ type Guest interface {
 	Jobs() Jobs
 	// Files is how it touches those of agents.
 	Files() Files
+	// Waited is for how long its machine could have run and had no processor of this host,
+	// or 0 where nobody can tell: see vm.Machine.
+	Waited() time.Duration
 	// Shutdown ends what runs in the guest, has it write everything to its
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.

@@ -20,9 +20,6 @@ func (s *Supervisor) set(to State, by Cause, reason error) {
 	if reason != nil {
 		s.status.Reason, s.status.Advice, s.status.Kind = reason.Error(), fault.AdviceOf(reason), fault.KindOf(reason)
 	}
-	if s.guest == nil {
-		s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
-	}
 	s.touch()
 	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
 }

@@ -31,6 +31,7 @@ type fakeBackend struct {
 	failPrepare bool          // Prepare fails
 	delay       time.Duration // of everything
 	stuck       chan struct{} // if not nil, everything waits until it is closed
+	immortal    bool          // guests do not end when they are to
 	guest       *fakeGuest    // the last one
 	boots       int
 	disks       int // how many data disks there have been
@@ -166,6 +167,8 @@ type fakeGuest struct {
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
+	slow   time.Duration // how long it takes to answer
+	hungry time.Time     // since when it has had no processor; zero if it has
 	err    error
 }
 
@@ -206,11 +209,23 @@ func (g *fakeGuest) thaw() {
 	}
 }
 
+// answersAfter has every answer take so long.
+func (g *fakeGuest) answersAfter(slow time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow = slow
+}
+
 // answer is what every call to the guest comes to.
 func (g *fakeGuest) answer(ctx context.Context) error {
 	g.mu.Lock()
-	frozen := g.frozen
+	frozen, slow := g.frozen, g.slow
 	g.mu.Unlock()
+	select {
+	case <-time.After(slow):
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "call guest", "", ctx.Err())
+	}
 	if frozen != nil {
 		select {
 		case <-frozen:
@@ -233,8 +248,30 @@ func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
 
 func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	err := g.backend.work(ctx)
+	g.backend.mu.Lock()
+	immortal := g.backend.immortal
+	g.backend.mu.Unlock()
+	if immortal {
+		return errors.Join(err, errors.New("it does not end"))
+	}
 	g.die(nil)
 	return err
+}
+
+// starve has it have no processor from now on.
+func (g *fakeGuest) starve() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hungry = time.Now()
+}
+
+func (g *fakeGuest) Waited() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hungry.IsZero() {
+		return 0
+	}
+	return time.Since(g.hungry)
 }
 
 func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }

@@ -35,11 +35,12 @@ func (s *Supervisor) Borrow(ctx context.Context) (*Loan, error) {
 	}
 }
 
-// BorrowRunning lends the guest if one runs.
+// BorrowRunning lends the guest if one runs, also while it does not answer: it may
+// recover, and then all that was in it still is. Calls to it have limits of their own.
 func (s *Supervisor) BorrowRunning() (*Loan, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.status.State != Running {
+	if !s.status.State.HasGuest() {
 		return nil, false
 	}
 	return s.lend(s.guest), true

@@ -40,7 +40,7 @@ func (s *Supervisor) stopGuest(op *operation) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.guest = nil
+	s.lose()
 	return nil
 }
 
@@ -126,6 +126,8 @@ func (s *Supervisor) prepare(op *operation, settings config.Settings, fresh bool
 
 // reload reads the settings, which somebody may have edited by hand.
 func (s *Supervisor) reload() (config.Settings, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	file, err := config.Load(s.home.SettingsFile())
 	if err != nil {
 		return config.Settings{}, err

@@ -40,4 +40,7 @@ func follows(s State) []State {
 	}[s]
 }
 
+// HasGuest reports whether a guest runs, be it one that does not answer at the moment.
+func (s State) HasGuest() bool { return s == Running || s == Unresponsive }
+
 func (s State) canBecome(next State) bool { return slices.Contains(follows(s), next) }

@@ -57,6 +57,8 @@ type Supervisor struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
+	reading sync.Mutex // the settings: they come out of the file into memory one after the other
+
 	mu       sync.Mutex // held for moments only, never across I/O
 	status   Status     // but for what Status adds
 	changed  bell.Bell  // rung with every revision of the status
@@ -246,10 +248,12 @@ func (s *Supervisor) Set(texts map[string]string, by Cause) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := s.reload(); err != nil { // not what was written here: others may have been quicker
+		return nil, err
+	}
 	changed := before.Differences(after)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings = after
 	s.touch()
 	for _, key := range changed {
 		s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})

@@ -10,20 +10,6 @@ import (
 )
 
 const (
-	// pingEvery is how often the guest is asked whether it is there.
-	pingEvery = time.Second
-	// silence is how long a guest may take to answer. A healthy one takes
-	// milliseconds, an emulated one on a host with much else to do a second.
-	silence = 5 * time.Second
-	// probe is how long a silent guest is waited for: it is known to be slow.
-	probe = 2 * time.Second
-	// recovery is how long a guest may be silent before it is started again.
-	// A machine that was stopped and let go, or a host that swaps, is back
-	// before, and nothing is lost.
-	recovery = 15 * time.Second
-	// stall is how much longer than it should a wait must have taken to say
-	// that this process itself did not run, and so could not hear the guest.
-	stall = time.Second
 	// infoEvery is how often the guest is asked how it is.
 	infoEvery = 10 * time.Second
 	// settled is how long a guest must have run for its end to be no failed start.
@@ -51,13 +37,26 @@ func (s *Supervisor) watch(g Guest) {
 		return // an operation ended it, and says what follows
 	}
 	age := time.Since(s.status.StartedAt)
-	s.guest = nil
-	if g.Err() == nil {
+	s.lose()
+	switch {
+	case s.status.State == Failed: // it did not end when it was to
+		s.touch()
+		return
+	case g.Err() == nil:
+		if age < settled {
+			s.failures.count++ // or whoever wants a guest starts it for ever
+		}
 		s.set(Stopped, CauseGuest, nil)
 		return
 	}
 	s.set(Failed, CauseWatchdog, g.Err())
 	s.revive(Start, age)
+}
+
+// lose forgets the guest, and what is known of it. The mutex is held.
+func (s *Supervisor) lose() {
+	s.guest = nil
+	s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
 }
 
 // revive begins to start a guest again that has failed, if the settings say so
@@ -86,24 +85,20 @@ func (s *Supervisor) attend(g Guest) {
 	})
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
-	answered, told := time.Now(), time.Time{}
+	var ear hearing
+	var told time.Time
 	for life.Err() == nil {
 		began := time.Now()
-		// Silence counts from the last answer, not from the question.
-		limit := max(probe, silence-began.Sub(answered))
-		info, err := ask(life, g, limit, began.Sub(told) >= infoEvery)
+		info, err := ask(life, g, ear.ask(began), began.Sub(told) >= infoEvery)
 		now := time.Now()
-		switch {
-		case err == nil:
-			answered = now
+		if err == nil {
+			ear.heard(now)
 			if info != nil {
 				told = now
 			}
 			s.heard(g, info, now)
-		case now.Sub(began) > limit+stall:
-			answered = now // nobody can say whether it answered
-		case now.Sub(answered) >= silence:
-			s.missed(g, now.Sub(answered), err)
+		} else if silent := ear.missed(now); silent >= silence {
+			s.missed(g, silent, ear.patience(g.Waited()), err)
 		}
 		select {
 		case <-tick.C:
@@ -149,8 +144,9 @@ func (s *Supervisor) heard(g Guest, info *guest.Info, now time.Time) {
 	}
 }
 
-// missed takes note of a guest that has been silent for too long.
-func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
+// missed takes note of a guest that has been silent for too long, and has it started again
+// once its patience is over.
+func (s *Supervisor) missed(g Guest, silent, patience time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest != g || s.op != nil {
@@ -159,11 +155,11 @@ func (s *Supervisor) missed(g Guest, silent time.Duration, err error) {
 	if s.status.State == Running {
 		advice := "Start it again: `osaurus-sandbox restart`."
 		if s.settings.AutoRestart && s.failures.allow() {
-			advice = fmt.Sprintf("Unless it recovers, it is started again after %v.", recovery)
+			advice = fmt.Sprintf("Unless it recovers, it is started again after %v, or later where this computer has no processor for it.", recovery)
 		}
 		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).Advise(advice))
 	}
-	if silent >= recovery && s.settings.AutoRestart && s.failures.allow() {
+	if silent >= patience && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)
 	}
 }

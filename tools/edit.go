@@ -21,6 +21,9 @@ const (
 	// maxCompared is how many lines of what was not found are compared with the
 	// file: who has so many right has copied them.
 	maxCompared = 200
+	// maxOccurrences is how many places of a text are looked for, where one is
+	// meant: each may cost as much as the text is long.
+	maxOccurrences = 100
 )
 
 type editIn struct {
@@ -58,7 +61,7 @@ func newEdit(files Files) Tool {
 		if binary(before) {
 			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is no text. Change it with a program in sandbox_exec"}
 		}
-		after, at, err := replaceOnce(before, in.Old, in.New)
+		after, at, err := replaceOnce(ctx, before, in.Old, in.New)
 		if err != nil {
 			return editOut{}, err
 		}
@@ -76,7 +79,7 @@ func newEdit(files Files) Tool {
 
 // replaceOnce replaces a text that is there once. In a file with CRLF line ends,
 // texts that have none of them match all the same, and get them.
-func replaceOnce(file []byte, old, new string) (out []byte, line int, err error) {
+func replaceOnce(ctx context.Context, file []byte, old, new string) (out []byte, line int, err error) {
 	if n := bytes.Count(file, []byte(old)); n == 0 && bytes.Contains(file, []byte("\r\n")) && !strings.Contains(old, "\r") {
 		old, new = strings.ReplaceAll(old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(new, "\r\n", "\n"), "\n", "\r\n")
 	}
@@ -90,21 +93,32 @@ func replaceOnce(file []byte, old, new string) (out []byte, line int, err error)
 			Message: "old_string was not found in the file" + nearest(string(file), old),
 		}
 	}
-	if lines := occurrences(file, old, at); len(lines) > 1 {
-		shown := fmt.Sprint(lines[:min(len(lines), maxShownLines)])
+	lines, err := occurrences(ctx, file, old, at)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(lines) > 1 {
+		shown, times := fmt.Sprint(lines[:min(len(lines), maxShownLines)]), fmt.Sprint(len(lines))
+		if len(lines) == maxOccurrences {
+			times = "at least " + times
+		}
 		return nil, 0, &Failure{
 			Kind: fault.Execution, Final: true, Field: "old_string", Expected: "a text that is in the file exactly once",
-			Message: fmt.Sprintf("old_string is in the file %d times, in the lines %s. Take more of the text around the one that is meant", len(lines), strings.Trim(shown, "[]")),
+			Message: fmt.Sprintf("old_string is in the file %s times, in the lines %s. Take more of the text around the one that is meant", times, strings.Trim(shown, "[]")),
 			More:    map[string]any{"match_count": len(lines), "lines": lines[:min(len(lines), maxShownLines)]},
 		}
 	}
 	return slices.Concat(file[:at], []byte(new), file[at+len(old):]), 1 + bytes.Count(file[:at], []byte("\n")), nil
 }
 
-// occurrences are the lines where a text is, also where two of it overlap.
-func occurrences(file []byte, text string, from int) (lines []int) {
+// occurrences are the lines where a text is, also where two of it overlap: the
+// first so many, as long as somebody waits for them.
+func occurrences(ctx context.Context, file []byte, text string, from int) (lines []int, err error) {
 	line, counted := 1, 0
-	for at := from; at >= 0; {
+	for at := from; len(lines) < maxOccurrences; {
+		if err := context.Cause(ctx); err != nil {
+			return nil, fault.New(fault.KindOf(err), "edit file", "", err)
+		}
 		line, counted = line+bytes.Count(file[counted:at], []byte("\n")), at
 		lines = append(lines, line)
 		next := bytes.Index(file[at+1:], []byte(text))
@@ -113,7 +127,7 @@ func occurrences(file []byte, text string, from int) (lines []int) {
 		}
 		at += 1 + next
 	}
-	return lines
+	return lines, nil
 }
 
 // nearest shows where a text that was not found parts from the file, or else the

@@ -1,6 +1,9 @@
 package tools
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +33,11 @@ func TestReplaceOnce(t *testing.T) {
 		{"longer than the file", "a\nb", "a\nb\nc", "x", "!begins as line 1 does, and goes on where the file ends", 0},
 		{"twice", "a\nb\na\n", "a\n", "x", "!2 times, in the lines 1 3", 0},
 		{"twice, overlapping", "aaa\n", "aa", "x", "!2 times, in the lines 1 1", 0},
+		{"more often than is looked for", strings.Repeat("a\n", 1000), "a", "x", "!at least 100 times, in the lines 1 2 3 4 5 6 7 8 9 10", 0},
 		{"the same", "a\n", "a", "a", "!are the same", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			out, line, err := replaceOnce([]byte(tc.file), tc.old, tc.new)
+			out, line, err := replaceOnce(t.Context(), []byte(tc.file), tc.old, tc.new)
 			if part, bad := strings.CutPrefix(tc.want, "!"); bad {
 				if f := failureOf(err); err == nil || !strings.Contains(f.Message, part) || f.Field == "" {
 					t.Errorf("%q, %v, want %q", out, err, part)
@@ -47,6 +51,17 @@ func TestReplaceOnce(t *testing.T) {
 	}
 }
 
+// A text that is long, and in the file over and over, is looked for no longer than
+// somebody waits.
+func TestReplaceOnceIsGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := replaceOnce(ctx, bytes.Repeat([]byte("a"), 8<<20), strings.Repeat("a", 4<<20), "b")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%.200v", err)
+	}
+}
+
 // What is replaced is what a simple way replaces, and the diff is one that patch
 // applies.
 func FuzzEdit(f *testing.F) {
@@ -57,7 +72,7 @@ func FuzzEdit(f *testing.F) {
 		if old == "" || strings.Contains(file, "\r") {
 			return
 		}
-		out, _, err := replaceOnce([]byte(file), old, new)
+		out, _, err := replaceOnce(t.Context(), []byte(file), old, new)
 		n := 0
 		for at := range len(file) {
 			if strings.HasPrefix(file[at:], old) {

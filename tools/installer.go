@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/tools/packages"
+	"osaurus-sandbox/tools/queue"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 // Agents do not wait for each other, since each room has a root of its own.
 type Installer struct {
 	rooms Rooms
-	queue queues[config.AgentID]
+	queue queue.Queues[config.AgentID]
 
 	mu sync.Mutex
 	// fresh is when an agent's index was last fetched.
@@ -101,7 +102,7 @@ func (i *Installer) install(ctx context.Context, c *Call, m packages.Manager, na
 	if err != nil {
 		return Installed{}, err
 	}
-	give, err := i.queue.take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
+	give, err := i.queue.Take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
 	if err != nil {
 		return Installed{}, fault.New(fault.KindOf(err), "wait for the agent's other installs", string(c.Name), err)
 	}

@@ -13,7 +13,7 @@ import (
 func (e Envelope) redacted(redact Redact) Envelope {
 	if e.Failure != nil {
 		f := *e.Failure
-		f.Message, f.Expected, f.Cause = redact(f.Message), redact(f.Expected), nil
+		f.Message, f.Field, f.Expected, f.Cause = redact(f.Message), redact(f.Field), redact(f.Expected), nil
 		f.More = maps.Clone(f.More)
 		for key, v := range f.More {
 			f.More[key] = redactedJSON(v, redact)

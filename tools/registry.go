@@ -84,16 +84,6 @@ func (r *Registry) Add(t Tool) error {
 	return nil
 }
 
-// Remove removes tools, if they are there.
-func (r *Registry) Remove(names ...Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range names {
-		delete(r.tools, name)
-	}
-	r.changed.Ring()
-}
-
 // Changed is closed when the tools are no longer those that List answers now.
 func (r *Registry) Changed() <-chan struct{} { return r.changed.Next() }
 
@@ -146,23 +136,28 @@ func (r *Registry) Get(agent config.AgentID, name string) (Tool, bool) {
 func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json.RawMessage) Envelope {
 	t, ok := r.Get(c.ID, name)
 	if !ok {
-		return noSuchTool(name)
+		return r.seal(ctx, c, noSuchTool(name), nil)
 	}
+	c.registry = r
+	result, err := r.admit(ctx, t, &c, arguments)
+	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
+}
+
+// admit runs a tool unless its gate, its arguments or the agent's turn are against it.
+func (r *Registry) admit(ctx context.Context, t Tool, c *Call, arguments json.RawMessage) (result any, err error) {
 	if err := t.Gate.Check(string(t.Name), c.Agent); err != nil {
-		return fail(t.Name, err)
+		return nil, err
 	}
 	in, err := preflight(t.Input, arguments, c.Warn)
 	if err != nil {
-		return fail(t.Name, err)
+		return nil, err
 	}
 	if t.Counted {
 		if err := r.turns.take(c.ID, c.Turn, c.Settings.MaxCommandsPerTurn); err != nil {
-			return fail(t.Name, err)
+			return nil, err
 		}
 	}
-	c.registry = r
-	result, err := r.run(ctx, t, &c, in)
-	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
+	return r.run(ctx, t, c, in)
 }
 
 // run runs a tool within its budget, and survives it.

@@ -96,10 +96,12 @@ func TestGates(t *testing.T) {
 		}
 	}
 	changed := r.Changed()
-	r.Remove("b-exec")
+	if err := r.Add(echo(Spec{Name: "d-read"}, nil)); err != nil {
+		t.Fatal(err)
+	}
 	<-changed
-	if got := listed(true, true, Full); got != "a-make c-read" {
-		t.Errorf("after Remove: %s", got)
+	if got := listed(true, true, Full); got != "a-make b-exec c-read d-read" {
+		t.Errorf("after Add: %s", got)
 	}
 }
 
@@ -196,7 +198,17 @@ func TestRedaction(t *testing.T) {
 	if got := answer(t, r, alice(), "quotes", `{"text":""}`); got != `{"ok":true,"result":{"hunter22":"\"[REDACTED:KEY]\": <\\\n","z":":[REDACTED:KEY]"},"tool":"quotes"}` {
 		t.Error(got)
 	}
-	if got := answer(t, r, alice(), "fails", `{"text":""}`); strings.Contains(got, "hunter") || strings.Count(got, "[REDACTED:KEY]") != 2 {
+	for _, refused := range []struct{ tool, args string }{
+		{"fails", `{"text":""}`}, {"hunter22", `{}`}, {"fails", `{"hunter22":""}`}, {"fails", `{"text":{"hunter22":1}}`}, {"fails", `["hunter22"]`},
+	} {
+		if got := answer(t, r, alice(), refused.tool, refused.args); strings.Contains(got, "hunter") || !strings.Contains(got, `"ok":false`) {
+			t.Error(got)
+		}
+	}
+	if got := answer(t, r, alice(), "fails", `{"hunter22":""}`); strings.Count(got, "[REDACTED:KEY]") != 2 {
+		t.Error(got)
+	}
+	if got := answer(t, r, alice(), "fails", `{"text":""}`); strings.Count(got, "[REDACTED:KEY]") != 2 {
 		t.Error(got)
 	}
 }

@@ -4,6 +4,7 @@ package vm
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // Driver makes machines on this host.
@@ -66,6 +67,10 @@ type Machine interface {
 	// so is a guest that powers off or, with ResetEnds, reboots. A guest
 	// kernel's panic is not: its error quotes the end of the console.
 	Err() error
+
+	// Waited is for how long the threads of a machine that runs could have run and had no
+	// processor of this host, all of them together. It is 0 where nobody can tell.
+	Waited() time.Duration
 
 	// Dial connects to an AF_VSOCK port of the guest. It waits while the
 	// guest has no vsock driver yet, until the context ends (fault.Timeout for

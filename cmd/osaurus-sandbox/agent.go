@@ -196,7 +196,7 @@ func newAgentReset(c console) *cobra.Command {
 }
 
 func newAgentDelete(c console) *cobra.Command {
-	var yes, workspace, secrets bool
+	var yes, workspace, secrets, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
@@ -219,8 +219,11 @@ an agent of the same name that is made later, unless you say --workspace. Its se
 				return err
 			}
 			r, err := client.Agents.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets}))
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case asJSON:
+				return printProto(c.out, r.Msg)
 			}
 			return printLeft(c.err, r.Msg, agent.Msg.Agent.GetId())
 		},
@@ -228,6 +231,7 @@ an agent of the same name that is made later, unless you say --workspace. Its se
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

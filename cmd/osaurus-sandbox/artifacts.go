@@ -21,8 +21,9 @@ import (
 
 func newArtifacts(c console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "artifacts",
-		Short: "See, open and keep what agents have handed over",
+		Use:     "artifacts",
+		Aliases: []string{"artifact"},
+		Short:   "See, open and keep what agents have handed over",
 		Long: `What an agent hands over (its tool share_artifact) is copied to this computer, where the agent changes nothing any more, into a folder for
 each conversation. It stays when the agent is deleted.`,
 		Example: `  osaurus-sandbox artifacts list alice
@@ -63,16 +64,16 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 
 func newArtifactsList(c console) *cobra.Command {
 	var asJSON bool
-	var session string
+	var conversation string
 	cmd := &cobra.Command{
 		Use:   "list [AGENT]",
 		Short: "List what was handed over, the newest first",
 		Example: `  osaurus-sandbox artifacts list
-  osaurus-sandbox artifacts list alice --session chat-7 --json`,
+  osaurus-sandbox artifacts list alice --conversation chat-7 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			list := []*controlpb.Artifact{}
-			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: session}, func(f *controlpb.Artifact) {
+			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}, func(f *controlpb.Artifact) {
 				list = append(list, f)
 			})
 			if err != nil {
@@ -87,7 +88,7 @@ func newArtifactsList(c console) *cobra.Command {
 				return nil
 			}
 			table := newTable(c.out)
-			fmt.Fprintln(table, "ID\tCREATED\tAGENT\tSESSION\tSIZE\tNAME\tWHAT")
+			fmt.Fprintln(table, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT")
 			for _, f := range list {
 				name := f.Name
 				if f.Folder {
@@ -99,7 +100,7 @@ func newArtifactsList(c console) *cobra.Command {
 			return table.Flush()
 		}),
 	}
-	cmd.Flags().StringVar(&session, "session", "", "only those of a conversation")
+	cmd.Flags().StringVar(&conversation, "conversation", "", "only those of a conversation")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one a line")
 	return cmd
 }

@@ -17,6 +17,7 @@ import (
 )
 
 func newArtifactsSave(c console) *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "save ARTIFACT [FOLDER | -]",
 		Short: "Copy what was handed over to where you want it",
@@ -34,7 +35,7 @@ func newArtifactsSave(c console) *cobra.Command {
 				return err
 			}
 			defer stream.Close()
-			if len(args) == 2 && args[1] == "-" {
+			if len(args) == 2 && args[1] == "-" { // which is the file, and nothing else
 				return toOutput(c.out, f, stream)
 			}
 			to := "."
@@ -48,10 +49,17 @@ func newArtifactsSave(c console) *cobra.Command {
 				}
 				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
-			writef(c.err, "%s\n", filepath.Join(to, f.Name))
+			path := filepath.Join(to, f.Name)
+			if asJSON {
+				return printJSON(c.out, struct {
+					Path string `json:"path"`
+				}{path})
+			}
+			writef(c.err, "%s\n", path)
 			return nil
 		}),
 	}
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"
 )
@@ -29,7 +30,7 @@ func newAudit(c console) *cobra.Command {
 
 // withAudit reads the audit where it is kept: it needs no daemon, and does not
 // take one's word.
-func withAudit(ctx context.Context, do func(*audit.Log) error) error {
+func withAudit(ctx context.Context, do func(*store.DB, *audit.Log) error) error {
 	home, err := config.FindHome()
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func withAudit(ctx context.Context, do func(*audit.Log) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(audit.New(db)), db.Close())
+	return errors.Join(do(db, audit.New(db)), db.Close())
 }
 
 func newAuditList(c console) *cobra.Command {
@@ -60,12 +61,12 @@ func newAuditList(c console) *cobra.Command {
 			if from != nil {
 				filter.Since = from.AsTime()
 			}
-			if agent != "" {
-				if filter.Agent, err = config.ParseAgentName(agent); err != nil {
-					return err
+			return withAudit(cmd.Context(), func(db *store.DB, log *audit.Log) error {
+				if agent != "" {
+					if filter.Agent, err = agents.NameOf(cmd.Context(), db, agent); err != nil {
+						return err
+					}
 				}
-			}
-			return withAudit(cmd.Context(), func(log *audit.Log) error {
 				for e, err := range log.List(cmd.Context(), filter) {
 					if err != nil {
 						return err
@@ -126,7 +127,7 @@ wrong is named. Keep the hash of the last entry elsewhere to be able to tell lat
 		Example: `  osaurus-sandbox audit verify`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAudit(cmd.Context(), func(log *audit.Log) error {
+			return withAudit(cmd.Context(), func(_ *store.DB, log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())
 				if err != nil {
 					return err

@@ -100,10 +100,10 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 
 	var once sync.Once
 	first := func() { watch.sinceStart("until first output") }
-	c.out, c.err = onFirst{c.out, &once, first}, onFirst{c.err, &once, first}
+	its := console{c.in, onFirst{c.out, &once, first}, onFirst{c.err, &once, first}}
 	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
 	hung := endIfSilent(watched, g)
-	patient, err := runCommand(ctx, c, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	patient, err := runCommand(ctx, its, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
 	stop()
 	if reason := <-hung; reason != nil {
 		err = reason

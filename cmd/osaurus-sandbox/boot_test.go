@@ -23,7 +23,7 @@ import (
 func labHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
-	lab.ShareImages(t, home)
+	lab.ShareImages(t, home, lab.BusyboxPack(t, "amd64"))
 	return home
 }
 
@@ -68,8 +68,8 @@ func TestBoot(t *testing.T) {
 		}
 	})
 	t.Run("no such command", func(t *testing.T) {
-		code, _, errOut := bootAs(t, none, "--", "no-such-command")
-		if code != exitNoCommand || !strings.Contains(errOut, "no-such-command") {
+		code, _, errOut := bootAs(t, none, "--timings", "--", "no-such-command")
+		if code != exitNoCommand || !strings.Contains(errOut, "no-such-command") || !strings.Contains(errOut, "power off") {
 			t.Errorf("exit code %d, %s", code, errOut)
 		}
 	})

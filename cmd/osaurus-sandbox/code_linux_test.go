@@ -124,7 +124,7 @@ func tryArtifacts(t *testing.T, home config.Home) {
 	}
 	share := func(t *testing.T, arguments string) map[string]any {
 		t.Helper()
-		_, out, stderr := sandbox(t, "tool", "call", "alice", "share_artifact", arguments, "--json", "--session", "chat-7")
+		_, out, stderr := sandbox(t, "tool", "call", "alice", "share_artifact", arguments, "--json", "--conversation", "chat-7")
 		var e map[string]any
 		if err := json.Unmarshal([]byte(out), &e); err != nil {
 			t.Fatalf("%v in %q, %s", err, out, stderr)
@@ -173,7 +173,7 @@ func tryArtifacts(t *testing.T, home config.Home) {
 		Folder                               bool
 	}
 	rows := map[string]row{}
-	for line := range strings.Lines(ok(t, "artifacts", "list", "alice", "--session", "chat-7", "--json")) {
+	for line := range strings.Lines(ok(t, "artifacts", "list", "alice", "--conversation", "chat-7", "--json")) {
 		var r row
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%v in %s", err, line)

@@ -157,8 +157,8 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "PLUGIN":
-		if r, err := client.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{})); err == nil {
-			for _, p := range r.Msg.Plugins {
+		if r, err := client.ListPlugins(ctx); err == nil {
+			for _, p := range r.Plugins {
 				offer(p.Id, p.Description)
 			}
 		}

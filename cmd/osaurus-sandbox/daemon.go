@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -77,6 +76,11 @@ func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, cli
 
 // needAs is need under another name in the audit.
 func needAs(ctx context.Context, name string) (*control.Client, error) {
+	return needWith(ctx, name, nil)
+}
+
+// needWith is needAs; a daemon that it starts has these flags too.
+func needWith(ctx context.Context, name string, flags []string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return nil, err
@@ -91,7 +95,7 @@ func needAs(ctx context.Context, name string) (*control.Client, error) {
 		}
 		// Somebody who has the home is about to answer, or to end.
 		if _, owned := owner.Holder(home); !owned && ended == nil {
-			if ended, err = startDaemon(home); err != nil {
+			if ended, err = startDaemon(home, flags); err != nil {
 				return nil, err
 			}
 		}
@@ -115,22 +119,21 @@ func needAs(ctx context.Context, name string) (*control.Client, error) {
 
 // startDaemon starts a daemon that outlives this program. If it ends, its last
 // words come over the channel.
-func startDaemon(home config.Home) (<-chan error, error) {
+func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 	const op = "start the daemon"
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fault.New(fault.Execution, op, "", err)
 	}
-	logs, err := home.Make(home.Logs())
-	if err != nil {
+	if _, err := home.Make(home.Logs()); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(logs, "daemon-start.log")
+	path := control.StartLog(home)
 	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
-	cmd := exec.Command(program, "serve", "--"+quietFlag)
+	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
 	cmd.Dir = "/" // it should keep no disk busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))
 	cmd.Stdout, cmd.Stderr = words, words

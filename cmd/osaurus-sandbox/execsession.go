@@ -29,7 +29,9 @@ func asLine(args []string) string {
 
 // execInSession runs a command in a persistent shell and prints what came of it.
 func execInSession(ctx context.Context, c console, client *control.Client, agent string, command guest.ShellCommand, asJSON bool) error {
+	stop := showStart(ctx, c, client)
 	result, err := runInSession(ctx, client, agent, command)
+	stop()
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ const (
 
 	// A command that runs another (boot, exec) keeps all codes but these for it, as
 	// env and timeout do.
-	exitSandbox     = 125 // the sandbox failed, not the command
+	exitSandbox     = 125 // no command ran: the sandbox failed, or was asked wrongly
 	exitCannotRun   = 126 // the command is there and cannot be run
 	exitNoCommand   = 127 // there is no such command
 	exitInterrupted = 128 // plus the signal
@@ -41,7 +41,7 @@ const exitCodes = `Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n
-  boot, exec, shell, job wait: the command's own, or 125 the sandbox failed, 126 the command cannot be run, 127 no such command
+  boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command
 `
 
 // exitCode is the exit code for an error, from its kind alone.

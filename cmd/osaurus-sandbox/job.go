@@ -45,7 +45,7 @@ func newJobStart(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start AGENT [flags] -- COMMAND [ARG...]",
 		Short: "Start a job and print its id",
-		Example: `  osaurus-sandbox job start alice -- python3 -m http.server
+		Example: `  osaurus-sandbox job start alice -- sh -c 'make 2>&1 | tee build.log'
   osaurus-sandbox job start alice --cwd src --label build -- make`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,9 +58,11 @@ func newJobStart(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
+			stop := showStart(cmd.Context(), c, client)
 			r, err := client.Jobs.Start(cmd.Context(), connect.NewRequest(&controlpb.StartJobRequest{
 				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label,
 			}))
+			stop()
 			switch {
 			case err != nil:
 				return err

@@ -26,14 +26,20 @@ func withProgress(ctx context.Context, c console, client *control.Client, do fun
 	return do()
 }
 
-// showingStart is start for a person at a terminal: where the sandbox has to start
-// first, they see how that goes, until the command writes something itself.
-func showingStart(c console, client *control.Client, start starter) starter {
+// showStart shows a person at a terminal how the sandbox starts, where something that
+// they have asked for has to wait for that, until stop is called.
+func showStart(ctx context.Context, c console, client *control.Client) (stop func()) {
 	if terminalWidth(c.err) == 0 {
-		return start
+		return func() {}
 	}
+	return showJourney(ctx, c, client, toldAfter)
+}
+
+// showingStart is start that shows how the sandbox starts, until the command writes
+// something itself.
+func showingStart(c console, client *control.Client, start starter) starter {
 	return func(ctx context.Context, command guest.Command) (process, error) {
-		stop := showJourney(ctx, c, client, toldAfter)
+		stop := showStart(ctx, c, client)
 		defer stop()
 		var once sync.Once // its output may come before start returns
 		command.Stdout, command.Stderr = onFirst{command.Stdout, &once, stop}, onFirst{command.Stderr, &once, stop}

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 )
@@ -21,6 +23,7 @@ func newLogs(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Print the daemon's log and the guest's console, or what an agent's programs have logged",
+		Long:  "Where no daemon runs, it prints what the last one has left, and what one that did not come up has said.",
 		Example: `  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
   osaurus-sandbox logs -f --agent alice`,
@@ -30,7 +33,11 @@ func newLogs(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			print := printLog(c, asJSON)
 			client, err := reach(cmd.Context())
+			if fault.KindOf(err) == fault.Unavailable && agent == "" && !follow {
+				return logsWithoutDaemon(c, source, from.AsTime(), print)
+			}
 			if err != nil {
 				return err
 			}
@@ -41,17 +48,7 @@ func newLogs(c console) *cobra.Command {
 			}
 			defer stream.Close()
 			for stream.Receive() {
-				l := stream.Msg()
-				if asJSON {
-					err = printLine(c.out, l)
-				} else if l.Level != "" {
-					_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, when(l.Time), l.Level, l.Text)
-				} else if l.Time != nil {
-					_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, when(l.Time), l.Text)
-				} else {
-					_, err = writef(c.out, "%-7s  %s\n", l.Source, l.Text)
-				}
-				if err != nil {
+				if err := print(stream.Msg()); err != nil {
 					return err
 				}
 			}
@@ -64,6 +61,34 @@ func newLogs(c console) *cobra.Command {
 	cmd.Flags().StringVar(&source, "source", "", "only daemon or console")
 	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, in place of both")
 	return cmd
+}
+
+// printLog prints a line of a log.
+func printLog(c console, asJSON bool) func(*controlpb.LogsResponse) error {
+	return func(l *controlpb.LogsResponse) (err error) {
+		switch {
+		case asJSON:
+			return printLine(c.out, l)
+		case l.Level != "":
+			_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, when(l.Time), l.Level, l.Text)
+		case l.Time != nil:
+			_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, when(l.Time), l.Text)
+		default:
+			_, err = writef(c.out, "%-7s  %s\n", l.Source, l.Text)
+		}
+		return err
+	}
+}
+
+// logsWithoutDaemon prints what daemons have left in the home: nobody else can say why
+// one does not come up.
+func logsWithoutDaemon(c console, source string, since time.Time, print func(*controlpb.LogsResponse) error) error {
+	home, err := config.FindHome()
+	if err != nil {
+		return err
+	}
+	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
+	return control.LeftLogs(home, source, since, print)
 }
 
 // parseSince reads how far back, as a duration or a time; empty is everything.

@@ -21,7 +21,9 @@ type machineCommand struct {
 	use, short, long string
 	// confirm, if not empty, is what a person is told before they say yes.
 	confirm string
-	do      func(context.Context, *control.Client) (*controlpb.Status, error)
+	// flags are those of a daemon that has to be started for it.
+	flags []string
+	do    func(context.Context, *control.Client) (*controlpb.Status, error)
 }
 
 func newMachineCommands(c console) []*cobra.Command {
@@ -49,6 +51,7 @@ func newMachineCommands(c console) []*cobra.Command {
 			use: "reset", short: "Start over with an empty disk",
 			long:    "Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
 			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
+			flags:   []string{"--" + restFlag},
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Reset(ctx, connect.NewRequest(&controlpb.ResetRequest{})))
 			},
@@ -57,6 +60,7 @@ func newMachineCommands(c console) []*cobra.Command {
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
 			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until you ask for it.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
+			flags:   []string{"--" + restFlag},
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Remove(ctx, connect.NewRequest(&controlpb.RemoveRequest{})))
 			},
@@ -84,7 +88,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 					return err
 				}
 			}
-			client, err := need(ctx)
+			client, err := needWith(ctx, clientName, m.flags)
 			if err != nil {
 				return err
 			}

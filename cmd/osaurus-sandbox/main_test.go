@@ -142,6 +142,20 @@ func TestHelpHasExamples(t *testing.T) {
 	lackExample(t, newRoot(console{}))
 }
 
+// People type the words that other programs have, but none by which a whole guest goes.
+func TestAliases(t *testing.T) {
+	root := newRoot(console{})
+	for line, want := range map[string]string{
+		"agent ls": "agent list", "agent rm": "agent delete", "agent remove": "agent delete", "plugin delete": "plugin remove", "pack rm": "pack remove", "artifact list": "artifacts list",
+		"rm": "", "delete": "", "ls": "",
+	} {
+		cmd, _, _ := root.Find(strings.Fields(line))
+		if got := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "osaurus-sandbox"), " "); got != want {
+			t.Errorf("%s is %q", line, got)
+		}
+	}
+}
+
 // lackExample reports the commands below cmd whose help has none.
 func lackExample(t *testing.T, cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {

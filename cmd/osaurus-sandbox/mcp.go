@@ -37,7 +37,7 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 				return err
 			}
 			if agent != "" {
-				if o.Agent, err = config.ParseAgentName(agent); err != nil {
+				if o.Agent, err = config.NameAgent(agent); err != nil {
 					return err
 				}
 			}

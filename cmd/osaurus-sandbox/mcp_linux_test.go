@@ -256,7 +256,7 @@ func TestMCPInstall(t *testing.T) {
 	}
 	is(before)
 	out = ok(t, "mcp", "install", "zed")
-	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
+	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files go on working on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
 		t.Errorf("%s", out)
 	}
 	if text, err := os.ReadFile(real + backupSuffix); err != nil || string(text) != before {
@@ -299,10 +299,13 @@ func TestMCPInstall(t *testing.T) {
 	if err := os.WriteFile(real, []byte(broken), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	for _, verb := range []string{"install", "uninstall"} {
-		if code, _, stderr := sandbox(t, "mcp", verb, "zed"); code != exitInvalidArgs || !strings.Contains(stderr, "line 1") {
-			t.Errorf("%s of a broken file: %d, %s", verb, code, stderr)
+	for _, line := range [][]string{{"install", "zed", "--agent", "never"}, {"uninstall", "zed"}} {
+		if code, _, stderr := sandbox(t, append([]string{"mcp"}, line...)...); code != exitInvalidArgs || !strings.Contains(stderr, "line 1") {
+			t.Errorf("%v of a broken file: %d, %s", line, code, stderr)
 		}
+	}
+	if code, _, _ := sandbox(t, "agent", "show", "never"); code != exitNotFound {
+		t.Errorf("an agent is made for what cannot be connected: %d", code)
 	}
 	is(broken)
 	ok(t, "mcp", "install", "codex", "--agent", "alice", "--profile", "lean")
@@ -322,6 +325,32 @@ func TestMCPInstall(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 	gone(cursor + backupSuffix)
+	var alice struct{ ID string }
+	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice); err != nil {
+		t.Fatal(err)
+	}
+	var added struct {
+		Client, File, Agent string
+		Changed             bool
+	}
+	out = ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
+	if err := json.Unmarshal([]byte(out), &added); err != nil || added.Client != "cursor" || added.File != cursor || added.Agent != "alice" || !added.Changed {
+		t.Errorf("%v, %s", err, out)
+	}
+	if out := ok(t, "audit", "list", "--agent", alice.ID); out == "" || out != ok(t, "audit", "list", "--agent", "Alice") {
+		t.Errorf("the audit of an agent by its id: %s", out)
+	}
+	nobody := config.NewAgentID()
+	for _, line := range [][]string{{"mcp", "install", "cursor"}, {"audit", "list"}} {
+		if code, _, stderr := sandbox(t, append(line, "--agent", string(nobody))...); code != exitNotFound {
+			t.Errorf("%v for nobody's id: %d, %s", line, code, stderr)
+		}
+	}
+	for agent, told := range map[string]bool{"goose": true, "alice": false} {
+		if code, _, stderr := sandbox(t, "mcp", "config", "goose", "--agent", agent); code != 0 || strings.Contains(stderr, "agent create "+agent) != told {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	}
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
 	}

@@ -1,41 +1,39 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/control/mcp/clients"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/tools"
 )
-
-// backupSuffix is what the file as it was before is called after.
-const backupSuffix = ".before-osaurus-sandbox"
 
 // setup is how a client is to start this program.
 type setup struct {
 	agent, profile   string
 	readOnly, dryRun bool
+	asJSON           bool
 }
 
 func (s *setup) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.agent, "agent", "", "the agent that the client works as (default one named after it)")
 	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "full, or lean for models that cannot hold many tools in mind")
+	jsonFlag(cmd, &s.asJSON)
 }
 
 func newMCPInstall(c console) *cobra.Command {
@@ -47,6 +45,8 @@ func newMCPInstall(c console) *cobra.Command {
 beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With --read-only
 it may only read. If the agent is there already its autonomousExec.enabled is set so, for everything that works as that agent.
 
+` + ownTools + `
+
 Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp install claude-desktop
   osaurus-sandbox mcp install cursor --dry-run
@@ -57,27 +57,38 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			if err != nil {
 				return err
 			}
-			changed, err := edit(c, client, s.dryRun, func(text []byte) (change, error) {
+			var sandbox admitted
+			file, err := edit(client, s.dryRun, func(_ string, text []byte) (change, error) {
 				added, err := client.Add(text, command)
+				if err == nil && !s.dryRun { // the agent first: an entry without one cannot connect
+					sandbox, err = s.admit(cmd.Context())
+				}
 				return change{file: added, copy: text}, err
 			})
-			if err != nil || s.dryRun && changed {
+			switch {
+			case err != nil:
+				return err
+			case s.asJSON:
+				return printJSON(c.out, struct {
+					clientEditJSON
+					Agent    string `json:"agent"`
+					ReadOnly bool   `json:"read_only"`
+				}{editAsJSON(client, file), cmp.Or(sandbox.agent, s.agent), s.readOnly})
+			}
+			if _, err := fmt.Fprint(c.out, file.diff); err != nil {
 				return err
 			}
-			if s.dryRun {
-				_, err = writef(c.out, startsAlready, client.Title)
-				return err
+			if !s.dryRun {
+				if err := s.tell(c.out, client, sandbox); err != nil {
+					return err
+				}
 			}
-			if err := withClient(func(cmd *cobra.Command, daemon *control.Client, _ []string) error {
-				return s.admit(cmd, c, daemon, client)
-			})(cmd, nil); err != nil {
-				return err
+			switch {
+			case !file.changed:
+				_, err = writef(c.out, "%s starts it already.\n", client.Title)
+			case !s.dryRun:
+				_, err = fmt.Fprintln(c.out, client.Then)
 			}
-			if !changed {
-				_, err = writef(c.out, startsAlready, client.Title)
-				return err
-			}
-			_, err = fmt.Fprintln(c.out, client.Then)
 			return err
 		},
 	}
@@ -87,10 +98,20 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 	return cmd
 }
 
-const startsAlready = "%s starts it already.\n"
+// clientEditJSON is what became of a client's file, for programs.
+type clientEditJSON struct {
+	Client  string `json:"client"`
+	File    string `json:"file"`
+	Changed bool   `json:"changed"` // or would be, with --dry-run
+	Diff    string `json:"diff,omitempty"`
+}
+
+func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
+	return clientEditJSON{client.ID, e.path, e.changed, e.diff}
+}
 
 func newMCPUninstall(c console) *cobra.Command {
-	var dryRun bool
+	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "uninstall CLIENT",
 		Short:   "Undo mcp install",
@@ -102,23 +123,24 @@ func newMCPUninstall(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path, err := clientFile(client)
-			if err != nil {
+			file, err := edit(client, dryRun, func(path string, text []byte) (change, error) { return undo(client, path, text) })
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printJSON(c.out, editAsJSON(client, file))
+			case !file.changed:
+				_, err = writef(c.out, "%s does not start it.\n", client.Title)
 				return err
 			}
-			changed, err := edit(c, client, dryRun, func(text []byte) (change, error) { return undo(client, path, text) })
-			switch {
-			case err != nil || dryRun && changed:
-				return err
-			case !changed:
-				_, err = writef(c.out, "%s does not start it.\n", client.Title)
-			default:
+			if _, err = fmt.Fprint(c.out, file.diff); err == nil && !dryRun {
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -127,20 +149,34 @@ func newMCPConfig(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config CLIENT",
 		Short: "Print the entry for a client's file",
-		Long:  "Prints what mcp install would write, for people who keep their files themselves.\n\nClients: " + strings.Join(clients.IDs(), ", ") + ".",
+		Long: `Prints what mcp install would write, for people who keep their files themselves. The agent that the entry names must exist, or the
+client cannot connect: osaurus-sandbox agent create NAME
+
+Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp config zed --agent alice`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			client, command, err := s.resolve(args[0])
 			if err != nil {
 				return err
 			}
 			path, err := clientFile(client)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case s.asJSON:
+				return printJSON(c.out, struct {
+					Client string `json:"client"`
+					File   string `json:"file"`
+					Agent  string `json:"agent"`
+					Entry  string `json:"entry"`
+				}{client.ID, path, s.agent, client.Snippet(command)})
 			}
 			fmt.Fprintln(c.err, "for "+path)
+			if there, err := hasAgent(cmd.Context(), s.agent); err != nil || !there {
+				writef(c.err, "It connects only once there is the agent: osaurus-sandbox agent create %s\n", s.agent)
+			}
 			_, err = fmt.Fprint(c.out, client.Snippet(command))
 			return err
 		},
@@ -149,16 +185,32 @@ func newMCPConfig(c console) *cobra.Command {
 	return cmd
 }
 
+// hasAgent reports whether there is an agent, by what a daemon that runs knows or the
+// last one has left.
+func hasAgent(ctx context.Context, ref string) (there bool, err error) {
+	home, err := config.FindHome()
+	if err != nil {
+		return false, err
+	}
+	db, err := store.View(ctx, home.Database())
+	if err != nil {
+		return false, err
+	}
+	there, err = agents.Exists(ctx, db, ref)
+	return there, errors.Join(err, db.Close())
+}
+
 // resolve is which client is meant, and how it is to start this program.
 func (s *setup) resolve(id string) (clients.Client, clients.Command, error) {
 	client, err := clients.Find(id)
 	if err != nil {
 		return client, clients.Command{}, err
 	}
-	s.agent = cmp.Or(s.agent, client.ID)
-	if _, err := config.ParseAgentName(s.agent); err != nil {
+	agent, err := config.NameAgent(cmp.Or(s.agent, client.ID))
+	if err != nil {
 		return client, clients.Command{}, err
 	}
+	s.agent = string(agent)
 	profile, err := mcp.ParseProfile(s.profile)
 	if err != nil {
 		return client, clients.Command{}, err
@@ -173,120 +225,52 @@ func (s *setup) resolve(id string) (clients.Client, clients.Command, error) {
 	return client, command, nil
 }
 
-// admit makes the client's agent, and says what it may do.
-func (s *setup) admit(cmd *cobra.Command, c console, daemon *control.Client, client clients.Client) error {
+// admitted is as whom a client may work, and whether there is a sandbox to work in.
+type admitted struct {
+	agent string
+	state supervisor.State
+}
+
+// admit makes the client's agent, and lets it do what it may.
+func (s *setup) admit(ctx context.Context) (in admitted, err error) {
+	daemon, err := need(ctx)
+	if err != nil {
+		return in, err
+	}
+	defer daemon.Close()
 	settings := map[string]string{string(tools.Exec): fmt.Sprint(!s.readOnly)}
-	_, err := daemon.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: s.agent}))
-	if fault.KindOf(err) == fault.NotFound {
-		_, err = daemon.Agents.Create(cmd.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: s.agent, Settings: settings}))
-	} else if err == nil {
-		_, err = daemon.Agents.Set(cmd.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: s.agent, Settings: settings}))
+	found, err := daemon.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: s.agent}))
+	_, notID := config.ParseAgentID(s.agent)
+	switch {
+	case err == nil:
+		in.agent = found.Msg.Agent.GetName()
+		_, err = daemon.Agents.Set(ctx, connect.NewRequest(&controlpb.SetAgentRequest{Agent: s.agent, Settings: settings}))
+	case fault.KindOf(err) == fault.NotFound && notID != nil:
+		in.agent = s.agent
+		_, err = daemon.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: s.agent, Settings: settings}))
 	}
 	if err != nil {
-		return err
+		return in, err
 	}
+	status, err := answer(daemon.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
+	in.state = supervisor.State(status.GetState())
+	return in, err
+}
+
+// ownTools is what nobody should take for granted of an app that was connected.
+const ownTools = `The app's own tools for commands and files go on working on this computer, outside of the sandbox, where only the tools that are added work.
+Turn its own off if that is not what you want: docs/mcp.md says how.`
+
+// tell says as whom a client works, what that may do, and what it does not change.
+func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
 	may := "may do everything in its room in the sandbox: run commands, write files, install"
 	if s.readOnly {
 		may = "may only read"
 	}
-	if _, err := writef(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n",
-		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly); err != nil {
-		return err
+	_, err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
+		client.Title, in.agent, may, in.agent, tools.Exec, s.readOnly, lines(ownTools))
+	if err == nil && in.state == supervisor.NotProvisioned {
+		_, err = fmt.Fprintln(w, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	}
-	r, err := daemon.Status(cmd.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
-	if err != nil || supervisor.State(r.Msg.Status.State) != supervisor.NotProvisioned {
-		return err
-	}
-	_, err = fmt.Fprintln(c.out, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	return err
-}
-
-// clientFile is where a client keeps its servers: what a link leads to, if it is one.
-func clientFile(client clients.Client) (string, error) {
-	user, err := os.UserHomeDir()
-	if err != nil {
-		return "", fault.New(fault.Unavailable, "find your folder", "", err).Advise("Set HOME.")
-	}
-	places := clients.Places{User: user, Config: cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(user, ".config")), Codex: cmp.Or(os.Getenv("CODEX_HOME"), filepath.Join(user, ".codex"))}
-	places.Apps = places.Config
-	if runtime.GOOS == "darwin" {
-		places.Apps = filepath.Join(user, "Library", "Application Support")
-	}
-	path := client.File(places)
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	return path, nil
-}
-
-// change is what a client's file is to be, and what is to be kept of it beside it.
-// Where there is nothing in one, there is to be none.
-type change struct{ file, copy []byte }
-
-// edit changes a client's file, and shows how.
-func edit(c console, client clients.Client, dryRun bool, do func([]byte) (change, error)) (changed bool, err error) {
-	const op = "edit the configuration of"
-	path, err := clientFile(client)
-	if err != nil {
-		return false, err
-	}
-	before, mode, err := readClient(path)
-	if err != nil {
-		return false, fault.New(fault.Unavailable, op, client.Title, err).Advise("Make the file readable for you.")
-	}
-	after, err := do(before)
-	if err != nil || bytes.Equal(before, after.file) {
-		return false, err
-	}
-	diff, _ := tools.Diff(path, string(before), string(after.file))
-	if _, err := fmt.Fprint(c.out, diff); err != nil || dryRun {
-		return true, err
-	}
-	if len(after.copy) > 0 {
-		if err := config.ReplaceFile(path+backupSuffix, after.copy, mode); err != nil {
-			return false, err
-		}
-	}
-	if now, _, err := readClient(path); err != nil || !bytes.Equal(now, before) {
-		return false, fault.New(fault.Rejected, op, client.Title, errors.Join(err, errors.New("it is being changed right now"))).Advise("Quit " + client.Title + ", and try again.")
-	}
-	if len(after.file) > 0 {
-		err = config.ReplaceFile(path, after.file, mode)
-	} else {
-		err = os.Remove(path)
-	}
-	if err == nil && len(after.copy) == 0 {
-		if err = os.Remove(path + backupSuffix); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	return true, err
-}
-
-// readClient reads a client's file. None is an empty one that is to be the user's alone.
-func readClient(path string) (text []byte, mode fs.FileMode, err error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0o600, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	text, err = os.ReadFile(path)
-	return text, info.Mode().Perm(), err
-}
-
-// undo is a client's file as it was before install, if nothing else has changed in it
-// since, and otherwise without this program: most clients write into their files. No
-// copy stays: what was taken out is what this program had put in, and nothing else.
-func undo(client clients.Client, path string, text []byte) (change, error) {
-	removed, err := client.Remove(text)
-	if err != nil {
-		return change{}, err
-	}
-	backup, _, err := readClient(path + backupSuffix)
-	if err == nil && !client.Has(backup) && client.Same(removed, backup) {
-		return change{file: backup}, nil
-	}
-	return change{file: removed}, nil
 }

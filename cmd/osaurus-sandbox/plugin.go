@@ -59,22 +59,22 @@ func newPluginList(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.Plugins.List(cmd.Context(), connect.NewRequest(&controlpb.ListPluginsRequest{}))
+			r, err := client.ListPlugins(cmd.Context())
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
-			for _, p := range r.Msg.Plugins {
+			for _, p := range r.Plugins {
 				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
 			}
 			if err := table.Flush(); err != nil {
 				return err
 			}
-			for _, b := range r.Msg.Broken {
+			for _, b := range r.Broken {
 				writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
 				if b.Advice != "" {
 					writef(c.err, "advice: %s\n", b.Advice)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
 )
@@ -52,7 +53,7 @@ func writeNew(path string, text []byte, force bool) error {
 
 func newPluginInit(c console) *cobra.Command {
 	var output string
-	var force bool
+	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "init NAME",
 		Short: "Start a recipe: one that works, to make your own from",
@@ -79,12 +80,19 @@ func newPluginInit(c console) *cobra.Command {
 			if err := writeNew(output, text, force); err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(c.out, struct {
+					Plugin config.PluginID `json:"plugin"`
+					File   string          `json:"file"`
+				}{id, output})
+			}
 			_, err = writef(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "the `FILE`; - is standard output (default: the plugin's id and .json)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -61,6 +62,9 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		for _, w := range p.Warnings {
 			writef(c.err, "%s\n", faultrpc.Clip(w))
 		}
+		if err := noteShutGate(cmd.Context(), c, client, p); err != nil {
+			return err
+		}
 		if len(p.WithoutSecrets) > 0 {
 			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 		}
@@ -69,6 +73,19 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "go on where a secret is missing, and ask nobody")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// noteShutGate says how an agent is let call the tools that it has just been given, if it
+// may not: they all run commands.
+func noteShutGate(ctx context.Context, c console, client *control.Client, p *controlpb.InstalledPlugin) error {
+	if len(p.Tools) == 0 {
+		return nil
+	}
+	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: p.Agent}))
+	if err == nil && settingText(r.Msg.Agent, string(tools.Exec)) == "false" {
+		_, err = writef(c.err, "%s may only read so far, and call none of them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
+	}
+	return err
 }
 
 // withTools names a plugin's tools.

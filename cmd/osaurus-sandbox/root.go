@@ -40,7 +40,26 @@ func newRoot(c console) *cobra.Command {
 	})
 	root.AddCommand(newVersion(c))
 	completeByUse(root)
+	for _, cmd := range root.Commands() {
+		alsoCalled(cmd)
+	}
 	return root
+}
+
+// alsoCalled has the commands below cmd be found by the words that other programs have for
+// the same. Those of root have one name: its remove takes a whole guest away.
+func alsoCalled(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		alsoCalled(sub)
+		switch sub.Name() {
+		case "list":
+			sub.Aliases = append(sub.Aliases, "ls")
+		case "delete":
+			sub.Aliases = append(sub.Aliases, "remove", "rm")
+		case "remove":
+			sub.Aliases = append(sub.Aliases, "delete", "rm")
+		}
+	}
 }
 
 // group is commands that help shows together.

@@ -28,6 +28,7 @@ func newSandbox(c console) *cobra.Command {
 		Use:     "sandbox",
 		Short:   "Try the backends that run commands for agents",
 		Example: `  osaurus-sandbox sandbox test --agent alice`,
+		Hidden:  true, // it is for those who change the code: docs/spi.md
 		RunE:    showHelp,
 	}
 	cmd.AddCommand(newSandboxTest(c))

@@ -13,7 +13,7 @@ import (
 
 func newServe(c console) *cobra.Command {
 	var tcp control.TCP
-	var quiet bool
+	var quiet, rest bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the sandbox's daemon in the foreground",
@@ -30,7 +30,7 @@ config/api-token of the home: "Authorization: Bearer TOKEN".`,
 			if err != nil {
 				return err
 			}
-			o := daemon.Options{Home: home, Driver: driver(), Program: build()}
+			o := daemon.Options{Home: home, Driver: driver(), Program: build(), AtRest: rest}
 			if !quiet {
 				o.Log = c.err
 			}
@@ -46,11 +46,13 @@ config/api-token of the home: "Authorization: Bearer TOKEN".`,
 	f.StringArrayVar(&tcp.Hosts, "host", nil, "another name that the TCP listener is called by")
 	f.StringArrayVar(&tcp.Origins, "origin", nil, "a web page's origin that may call the TCP listener")
 	f.BoolVar(&quiet, quietFlag, false, "write to the log in the home only")
+	f.BoolVar(&rest, restFlag, false, "start no guest until it is needed, whatever the setting autoStart says")
 	return cmd
 }
 
-// quietFlag is what a daemon in the background is started with.
-const quietFlag = "quiet"
+// quietFlag is what a daemon in the background is started with, and restFlag too
+// where it is to do away with the guest.
+const quietFlag, restFlag = "quiet", "at-rest"
 
 // build is which build this is.
 func build() string {

@@ -19,13 +19,14 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // sessionHome is newHome with the images that tests share.
 func sessionHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := newHome(t, name)
-	lab.ShareImages(t, home)
+	lab.ShareImages(t, home, sessionPack(t))
 	return home
 }
 
@@ -36,11 +37,7 @@ func newHome(t *testing.T, name string) config.Home {
 	home := config.Home(filepath.Join(t.TempDir(), name))
 	t.Setenv(config.HomeVariable, string(home))
 	t.Setenv(asProgram, "1") // what a command starts is this program too
-	small, ok := lab.AlpinePack(t, "amd64")
-	if !ok {
-		small = lab.BusyboxPack(t, "amd64")
-	}
-	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1", "toolbox=", "autoStart=false"); code != 0 {
+	if code, _, stderr := sandbox(t, "config", "set", "pack="+sessionPack(t).Dir, "memoryGB=1", "toolbox=", "autoStart=false"); code != 0 {
 		t.Fatal(stderr)
 	}
 	t.Cleanup(func() {
@@ -51,6 +48,15 @@ func newHome(t *testing.T, name string) config.Home {
 		}
 	})
 	return home
+}
+
+// sessionPack is Alpine's, as far as this host has one.
+func sessionPack(t *testing.T) pack.Pack {
+	t.Helper()
+	if p, ok := lab.AlpinePack(t, "amd64"); ok {
+		return p
+	}
+	return lab.BusyboxPack(t, "amd64")
 }
 
 // TestSession is a whole session with a real guest.

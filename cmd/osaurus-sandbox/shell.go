@@ -74,7 +74,10 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 	view := newScreen(c.out)
 	leave := sync.OnceValue(func() error { return errors.Join(view.restore(), restore()) })
 	defer func() { _ = leave() }()
-	code, words, err := work(ctx, own, client, agent, shell, view, leave)
+	stop := showStart(ctx, c, client)
+	var once sync.Once
+	code, words, err := work(ctx, own, client, agent, shell, onFirst{view, &once, stop}, leave)
+	stop()
 	if failed := leave(); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}

@@ -63,22 +63,28 @@ func newStatus(c console) *cobra.Command {
 	return cmd
 }
 
+// inJSON is a message as JSON. What is zero, false or empty is there too: a program that
+// looks for it need not know what it would be.
+func inJSON(m proto.Message) (json.RawMessage, error) {
+	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+}
+
 // printProto prints a message as JSON for people and programs.
 func printProto(w io.Writer, m proto.Message) error {
-	text, err := protojson.Marshal(m)
+	text, err := inJSON(m)
 	if err != nil {
 		return err
 	}
-	return printJSON(w, json.RawMessage(text)) // its spaces are arbitrary
+	return printJSON(w, text) // its spaces are arbitrary
 }
 
 // printLine prints a message as one line of JSON.
 func printLine[M proto.Message](w io.Writer, m M) error {
-	text, err := protojson.Marshal(m)
+	text, err := inJSON(m)
 	if err != nil {
 		return err
 	}
-	return printJSONLine(w, json.RawMessage(text))
+	return printJSONLine(w, text)
 }
 
 // printStatusLine prints what changes most.

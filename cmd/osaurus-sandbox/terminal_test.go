@@ -145,6 +145,7 @@ func TestAnswersAsJSON(t *testing.T) {
 	for _, line := range []string{
 		"up", "down", "restart", "provision", "reset", "remove", "status", "events", "logs", "diagnose", "doctor", "version",
 		"config show", "config get", "config set", "audit list", "audit verify", "service install", "service uninstall", "service status", "pack list", "pack show",
+		"mcp install", "mcp uninstall", "mcp config", "agent delete", "artifacts save", "plugin init",
 	} {
 		cmd, _, err := root.Find(strings.Fields(line))
 		if err != nil || !strings.HasSuffix(cmd.CommandPath(), line) || cmd.Flags().Lookup("json") == nil {

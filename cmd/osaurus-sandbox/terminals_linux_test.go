@@ -53,7 +53,8 @@ func trySessions(t *testing.T) {
 	cancelled.signal(t, syscall.SIGINT)
 	cancelled.await(t, "so far\n")
 	_ = cancelled.Wait()
-	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
+	// On a busy host SIGINT may not be heeded in time, and then SIGTERM follows.
+	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) && code != exitInterrupted+int(syscall.SIGTERM) {
 		t.Errorf("Ctrl-C: %d, %s", code, cancelled.err.String())
 	}
 	if out := ok(t, "exec", "alice", "--session", "s", "--", "echo $A"); out != "here\n" {

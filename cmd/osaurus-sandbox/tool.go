@@ -63,7 +63,7 @@ func newToolList(c console) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(c.out, list)
+				return printProto(c.out, &controlpb.ListToolsResponse{Tools: list})
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tCHANGES\tWHAT")
@@ -100,7 +100,7 @@ func newToolDescribe(c console) *cobra.Command {
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
 			if asJSON {
-				return printJSON(c.out, list[i])
+				return printProto(c.out, list[i])
 			}
 			return describe(c.out, list[i])
 		},
@@ -141,7 +141,7 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 }
 
 func newToolCall(c console) *cobra.Command {
-	var turn, session string
+	var turn, conversation string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
@@ -163,7 +163,7 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 			}
 			defer client.Close()
 			stream, err := client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
-				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: session,
+				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
 			}))
 			if err != nil {
 				return err
@@ -183,7 +183,7 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 		},
 	}
 	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the turn that the call is for: an agent runs so many commands in one (maxCommandsPerTurn)")
-	cmd.Flags().StringVar(&session, "session", "", "the `NAME` of the conversation: what is shared in it is kept together")
+	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: what is shared in it is kept together")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

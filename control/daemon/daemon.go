@@ -21,6 +21,9 @@ type Options struct {
 	Program string
 	// TCP, if not nil, listens there too.
 	TCP *control.TCP
+	// AtRest has no guest started until somebody asks for one, whatever the setting
+	// autoStart says.
+	AtRest bool
 	// Log gets what goes to the daemon's log as well; it may be nil.
 	Log io.Writer
 	// Backend, if not nil, stands in for the real one: see supervisor.Options.
@@ -55,7 +58,9 @@ func (d *daemon) serve(ctx context.Context) error {
 		}
 	}
 	d.log.Info("the daemon serves", "home", d.Home, "program", d.Program)
-	d.sandbox.AutoStart()
+	if !d.AtRest {
+		d.sandbox.AutoStart()
+	}
 	if d.Ready != nil {
 		d.Ready(server)
 	}

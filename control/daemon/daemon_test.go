@@ -112,6 +112,21 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// Whoever comes to remove the guest has none started before.
+func TestAtRest(t *testing.T) {
+	for _, rest := range []bool{true, false} {
+		home := newHome(t, "home")
+		if err := config.Edit(home, func(f *config.File) error { return f.Set("autoStart", "true") }); err != nil {
+			t.Fatal(err)
+		}
+		client, _ := serve(t, daemon.Options{Home: home, AtRest: rest, Backend: &hosttest.Backend{Stuck: true}})
+		s, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
+		if err != nil || (s.Msg.Status.State == "stopped") != rest {
+			t.Errorf("at rest %v: %v, %v", rest, s, err)
+		}
+	}
+}
+
 // An error arrives as the daemon has it: kind, words and advice.
 func TestFaultsCross(t *testing.T) {
 	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")

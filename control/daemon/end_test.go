@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
@@ -54,6 +55,29 @@ func TestTroubleAtTheEnd(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	serve(t, daemon.Options{Home: home})
+}
+
+// An address on which another program listens is not said to count.
+func TestTakenAddressForMCP(t *testing.T) {
+	client, _ := serve(t, daemon.Options{})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"mcp.listen": taken.Addr().String()}}))
+	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+		t.Errorf("it is set: %v", err)
+	}
+	all, err := client.GetConfig(t.Context(), connect.NewRequest(&controlpb.GetConfigRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all.Msg.Settings {
+		if s.Key == "mcp.listen" && s.Value != `""` {
+			t.Errorf("it is %s", s.Value)
+		}
+	}
 }
 
 // A daemon that cannot begin says why, and gives back what it has taken.

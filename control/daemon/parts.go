@@ -174,7 +174,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
 	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
-	if d.artifacts, err = artifacts.Open(artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+	if d.artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
 	d.after(d.artifacts.Close)

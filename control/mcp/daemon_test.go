@@ -85,7 +85,8 @@ func TestApp(t *testing.T) {
 		if err != nil || len(r.Msg.Agents) != 2 {
 			t.Errorf("%v %v", r, err)
 		}
-		audit, err := c.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: "app-over-http"}))
+		i := slices.IndexFunc(r.Msg.Agents, func(a *controlpb.Agent) bool { return a.Name == "app-over-http" })
+		audit, err := c.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: r.Msg.Agents[i].Id}))
 		if err != nil || !audit.Receive() || audit.Msg().Client != "app-over-http over MCP" {
 			t.Errorf("%v %v", audit.Msg(), err)
 		}
@@ -191,6 +192,14 @@ func TestWhoMayNot(t *testing.T) {
 	if info, err := os.Stat(w.home.MCPToken()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
+	var id string
+	w.do(func(c *control.Client) error {
+		r, err := c.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "alice"}))
+		if err == nil {
+			id = r.Msg.Agent.Id
+		}
+		return err
+	})
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
 	for _, tc := range []struct {
 		name, path string
@@ -205,6 +214,7 @@ func TestWhoMayNot(t *testing.T) {
 		{"a file", "", map[string]string{"Origin": "null"}, http.StatusForbidden},
 		{"elsewhere", "/../other", nil, http.StatusNotFound},
 		{"no agent's name", "?agent=..", nil, http.StatusBadRequest},
+		{"an agent's id", "?agent=" + id, nil, http.StatusOK},
 		{"no profile", "?profile=fat", nil, http.StatusBadRequest},
 		{"lean", "?profile=lean", nil, http.StatusOK},
 		{"a session that is none", "", map[string]string{"Mcp-Session-Id": "guess"}, http.StatusNotFound},

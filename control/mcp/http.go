@@ -109,7 +109,7 @@ func (l *Listener) wanted(r *http.Request) (Options, error) {
 	o.Profile = tools.Full
 	var err error
 	if name := query.Get("agent"); name != "" {
-		if o.Agent, err = config.ParseAgentName(name); err != nil {
+		if o.Agent, err = config.NameAgent(name); err != nil {
 			return o, err
 		}
 	}

@@ -31,8 +31,8 @@ const (
 // Options say what a client is shown.
 type Options struct {
 	Sandbox Sandbox
-	// Agent is for whom tools are called; empty is the agent that is named after the
-	// client.
+	// Agent is for whom tools are called: a name, or an id, which has the form of one. Empty
+	// is the agent that is named after the client.
 	Agent config.AgentName
 	// Profile is how many tools the client sees. It may call the others all the same.
 	Profile tools.Profile
@@ -158,6 +158,7 @@ func (s *session) instructions() string {
 		text += fmt.Sprintf(" You can only read so far. The user lets you do more with this command, which is not yours to run: %s agent set %s autonomousExec.enabled=true",
 			s.Program, a.Name)
 	}
+	text += " What you run and write with tools of other servers, or of the app itself, is not in the sandbox: for what belongs there, use the tools of this one."
 	return text + " Never ask for a password or key in the conversation: call sandbox_secret_set without a value, and the user is asked elsewhere."
 }
 

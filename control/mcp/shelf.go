@@ -24,8 +24,8 @@ const (
 	// maxKept is how many whole results of an agent are kept: the newest. None is
 	// larger than a message of the control API.
 	maxKept = 16
-	// maxAgents bounds for how many agents results are kept; those of another are
-	// given up for more.
+	// maxAgents bounds for how many agents results are kept; for one more, those of
+	// the agent are given up that has had none for the longest.
 	maxAgents = 64
 
 	keptScheme = "osaurus-sandbox://results/"
@@ -36,12 +36,14 @@ const (
 type shelf struct {
 	mu   sync.Mutex
 	kept map[config.AgentID][]kept
+	last int // number of the newest
 }
 
 type kept struct {
-	uri  string
-	tool string
-	text Envelope
+	number int
+	uri    string
+	tool   string
+	text   Envelope
 }
 
 func newShelf() *shelf { return &shelf{kept: map[config.AgentID][]kept{}} }
@@ -49,18 +51,27 @@ func newShelf() *shelf { return &shelf{kept: map[config.AgentID][]kept{}} }
 // keep keeps a result, and returns a link to it. The link cannot be guessed, and
 // opens nothing for another agent.
 func (s *shelf) keep(agent config.AgentID, tool string, text Envelope) *mcp.ResourceLink {
-	k := kept{keptScheme + rand.Text(), tool, text}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.kept[agent]; !there && len(s.kept) >= maxAgents {
-		for other := range s.kept {
-			delete(s.kept, other)
-			break
-		}
+		delete(s.kept, s.longestWithout())
 	}
+	s.last++
+	k := kept{s.last, keptScheme + rand.Text(), tool, text}
 	list := append(s.kept[agent], k)
 	s.kept[agent] = slices.Clone(list[max(0, len(list)-maxKept):])
 	return k.link()
+}
+
+// longestWithout is the agent whose newest result is the oldest. The mutex is held.
+func (s *shelf) longestWithout() (agent config.AgentID) {
+	oldest := s.last + 1
+	for other, list := range s.kept {
+		if newest := list[len(list)-1].number; newest < oldest {
+			agent, oldest = other, newest
+		}
+	}
+	return agent
 }
 
 func (k kept) link() *mcp.ResourceLink {

@@ -38,8 +38,9 @@ func TestContract(t *testing.T) {
 func serve(t *testing.T) *control.Client {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	lab.ShareImages(t, home)
-	settings, err := json.Marshal(map[string]any{"pack": lab.DebianPack(t).Dir, "toolbox": []string{}, "network": "none", "memoryGB": 1, "diskGB": 1, "autoStart": false})
+	p := lab.DebianPack(t)
+	lab.ShareImages(t, home, p)
+	settings, err := json.Marshal(map[string]any{"pack": p.Dir, "toolbox": []string{}, "network": "none", "memoryGB": 1, "diskGB": 1, "autoStart": false})
 	if err != nil {
 		t.Fatal(err)
 	}

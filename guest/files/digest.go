@@ -50,7 +50,7 @@ func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFile
 				if n >= len(answer.Files) || failed[worker] != nil || ctx.Err() != nil {
 					return
 				}
-				failed[worker] = explain(op, string(r.Msg.Paths[n]), digest(folder, string(r.Msg.Paths[n]), r.Msg.Limit, answer.Files[n]))
+				failed[worker] = explain(op, string(r.Msg.Paths[n]), digest(ctx, folder, string(r.Msg.Paths[n]), r.Msg.Limit, answer.Files[n]))
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFile
 }
 
 // digest says what one file holds. What cannot be read is there all the same.
-func digest(folder *os.File, rel string, limit uint64, to *guestpb.FileDigest) error {
+func digest(ctx context.Context, folder *os.File, rel string, limit uint64, to *guestpb.FileDigest) error {
 	f, err := lookUp(int(folder.Fd()), rel, os.O_RDONLY, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO):
@@ -86,7 +86,7 @@ func digest(folder *os.File, rel string, limit uint64, to *guestpb.FileDigest) e
 	}
 	sum := sha256.New()
 	// It may grow meanwhile: then it is read as far as it was, and changed all the same.
-	if _, err := io.Copy(sum, io.LimitReader(f, int64(is.Size))); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(wanted{ctx, f}, int64(is.Size))); err != nil {
 		return err
 	}
 	to.Sha256 = sum.Sum(nil)

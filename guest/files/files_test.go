@@ -118,6 +118,9 @@ func TestRead(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "no end"), []byte("a\nb\nc"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "signs"), []byte("aä€😀"), 0o644))
+	must(t, os.Symlink(filepath.Join(dir, "links/two"), filepath.Join(dir, "absolute")))
+	must(t, os.Mkdir(filepath.Join(dir, "links"), 0o755))
+	must(t, os.Symlink("../no end", filepath.Join(dir, "links/two")))
 	for _, tc := range []struct {
 		name      string
 		r         *guestpb.ReadFileRequest
@@ -145,6 +148,7 @@ func TestRead(t *testing.T) {
 		{"many of the last lines", &guestpb.ReadFileRequest{File: at(dir, "long"), LastLines: 29_999}, strings.TrimPrefix(whole, "line 1\n"), false},
 		{"more of the last lines than there are", &guestpb.ReadFileRequest{File: at(dir, "no end"), LastLines: 9}, "a\nb\nc", false},
 		{"the last line without an end", &guestpb.ReadFileRequest{File: at(dir, "no end"), LastLines: 1}, "c", false},
+		{"links that stay below", &guestpb.ReadFileRequest{File: at(dir, "absolute")}, "a\nb\nc", false},
 		{"an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty")}, "", false},
 		{"the last lines of an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty"), LastLines: 3}, "", false},
 	} {
@@ -158,6 +162,34 @@ func TestRead(t *testing.T) {
 				t.Errorf("it is not what stands at %d", told.Offset)
 			}
 		})
+	}
+}
+
+// A file may be as large as its agent likes: it is read only as long as somebody waits.
+func TestNobodyWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte("one line"), 0o644))
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	folder, err := os.Open(filepath.Dir(path))
+	must(t, err)
+	defer folder.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	for name, read := range map[string]func() error{
+		"the last lines": func() error { _, err := lastLines(ctx, file, 1); return err },
+		"lines to skip":  func() error { return skipLines(ctx, file, 1) },
+		"a digest":       func() error { return digest(ctx, folder, "file", 100, &guestpb.FileDigest{}) },
+		"what is changed": func() error {
+			w := &writing{header: &guestpb.WriteFileRequest{IfSha256: make([]byte, sha256.Size)}}
+			_, _, err := w.before(ctx, "write", &spot{folder: folder, name: "file"})
+			return err
+		},
+	} {
+		if err := read(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -179,7 +211,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for path, want := range map[string]fault.Kind{
 		"nothing": fault.NotFound, "folder": fault.InvalidArgs, "folder/": fault.InvalidArgs, "pipe": fault.Rejected, "socket": fault.Rejected,
-		"out": fault.InvalidArgs, "abs": fault.InvalidArgs, "etc": fault.InvalidArgs, "up/outside": fault.InvalidArgs, "loop": fault.InvalidArgs, "proc": fault.InvalidArgs,
+		"out": fault.InvalidArgs, "abs": fault.InvalidArgs, "etc": fault.InvalidArgs, "up": fault.InvalidArgs, "up/outside": fault.InvalidArgs, "loop": fault.InvalidArgs, "proc": fault.InvalidArgs,
 		"../outside": fault.InvalidArgs, "folder/../../outside": fault.InvalidArgs, "/etc/passwd": fault.InvalidArgs, "": fault.InvalidArgs, "a\x00b": fault.InvalidArgs, "outside/x": fault.NotFound,
 	} {
 		text, _, err := read(t, c, &guestpb.ReadFileRequest{File: at(root, path)})
@@ -305,6 +337,17 @@ func TestList(t *testing.T) {
 	}
 	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Msg.Truncated {
 		t.Errorf("%q, truncated %v", got, r.Msg.Truncated)
+	}
+	far := t.TempDir() // links that lead far
+	const links, length = 1200, 1000
+	for i := range links {
+		must(t, os.Symlink(strings.Repeat("x", length), filepath.Join(far, fmt.Sprintf("%04d", i))))
+	}
+	if r, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(far, ".")})); err != nil || len(r.Msg.Entries) != links {
+		t.Fatalf("of links: %v", err)
+	}
+	if first, last := r.Msg.Entries[0].Target, r.Msg.Entries[links-1].Target; len(first) != length || len(last) != 0 {
+		t.Errorf("links lead to %d and %d bytes", len(first), len(last))
 	}
 	if r, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, ".")})); err != nil || len(r.Msg.Entries) != wire.MaxFolderEntries || !r.Msg.Truncated {
 		t.Errorf("without a limit: %v", err)

@@ -17,9 +17,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 )
 
-// oPath opens what needs not be readable, only looked at.
-const oPath = unix.O_PATH
-
 // List lists a folder.
 func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
 	const op = "list"
@@ -40,6 +37,7 @@ func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRe
 		return nil, explain(op, shown(r.Msg.Folder), err)
 	}
 	answer := &guestpb.ListFolderResponse{Truncated: more}
+	targets := wire.MaxTargets
 	for _, name := range names {
 		e := &guestpb.FolderEntry{Name: []byte(name)}
 		var st unix.Stat_t
@@ -52,8 +50,10 @@ func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRe
 			e.Info = info(&st)
 		}
 		if e.Info.Kind == guestpb.FileInfo_KIND_LINK {
-			to, _ := readLink(int(f.Fd()), name) // without one it is shown without
-			e.Target = []byte(to)
+			if to, _ := readLink(int(f.Fd()), name); len(to) <= targets { // without one it is shown without
+				e.Target = []byte(to)
+				targets -= len(to)
+			}
 		}
 		answer.Entries = append(answer.Entries, e)
 	}

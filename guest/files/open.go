@@ -73,6 +73,13 @@ func open(op string, p *guestpb.FilePath, flags int) (*os.File, error) {
 	}
 	defer unix.Close(root)
 	f, err := lookUp(root, string(p.GetPath()), flags, 0)
+	if errors.Is(err, unix.EXDEV) { // so the kernel says of every absolute link, also of one that leads back below the root
+		var s *spot
+		if s, err = find(op, p, false); err == nil {
+			defer s.close()
+			f, err = lookUp(int(s.folder.Fd()), s.name, flags, 0)
+		}
+	}
 	if err != nil {
 		return nil, explain(op, shown(p), err)
 	}
@@ -162,8 +169,11 @@ func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 func (s *spot) at(rel string, parents bool) error {
 	s.leave()
 	s.name = path.Base(rel)
-	if s.name == "." || s.name == ".." || s.name == "/" {
+	switch s.name {
+	case ".", "/":
 		return unix.EISDIR
+	case "..":
+		return unix.EXDEV
 	}
 	var err error
 	s.folder, err = folder(s.root, path.Dir(rel), parents)
@@ -228,7 +238,7 @@ func explain(op, path string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return of(fault.NotFound, unix.ENOENT)
 	case errors.Is(err, unix.EXDEV):
-		return of(fault.InvalidArgs, errors.New("a link on the way leads out of the folder that the tool may touch"))
+		return of(fault.InvalidArgs, errors.New("a link on the way is absolute, or leads out of the folder that the tool may touch"))
 	case errors.Is(err, unix.ELOOP):
 		return of(fault.InvalidArgs, errors.New("too many links on the way"))
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -23,7 +24,7 @@ func (service) Stat(_ context.Context, r *connect.Request[guestpb.StatFileReques
 	if err := wire.CheckFilePath(r.Msg.File); err != nil {
 		return nil, err
 	}
-	f, err := open(op, r.Msg.File, os.O_RDONLY|oPath)
+	f, err := open(op, r.Msg.File, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequ
 func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileRequest) (from int64, err error) {
 	switch {
 	case r.LastLines > 0:
-		if from, err = lastLines(f, r.LastLines); err != nil {
+		if from, err = lastLines(ctx, f, r.LastLines); err != nil {
 			return 0, err
 		}
 		return f.Seek(from, io.SeekStart)
@@ -207,13 +208,16 @@ func skipLines(ctx context.Context, f *os.File, n uint64) error {
 
 // lastLines is where the last so many lines of a file begin. It is read from
 // its end.
-func lastLines(f *os.File, n uint64) (int64, error) {
+func lastLines(ctx context.Context, f *os.File, n uint64) (int64, error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return 0, err
 	}
 	buffer := make([]byte, wire.FileChunk)
 	for at := end; at > 0; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		size := min(at, int64(len(buffer)))
 		at -= size
 		if _, err := f.ReadAt(buffer[:size], at); err != nil {
@@ -232,4 +236,18 @@ func lastLines(f *os.File, n uint64) (int64, error) {
 		}
 	}
 	return 0, nil
+}
+
+// wanted is what is read as long as somebody waits for it: a file may be as large as
+// its agent likes.
+type wanted struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (w wanted) Read(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Reader.Read(b)
 }

@@ -28,7 +28,7 @@ const usualMode = 0o644
 func (service) Write(ctx context.Context, r *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
 	const op = "write"
 	w := &writing{header: r.Msg, content: wire.ContentOf(ctx)}
-	answer, err := w.do(op)
+	answer, err := w.do(ctx, op)
 	if err != nil {
 		if w.content.Size > 0 { // who is still writing would not hear why it is in vain
 			_, _ = io.Copy(io.Discard, w.content)
@@ -44,7 +44,7 @@ type writing struct {
 	content wire.Content
 }
 
-func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
+func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse, error) {
 	if err := wire.CheckWriteFile(w.header); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
 		return nil, err
 	}
 	defer s.close()
-	mode, created, err := w.before(op, s)
+	mode, created, err := w.before(ctx, op, s)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
 	if w.header.Append {
 		size, err = w.append(s, mode)
 	} else {
-		size, err = w.replace(op, s, mode)
+		size, err = w.replace(ctx, op, s, mode)
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (w *writing) do(op string) (*guestpb.WriteFileResponse, error) {
 
 // before says what mode the file shall have, and refuses what is not to be
 // written.
-func (w *writing) before(op string, s *spot) (mode uint32, created bool, err error) {
+func (w *writing) before(ctx context.Context, op string, s *spot) (mode uint32, created bool, err error) {
 	old, err := lookUp(int(s.folder.Fd()), s.name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		if len(w.header.IfSha256) > 0 {
@@ -102,7 +102,7 @@ func (w *writing) before(op string, s *spot) (mode uint32, created bool, err err
 	}
 	if want := w.header.IfSha256; len(want) > 0 {
 		sum := sha256.New()
-		if _, err := io.Copy(sum, old); err != nil {
+		if _, err := io.Copy(sum, wanted{ctx, old}); err != nil {
 			return 0, false, err
 		}
 		if !bytes.Equal(sum.Sum(nil), want) {
@@ -117,7 +117,7 @@ func changed(op, path, how string) error {
 }
 
 // replace writes a new file beside the old one and gives it the name.
-func (w *writing) replace(op string, s *spot, mode uint32) (uint64, error) {
+func (w *writing) replace(ctx context.Context, op string, s *spot, mode uint32) (uint64, error) {
 	folder := int(s.folder.Fd())
 	name := ".osaurus-" + rand.Text()
 	fd, err := unix.Openat(folder, name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -133,7 +133,7 @@ func (w *writing) replace(op string, s *spot, mode uint32) (uint64, error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil && len(w.header.IfSha256) > 0 {
-		_, _, err = w.before(op, s) // once more: the bytes may have taken a while to come
+		_, _, err = w.before(ctx, op, s) // once more: the bytes may have taken a while to come
 	}
 	if err == nil && w.header.IfAbsent {
 		err = unix.Renameat2(folder, name, folder, s.name, unix.RENAME_NOREPLACE)

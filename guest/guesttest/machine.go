@@ -80,6 +80,7 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 		"a place for anything": `d=/tmp/osaurus-test; echo x >$d && cat $d && rm $d && ls -ld /tmp | grep "^drwxrwxrwt"`,
 		"a root to write to":   `d=/etc/osaurus-test; echo x >$d && cat $d && rm $d`,
 		"names":                `grep localhost /etc/hosts`,
+		"all processors":       `d=/sys/devices/system/cpu; read -r present <$d/present && read -r online <$d/online && [ "$present" = "$online" ]`,
 		"a way to itself":      `grep "^1$" /sys/class/net/lo/carrier`,
 		"nothing in own house": `ls -ld /run/osaurus 2>/dev/null | grep -v "^drwx------" && exit 1; exit 0`,
 	} {

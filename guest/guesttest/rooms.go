@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +33,9 @@ type House struct {
 	// Mint has the host's bridge take a new token for a user's, and that alone. What
 	// is at /api/config/who there is the user.
 	Mint func(user config.LinuxUser, uid uint32) string
-	// Spared leaves out what takes minutes and is the kernel's business alone: who
-	// uses everything up, and many rooms.
+	// Spared leaves out what takes long and is the business of the kernel and of the
+	// guest's first process alone: who uses everything up, many rooms, and most of
+	// what a room reaches.
 	Spared bool
 	// Restart boots the machine anew on the same disk.
 	Restart func(*testing.T) *guest.Client
@@ -173,8 +175,8 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Room", lifeCases())
 	cases("Shells", shellCases())
 	cases("Attack", attackCases())
-	cases("Network", networkCases())
-	cases("Bridge", bridgeCases())
+	cases("Network", slices.Concat(networkCases(), unless(h.Spared, moreNetworkCases)))
+	cases("Bridge", slices.Concat(bridgeCases(), unless(h.Spared, moreBridgeCases)))
 	cases("Plugin", pluginCases())
 	if !h.Spared {
 		cases("Stop", stopCases())
@@ -182,6 +184,13 @@ func RunRooms(t *testing.T, h *House) {
 		cases("Crowd", crowdCases())
 	}
 	cases("Layer", layerCases())
+}
+
+func unless(spared bool, list func() []roomCase) []roomCase {
+	if spared {
+		return nil
+	}
+	return list()
 }
 
 type roomCase struct {

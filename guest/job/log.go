@@ -71,7 +71,9 @@ func (l *log) rotate() {
 	var f *os.File
 	err := os.Rename(l.path, l.path+beforeSuffix)
 	if err == nil {
-		f, err = os.OpenFile(l.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+		if f, err = os.OpenFile(l.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644); err != nil {
+			_ = os.Rename(l.path+beforeSuffix, l.path) // or the next rotation finds nothing
+		}
 	}
 	if err != nil {
 		l.restart(0)

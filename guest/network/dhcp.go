@@ -44,17 +44,7 @@ func acquire(ctx context.Context, ifc *net.Interface, hostname string, previous 
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	var id [4]byte
 	_, _ = rand.Read(id[:])
-	c := client{conn: conn, ifc: ifc, hostname: hostname, xid: binary.BigEndian.Uint32(id[:])}
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		got, err := c.exchange(wait, previous)
-		if err == nil {
-			return got, nil
-		}
-		previous = nil
-		if ctx.Err() != nil {
-			return lease{}, fmt.Errorf("no DHCP server answered: %w", err)
-		}
-	}
+	return client{conn: conn, ifc: ifc, hostname: hostname, xid: binary.BigEndian.Uint32(id[:])}.acquire(ctx, previous)
 }
 
 type client struct {
@@ -62,6 +52,24 @@ type client struct {
 	ifc      *net.Interface
 	hostname string
 	xid      uint32
+}
+
+func (c client) acquire(ctx context.Context, previous *lease) (lease, error) {
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		over := time.After(wait)
+		got, err := c.exchange(wait, previous)
+		if err == nil {
+			return got, nil
+		}
+		previous = nil
+		select { // who refuses, or cannot be asked, is not asked again at once either
+		case <-over:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return lease{}, fmt.Errorf("no DHCP server answered: %w", err)
+		}
+	}
 }
 
 // exchange goes through discover, offer, request and acknowledgement once, or

@@ -58,7 +58,7 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 			settle()
 			return nil
 		}
-		if err := run(ctx, plan, hostname, use); err != nil {
+		if err := run(ctx, plan, hostname, use, n.note); err != nil {
 			n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()})
 		}
 	}()
@@ -78,6 +78,13 @@ func (n *Network) set(s *guestpb.NetworkState) {
 	n.state.State, n.state.Address, n.state.Gateway, n.state.Dns, n.state.Trouble = s.State, s.Address, s.Gateway, s.Dns, s.Trouble
 }
 
+// note says what is wrong with a network that is up all the same.
+func (n *Network) note(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state.Trouble = err.Error()
+}
+
 func (s Settings) state() *guestpb.NetworkState {
 	st := &guestpb.NetworkState{State: guestpb.NetworkState_STATE_UP, Address: s.Address.String()}
 	if s.Gateway.IsValid() {
@@ -89,7 +96,7 @@ func (s Settings) state() *guestpb.NetworkState {
 	return st
 }
 
-func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*net.Interface, Settings) error) error {
+func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*net.Interface, Settings) error, note func(error)) error {
 	ifc, err := first()
 	if err != nil {
 		return err
@@ -104,19 +111,32 @@ func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*
 		}
 		return use(ifc, s)
 	}
-	for last := (*lease)(nil); ; {
+	return keep(ctx, func(last *lease) (lease, error) {
 		got, err := acquire(ctx, ifc, hostname, last)
-		if err != nil {
-			return err
+		if err == nil {
+			err = use(ifc, got.Settings)
 		}
-		if err := use(ifc, got.Settings); err != nil {
+		return got, err
+	}, note)
+}
+
+// keep gets a lease and renews it until the context ends. A renewal that fails is noted and
+// tried again when the lease that is in force has lasted as long once more.
+func keep(ctx context.Context, get func(last *lease) (lease, error), note func(error)) error {
+	for last := (*lease)(nil); ; {
+		got, err := get(last)
+		switch {
+		case err == nil:
+			last = &got
+		case last == nil:
 			return err
+		default:
+			note(err)
 		}
-		last = &got
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(got.duration / 2): // RFC 2131's T1
+		case <-time.After(last.duration / 2): // RFC 2131's T1
 		}
 	}
 }

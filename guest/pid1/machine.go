@@ -31,7 +31,8 @@ type machine struct {
 	random    *os.File // /dev/random, which is nowhere for a moment while the root changes
 	listeners []io.Closer
 	service   *service.Service
-	prepared  chan error // what became of prepare, once
+	rooms     *room.Keeper // nil where there can be none
+	prepared  chan error   // what became of prepare, once
 	late      sync.WaitGroup
 	// lateLoaded is closed when the late modules are loaded.
 	lateLoaded chan struct{}
@@ -153,6 +154,11 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.step("network " + m.network.State().State.String()[len("STATE_"):])
 	case <-time.After(networkPatience):
 	}
+	if m.rooms != nil {
+		m.rooms.Prepare() // the kernel patches itself for the first bounds, too
+	}
+	startProcessors(m.warn)
+	m.step("processors")
 	m.late.Go(m.afterBoot)
 	m.step("ready")
 	return nil

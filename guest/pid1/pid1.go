@@ -81,7 +81,8 @@ func (m *machine) serve(version string) error {
 	if err != nil {
 		return err
 	}
-	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms(keeper), own+"/data/jobs", version)
+	m.rooms = m.newRooms(keeper)
+	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms, own+"/data/jobs", version)
 	go m.obey()
 	go func() {
 		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
@@ -98,9 +99,9 @@ func (m *machine) serve(version string) error {
 	select {} // PowerOff has closed the listeners and goes on
 }
 
-// rooms returns the keeper of rooms, which makes none before it is asked to. A
+// newRooms returns the keeper of rooms, which makes none before it is asked to. A
 // kernel without cgroups has no rooms.
-func (m *machine) rooms(keeper *process.Keeper) *room.Keeper {
+func (m *machine) newRooms(keeper *process.Keeper) *room.Keeper {
 	if !m.cgroups {
 		return nil
 	}

@@ -22,7 +22,8 @@ const (
 	own     = "/run/osaurus"
 	newRoot = "/newroot"
 
-	// The overlay's part of the data disk. Other parts will be the rooms'.
+	// The overlay's part of the data disk. Beside it are rooms, and jobs with the logs of
+	// the guest's own.
 	systemUpper, systemWork = "/system/upper", "/system/work"
 )
 

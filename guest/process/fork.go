@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 	"unsafe"
@@ -132,6 +134,9 @@ func (i *image) compile(until uintptr) (*child, error) {
 		c.clone.cgroup = uint64(i.group)
 	}
 	c.do(unix.SYS_SETSID)
+	// What it holds of this process nobody else sees the end of: it lets go of that
+	// before it is its user's, who may stop it.
+	program := c.hold(i.files, until, i.program)
 	if i.user != nil {
 		c.do(unix.SYS_SETGROUPS, 0, 0)
 		c.do(unix.SYS_SETGID, uintptr(i.user.Gid))
@@ -140,24 +145,39 @@ func (i *image) compile(until uintptr) (*child, error) {
 	if c.dir != nil {
 		c.do(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)))
 	}
-	// All of them first go above where they end, so that none is trodden on.
-	spare := max(i.files[0], i.files[1], i.files[2], until, uintptr(max(i.program, 0)), 2) + 1
-	for n, fd := range i.files {
-		c.do(unix.SYS_DUP3, fd, spare+uintptr(n), unix.O_CLOEXEC)
-	}
-	for n := range uintptr(len(i.files)) {
-		c.do(unix.SYS_DUP3, spare+n, n, 0)
-	}
 	if i.tty {
 		c.do(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
 	}
 	c.do(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.signals)), 0, signalsSize)
 	from, how := unix.AT_FDCWD, 0
 	if i.program != none {
-		from, how = i.program, unix.AT_EMPTY_PATH
+		from, how = program, unix.AT_EMPTY_PATH
 	}
 	c.do(unix.SYS_EXECVEAT, uintptr(from), uintptr(unsafe.Pointer(c.path)), uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])), uintptr(how))
 	return c, nil
+}
+
+// hold has the child hold its three files as descriptors 0 to 2, what is open until it is
+// its program, perhaps that program, whose descriptor it returns, and nothing else.
+func (c *child) hold(files [3]uintptr, until uintptr, program int) int {
+	held := append(files[:], until)
+	if program != none {
+		held = append(held, uintptr(program))
+	}
+	// All of them first go above where they end, so that none is trodden on.
+	spare := max(slices.Max(held)+1, uintptr(len(held)))
+	for n, fd := range held {
+		c.do(unix.SYS_DUP3, fd, spare+uintptr(n), unix.O_CLOEXEC)
+	}
+	for n := range held {
+		flags := unix.O_CLOEXEC
+		if n < len(files) {
+			flags = 0
+		}
+		c.do(unix.SYS_DUP3, spare+uintptr(n), uintptr(n), uintptr(flags))
+	}
+	c.do(unix.SYS_CLOSE_RANGE, uintptr(len(held)), math.MaxUint32, 0)
+	return len(held) - 1
 }
 
 // signalsSize is the size of a set of signals, in the kernel's eyes.

@@ -17,7 +17,8 @@ import (
 )
 
 // TestHangingExec: a child whose execve takes long, by a lease that is held on its
-// program, holds up neither this process's collector nor other children.
+// program, holds up neither this process's collector nor other children, nor the end of
+// their input.
 func TestHangingExec(t *testing.T) {
 	k, err := NewKeeper(Options{})
 	if err != nil {
@@ -29,9 +30,10 @@ func TestHangingExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	start := func(program string) (*Child, error) {
-		return k.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}})
+	startWith := func(program string, input *os.File) (*Child, error) {
+		return k.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{input.Fd(), null.Fd(), null.Fd()}})
 	}
+	start := func(program string) (*Child, error) { return startWith(program, null) }
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -43,6 +45,16 @@ func TestHangingExec(t *testing.T) {
 	defer leased.Close()
 	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Skipf("no leases here: %v", err)
+	}
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	reader, err := startWith("/bin/cat", theirs)
+	_ = theirs.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
 	type result struct {
 		child *Child
@@ -66,10 +78,12 @@ func TestHangingExec(t *testing.T) {
 	if took := time.Since(began); took > 40*time.Second {
 		t.Errorf("one child held up all for %v", took)
 	}
+	_ = ours.Close()
 	select {
 	case r := <-hung:
-		t.Fatalf("it did not hang: %v", r.err)
-	default:
+		t.Errorf("it did not hang, or another's input had no end before: %v", r.err)
+		hung <- r
+	case <-reader.Done():
 	}
 	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
 		t.Fatal(err)

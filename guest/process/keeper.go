@@ -36,6 +36,9 @@ type Keeper struct {
 	opts  Options
 	chld  chan os.Signal
 	ended chan struct{}
+	// forking is held while a child is forked: none is born with what says that another
+	// has started, which it would keep from being said.
+	forking sync.Mutex
 
 	mu       sync.Mutex
 	children map[int]*Child
@@ -216,7 +219,10 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		}); err != nil {
 			return err
 		}
-		if forked, err = i.begin(); err != nil {
+		k.forking.Lock()
+		forked, err = i.begin()
+		k.forking.Unlock()
+		if err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil

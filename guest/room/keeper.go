@@ -58,7 +58,11 @@ func NewKeeper(o Options) *Keeper {
 	return k
 }
 
-// foundations are what all rooms need, made for the first.
+// Prepare makes what all rooms need before the first is made. What is wrong, each
+// room will tell.
+func (k *Keeper) Prepare() { _ = k.prepare() }
+
+// foundations are what all rooms need, made once.
 func (k *Keeper) foundations() error {
 	if _, err := os.Stat(k.opts.Base); err != nil {
 		return fmt.Errorf("find the base: %w", err)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// MaxProcesses and maxCommand keep a list within one message.
-	MaxProcesses = 2000
+	// maxProcesses and maxCommand keep a list within one message.
+	maxProcesses = 2000
 	maxCommand   = 256
 	// ticks is the kernel's USER_HZ, in which it tells times.
 	ticks = 100
@@ -34,7 +34,7 @@ func (k *Keeper) Processes(ctx context.Context, user string) (list []*guestpb.Ro
 	booted := bootTime()
 	for _, r := range rooms {
 		for _, pid := range r.group.processes() {
-			if len(list) == MaxProcesses {
+			if len(list) == maxProcesses {
 				return list, true, nil
 			}
 			if p := describe(pid, booted); p != nil {

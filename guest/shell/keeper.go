@@ -85,8 +85,8 @@ func (k *Keeper) Close() {
 }
 
 // Forget ends all sessions of a user, whose room is about to end.
-func (k *Keeper) Forget(user string) int {
-	return k.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
+func (k *Keeper) Forget(user string) {
+	k.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
 }
 
 // CloseSession ends a session, or without an id all of a user's.

@@ -109,12 +109,11 @@ type ink struct {
 type inkState byte
 
 const (
-	plain    inkState = iota
-	escape            // after ESC
-	charset           // after ESC and an intermediate byte: one more follows
-	control           // after ESC [
-	text              // in a string, which ends with BEL or ESC \
-	textEnds          // after ESC in a string
+	plain   inkState = iota
+	escape           // after ESC
+	charset          // after ESC and an intermediate byte: one more follows
+	control          // after ESC [
+	text             // in a string, which ends with BEL or ESC
 )
 
 // maxParams is more than any control sequence has that means something here.
@@ -159,11 +158,7 @@ func (i *ink) rune(s *screen, r rune) {
 		case 0x07:
 			i.state = plain
 		case 0x1b:
-			i.state = textEnds
-		}
-	case textEnds:
-		if i.state = text; r == '\\' {
-			i.state = plain
+			i.state = escape // \ and what is no sequence are its end, and others begin
 		}
 	}
 }
@@ -232,9 +227,12 @@ func (i *ink) obey(s *screen, final rune) {
 			s.line = append(s.line[:s.at], s.line[min(len(s.line), s.at+max(1, n)):]...)
 		}
 	case '@': // make room for characters
-		if s.at < len(s.line) && len(s.line)+max(1, n) <= maxLine {
-			rest := string(s.line[s.at:])
-			s.line = append(s.line[:s.at], []rune(strings.Repeat(" ", max(1, n))+rest)...)
+		if n = max(1, n); s.at < len(s.line) && len(s.line)+n <= maxLine {
+			s.line = append(s.line, make([]rune, n)...)
+			copy(s.line[s.at+n:], s.line[s.at:])
+			for i := range n {
+				s.line[s.at+i] = ' '
+			}
 		}
 	}
 }

@@ -43,6 +43,21 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// What a command has left unfinished hides nothing of the next, nor of the terminal.
+func TestUnfinishedSequence(t *testing.T) {
+	for _, left := range []string{"\x1b", "\x1b[", "\x1b(", "\x1b]0;", "\x1bP", "\x1bX", "\x1b^", "\x1b_", "\xe2\x82"} {
+		var s session
+		s.publish([]byte("$ " + left))
+		s.tell([]byte("before " + left + "\n"))
+		s.announce([]byte("next"))
+		s.tell([]byte("output\n"))
+		s.publish([]byte("# "))
+		if got := s.screen.text(); !strings.HasSuffix(got, "$ next\noutput\n# ") {
+			t.Errorf("%q: %q", left, got)
+		}
+	}
+}
+
 // Whatever is shown, the transcript is bounded, and no terminal obeys it.
 func FuzzScreen(f *testing.F) {
 	f.Add([]byte("a\r\nb\x1b[2Kc\x1b[?1049hd\x1b[?1049le\x1b]0;x\x07"), uint8(3))

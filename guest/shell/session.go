@@ -215,6 +215,7 @@ func (s *session) announce(command []byte) {
 		text = string(cut[:most]) + "…"
 	}
 	s.publish([]byte("\r\x1b[K"))
+	s.screen.tool = ink{} // a sequence that the command before has begun hides nothing of this one
 	s.tell([]byte("$ " + text + "\n"))
 }
 

@@ -156,8 +156,9 @@ func TestStandInFindsMistakes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.Command("go", "test", "-tags", "vzstandin", "-overlay", overlay, "-run", "^"+c.test+"$", "./vm/vz")
-			cmd.Env = append(os.Environ(), standInEnv()...)
+			// Compiled as make standin-tier has it, so that only the mutant is compiled for this.
+			cmd := exec.Command("go", "test", "-race", "-vet=off", "-tags", "vzstandin", "-overlay", overlay, "-run", "^"+c.test+"$", "./vm/vz")
+			cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS="), standInEnv()...)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !bytes.Contains(out, []byte(c.want)) {
 				t.Errorf("%s = %v, want %q\n%s", c.test, err, c.want, out)

@@ -4,10 +4,13 @@
 //
 //  1. types: everything is type-checked for macOS against the real cgo modules,
 //     for both architectures, tests included (check.go);
-//  2. tools: the compiler, go vet and staticcheck run for macOS, with the cgo
-//     modules replaced by skeletons of them (skeleton.go, tools.go);
-//  3. stand-in: the module that stands in for vz on Linux is compared with the
-//     real one by its types (compare.go). What runs over it is a test of vm/vz.
+//  2. stand-in: the module that stands in for vz on Linux is compared with the
+//     real one by its types (compare.go). What runs over it is a test of vm/vz;
+//  3. tools: the compiler, go vet and staticcheck run for macOS, with the cgo
+//     modules replaced by skeletons of them (skeleton.go, tools.go).
+//
+// The first two compile nothing. The third compiles the whole module and all that
+// it imports, and is done only when it is asked for: darwincheck tools.
 //
 // What is left to a Mac is linking, signing and what Apple's framework does:
 // see MACOS.md. Run it in the module's root.
@@ -17,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -33,20 +37,34 @@ const (
 // many mistakes mostly follows from them.
 const mostShown = 40
 
+// step is a check, and its name.
+type step struct {
+	name string
+	do   func() (found []string, summary string, err error)
+}
+
 func main() {
 	arm64, amd64 := target{"darwin", "arm64", true}, target{"darwin", "amd64", true}
-	linux := target{"linux", runtime.GOARCH, false} // which make lint has seen
+	linux := target{"linux", runtime.GOARCH, true} // which make lint has seen
+	var steps []step
+	switch what := strings.Join(os.Args[1:], " "); what {
+	case "":
+		steps = []step{
+			{"types darwin/arm64", func() ([]string, string, error) { return checkTypes(arm64, "./...") }},
+			{"types darwin/amd64", func() ([]string, string, error) { return checkTypes(amd64, "./...") }},
+			{"stand-in", func() ([]string, string, error) { return checkStandIn(arm64) }},
+		}
+	case "tools":
+		steps = []step{
+			{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64, linux) }},
+			{"tools darwin/amd64", func() ([]string, string, error) { return checkTools(amd64, arm64) }},
+		}
+	default:
+		fmt.Fprintln(os.Stderr, "usage: darwincheck [tools]")
+		os.Exit(2)
+	}
 	ok := true
-	for _, step := range []struct {
-		name string
-		do   func() (found []string, summary string, err error)
-	}{
-		{"types darwin/arm64", func() ([]string, string, error) { return checkTypes(arm64, "./...") }},
-		{"types darwin/amd64", func() ([]string, string, error) { return checkTypes(amd64, "./...") }},
-		{"stand-in", func() ([]string, string, error) { return checkStandIn(arm64) }},
-		{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64, linux) }},
-		{"tools darwin/amd64", func() ([]string, string, error) { return checkTools(amd64, arm64) }},
-	} {
+	for _, step := range steps {
 		began := time.Now()
 		found, summary, err := step.do()
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -141,6 +142,41 @@ Beside that ` + "`TestWall` and `TestFloor`" + `.
 	}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("%q, want %q", wrong, want)
+	}
+}
+
+// A repository with one of everything that has no place in it.
+func TestKeepsakes(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("there is no git: ", err)
+	}
+	dir := tree(t, map[string]string{
+		"a.go": "package a\n", "bin/tool": "\x7fELF\x02\x01\x00", "late": strings.Repeat("a", headBytes) + "\x00",
+		"libc.deb": "!<arch>\n", "a/testdata/x.apk": "\x1f\x8b\x00", "testdata.iso": "", "gone": "text", written[0]: "\x00", "not kept": "\x00",
+	})
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"rm", "-q", "--cached", "not kept"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args[0], err, out)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := wrongKeepsakes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"bin/tool: a binary has no place here", "libc.deb: a package, an archive or an image has no place here",
+		"testdata.iso: a package, an archive or an image has no place here",
+	}
+	if !slices.Equal(wrong, want) {
+		t.Errorf("%q, want %q", wrong, want)
+	}
+	if wrong, err := wrongKeepsakes(t.TempDir()); err != nil || len(wrong) > 0 {
+		t.Errorf("without a repository: %q, %v", wrong, err)
 	}
 }
 

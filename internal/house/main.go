@@ -1,4 +1,4 @@
-// Command house checks that the module is built as the design says: imports point down, packages say what they are, files hold one idea, promises have tests, and what documents name is there.
+// Command house checks that the module is built as the design says: imports point down, packages say what they are, files hold one idea, promises have tests, what documents name is there, and nothing foreign is kept.
 //
 // It reads `go list` for every system that the module is built for, prints
 // what is wrong, and exits with 1 if anything is.
@@ -39,7 +39,7 @@ func main() {
 			wrong = append(wrong, wrongFiles(p)...)
 		}
 	}
-	for _, look := range []func(root string) ([]string, error){wrongPromises, wrongNames} {
+	for _, look := range []func(root string) ([]string, error){wrongPromises, wrongNames, wrongKeepsakes} {
 		found, err := look(".")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "house:", err)

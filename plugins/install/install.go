@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+	"osaurus-sandbox/tools/queue"
 )
 
 // Rooms is where plugins are installed and run. Whoever stands behind it starts
@@ -108,8 +109,8 @@ type Options struct {
 // the other, others do not wait for each other.
 type Installer struct {
 	Options
-	turns turns
-	life  context.Context // ends with Close
+	turns queue.Queues[key] // to change a plugin
+	life  context.Context   // ends with Close
 	end   context.CancelFunc
 	work  sync.WaitGroup
 
@@ -128,7 +129,7 @@ type shelf struct {
 // Open reads which plugins agents have, and has their tools listed. What was
 // under way when the last daemon ended is settled when the guest runs.
 func Open(o Options, agents []config.AgentID) *Installer {
-	i := &Installer{Options: o, turns: turns{of: map[key]*turn{}}, agents: map[config.AgentID]*shelf{}}
+	i := &Installer{Options: o, agents: map[config.AgentID]*shelf{}}
 	i.life, i.end = context.WithCancel(context.Background())
 	for _, agent := range agents {
 		s := i.shelfOf(agent)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/tools"
 )
 
@@ -19,7 +20,7 @@ func (i *Installer) settle(ctx context.Context, a tools.Agent, plugin config.Plu
 	case r.Status == Uninstalling:
 		return i.remove(ctx, a, r, "the sandbox")
 	}
-	failure := Failure{Step: r.Doing.Step, Kind: "execution_error", Message: "the daemon ended in the middle of it", Advice: "Install it again.", Time: r.InstalledAt, Version: r.Plugin.Version}
+	failure := Failure{Step: r.Doing.Step, Kind: fault.Execution, Message: "the daemon ended in the middle of it", Advice: "Install it again.", Time: r.InstalledAt, Version: r.Plugin.Version}
 	if r.Failure != nil {
 		failure = *r.Failure
 	}

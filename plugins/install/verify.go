@@ -322,6 +322,16 @@ func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
 	}
 }
 
+// Looked reports whether an agent's plugins were looked at in the guest that runs, as far as
+// they can be.
+func (i *Installer) Looked(agent config.AgentID) bool {
+	boot := i.Rooms.Boot()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.shelfOf(agent)
+	return s.verified == boot || s.broken != nil
+}
+
 // join begins to look at an agent's plugins, or joins who does. It is nil if nothing
 // is to be done.
 func (i *Installer) join(a tools.Agent, boot string) *round {

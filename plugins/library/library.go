@@ -2,10 +2,12 @@
 package library
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,6 +98,7 @@ func (l *Library) List() ([]Entry, []Broken, error) {
 		}
 		entries = append(entries, e)
 	}
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) }) // files are in another order: a-b.json, a.json
 	return entries, broken, nil
 }
 

@@ -205,6 +205,23 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 }
 
+// The list is by ids, which is not the order of their files.
+func TestListIsInOrder(t *testing.T) {
+	l := open(t, config.Home(t.TempDir()))
+	for _, name := range []string{"a.b", "a", "b", "a-b"} {
+		save(t, l, recipe(name, "x"))
+	}
+	entries, broken, err := l.List()
+	if err != nil || len(entries) != 4 || len(broken) != 0 {
+		t.Fatal(entries, broken, err)
+	}
+	for i := range entries[1:] {
+		if entries[i].ID >= entries[i+1].ID {
+			t.Errorf("%s stands before %s", entries[i].ID, entries[i+1].ID)
+		}
+	}
+}
+
 func TestRenameAndDuplicate(t *testing.T) {
 	l := open(t, config.Home(t.TempDir()))
 	save(t, l, recipe("old", "a"))

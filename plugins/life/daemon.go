@@ -24,14 +24,16 @@ const (
 	restartPause = time.Second
 	// daemonGrace is how long one has to end after SIGTERM.
 	daemonGrace = 5 * time.Second
-	// askAgain is the pause after a guest has not answered: it may be silent for a while.
-	askAgain = time.Second
 	// lastWords is how much of a failed daemon's output is told with it.
 	lastWords = 2 << 10
 )
 
-// errDaemon is that a daemon ended too often.
-var errDaemon = errors.New("it ended too often")
+var (
+	// errDaemon is that a daemon ended too often.
+	errDaemon = errors.New("it ended too often")
+	// errRoom is that the room was ended, and the daemon with it.
+	errRoom = errors.New("its room was ended")
+)
 
 // supervise runs the plugin's daemon for as long as the context lives: through restarts,
 // and anew whenever a guest has started. What it tells, the plugin's own handlers hear from
@@ -47,31 +49,43 @@ func (p *plugin) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errDaemon) {
+		var later <-chan time.Time // never
+		switch {
+		case errors.Is(err, errDaemon):
 			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
 			p.Note(Event{What: DaemonFailed, Agent: p.who(), Plugin: p.id, Detail: err.Error()})
+		case errors.Is(err, errRoom): // after a reset of its agent the plugin is first set up again, and begun
+			later = time.After(askSeldom)
 		}
 		select { // a guest that starts, or a person who enables it, gives it another chance
 		case <-begun:
+		case <-later:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// keepRunning runs the daemon in the guest that runs, until that is gone or the daemon has
-// failed.
+// keepRunning runs the daemon in the guest that runs, until that or the room is gone, or the
+// daemon has failed.
 func (p *plugin) keepRunning(ctx context.Context) error {
+	boot := p.Rooms.Boot()
 	var ends []time.Time
+	var h hitch
 	for {
+		begun := p.begun.Next()
 		job, err := p.startDaemon(ctx)
 		var words string
 		switch {
 		case err == nil:
-			if words, err = p.watch(ctx, job); err != nil {
+			h = hitch{}
+			if words, err = p.watch(ctx, boot, job); err != nil {
 				return err
 			}
-		case absent(err):
+		case ctx.Err() != nil, p.gone(boot):
 			return err
+		case passing(err):
+			p.sit(ctx, &h, begun, "the daemon does not run yet", err)
+			continue
 		default:
 			words = err.Error() // no such folder, too many jobs: perhaps not for long
 		}
@@ -89,12 +103,6 @@ func (p *plugin) keepRunning(ctx context.Context) error {
 	}
 }
 
-// absent reports that there is no guest, or no room in it, in which anything could run.
-func absent(err error) bool {
-	kind := fault.KindOf(err)
-	return kind == fault.Unavailable || kind == fault.NotFound
-}
-
 func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	cmd, err := p.command(ctx, p.recipe.Daemon.Command, environ(p.recipe.Daemon.Env))
 	if err != nil {
@@ -105,9 +113,9 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	})
 }
 
-// watch returns when the daemon has ended, with how; or when its guest is gone, with
-// an error. With the context it ends the daemon.
-func (p *plugin) watch(ctx context.Context, job guest.Job) (words string, err error) {
+// watch returns when the daemon has ended, with how; or when its guest or its room is gone,
+// with an error. With the context it ends the daemon.
+func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words string, err error) {
 	for job.Running {
 		next, err := p.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
 		switch {
@@ -117,8 +125,10 @@ func (p *plugin) watch(ctx context.Context, job guest.Job) (words string, err er
 		case err == nil:
 			job = next
 			continue
-		case absent(err):
+		case p.gone(boot):
 			return "", err
+		case fault.KindOf(err) == fault.NotFound:
+			return "", errRoom
 		}
 		select {
 		case <-time.After(askAgain):

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
 )
 
@@ -82,21 +83,26 @@ func (p *plugin) topics() (list []plugins.Topics) {
 	return list
 }
 
-// handle runs one handler for one event. Without a guest it waits for the next.
+// handle runs one handler for one event. Without a guest it waits for the next, and where
+// one cannot run anything at the moment, until it can.
 func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
+	var h hitch
 	for {
-		begun := p.begun.Next()
+		begun, boot := p.begun.Next(), p.Rooms.Boot()
 		err := p.attempt(ctx, s, e)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
-		case !absent(err):
+		case !passing(err):
 			p.log(ctx, bridge.Error, fmt.Sprintf("the handler of %s: %v", e.Topic, err))
 			return
-		}
-		select {
-		case <-begun:
-		case <-ctx.Done():
+		case p.gone(boot):
+			select {
+			case <-begun:
+			case <-ctx.Done():
+			}
+		default:
+			p.sit(ctx, &h, begun, fmt.Sprintf("the handler of %s waits", e.Topic), err)
 		}
 	}
 }
@@ -117,6 +123,8 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	}
 	exit, err := running.Wait()
 	switch {
+	case fault.KindOf(err) == fault.Timeout: // it ran, and may be what keeps the guest from answering
+		return fmt.Errorf("nobody knows how it ended: %v", err)
 	case err != nil:
 		return err
 	case exit.TimedOut:

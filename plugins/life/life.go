@@ -22,6 +22,9 @@ import (
 // Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with
 // Unavailable.
 type Rooms interface {
+	// Boot names the guest that runs, be it one that does not answer at the moment; it is
+	// empty without one.
+	Boot() string
 	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
 	StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error)
 	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error)

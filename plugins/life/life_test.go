@@ -1,6 +1,7 @@
 package life
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
 )
@@ -103,6 +105,89 @@ func TestDaemonAndGuests(t *testing.T) {
 		}
 		if len(w.notes) != 0 {
 			t.Errorf("%v", w.notes)
+		}
+	})
+}
+
+// What a guest or a keyring answers now and not later keeps a daemon from nothing but that: it
+// is told once, and tried again.
+func TestDaemonThatCannotRunYet(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.fails(fault.New(fault.Unavailable, "read secret", "TOKEN", errors.New("the keyring is locked")))
+		w.Begin(alice, "rss", watcher())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := strings.Count(w.log(), "the keyring is locked"); n != 1 {
+			t.Errorf("it is told %d times: %s", n, w.log())
+		}
+		w.fails(nil)
+		time.Sleep(askSeldom)
+		synctest.Wait()
+		if w.live() != 1 || len(w.notes) != 0 {
+			t.Errorf("%d live, %v", w.live(), w.notes)
+		}
+	})
+}
+
+// A daemon in a guest that is silent for a while, whatever is said of it meanwhile, is the one
+// that it was, and is looked after when the guest answers again.
+func TestDaemonInASilentGuest(t *testing.T) {
+	for _, kind := range []fault.Kind{fault.Unavailable, fault.Timeout} {
+		try(t, func(t *testing.T, w *world) {
+			w.Begin(alice, "rss", watcher())
+			synctest.Wait()
+			w.fails(fault.New(kind, "wait", "", errors.New("the guest does not answer")))
+			time.Sleep(2 * guest.MaxJobWait)
+			w.fails(nil)
+			time.Sleep(2 * guest.MaxJobWait)
+			synctest.Wait()
+			if w.starts() != 1 || w.live() != 1 {
+				t.Errorf("%s: %d starts, %d live", kind, w.starts(), w.live())
+			}
+			w.crash(1)
+			time.Sleep(2 * restartPause)
+			synctest.Wait()
+			if w.starts() != 2 || w.live() != 1 {
+				t.Errorf("%s: when it has ended: %d starts, %d live", kind, w.starts(), w.live())
+			}
+		})
+	}
+}
+
+// A daemon whose folder is gone has failed, as one that ends too often.
+func TestDaemonWithoutAFolder(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.fails(fault.New(fault.NotFound, "start job", "", errors.New("no such folder")))
+		w.Begin(alice, "rss", watcher())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(w.notes) != 1 || !strings.Contains(w.notes[0].Detail, "no such folder") {
+			t.Errorf("%v", w.notes)
+		}
+	})
+}
+
+// A daemon whose room was ended runs again: when its plugin is begun, or else soon.
+func TestDaemonAndItsRoom(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		w.endRoom()
+		time.Sleep(askSeldom - time.Second)
+		synctest.Wait()
+		if w.live() != 0 {
+			t.Error("it does not wait for its plugin to be set up again")
+		}
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		if w.live() != 1 {
+			t.Error("it does not run when it is begun")
+		}
+		w.endRoom()
+		time.Sleep(askSeldom + time.Second)
+		synctest.Wait()
+		if w.live() != 1 || w.starts() != 3 {
+			t.Errorf("nobody begins it: %d live, %d starts", w.live(), w.starts())
 		}
 	})
 }
@@ -228,6 +313,38 @@ func TestHandlersWaitForAGuest(t *testing.T) {
 		synctest.Wait()
 		if got := w.handled(); len(got) != 1 {
 			t.Errorf("%q", got)
+		}
+	})
+}
+
+// What is told while a guest is silent is handled when it answers again, in order; why it waits
+// is told once. What cannot be handled at all keeps nothing behind it.
+func TestHandlersInASilentGuest(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "mail", listener("first"))
+		synctest.Wait()
+		w.fails(fault.New(fault.Unavailable, "find guest", "", errors.New("it does not answer")))
+		w.emit("mail.old", `1`)
+		w.emit("mail.old", `2`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := strings.Count(w.log(), "it does not answer"); n != 1 || len(w.handled()) != 0 {
+			t.Errorf("%q; the log has %s", w.handled(), w.log())
+		}
+		w.fails(nil)
+		time.Sleep(askSeldom)
+		synctest.Wait()
+		if got := w.handled(); len(got) != 2 || !strings.HasPrefix(got[0], "first 1") || !strings.HasPrefix(got[1], "first 2") {
+			t.Errorf("%q", got)
+		}
+		w.fails(fault.New(fault.NotFound, "run command", "", errors.New("no such folder")))
+		w.emit("mail.old", `3`)
+		synctest.Wait()
+		w.fails(nil)
+		w.emit("mail.old", `4`)
+		synctest.Wait()
+		if got := w.handled(); len(got) != 3 || !strings.HasPrefix(got[2], "first 4") || !strings.Contains(w.log(), "no such folder") {
+			t.Errorf("%q; the log has %s", got, w.log())
 		}
 	})
 }

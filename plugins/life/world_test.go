@@ -33,6 +33,8 @@ type world struct {
 
 	mu      sync.Mutex
 	running bool // a guest
+	boots   int
+	trouble error // what the guest answers to everything
 	started []guest.JobCommand
 	jobs    map[config.JobID]*job
 	ran     []string // handlers, with their input
@@ -96,6 +98,34 @@ func (w *world) boot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = true
+	w.boots++
+}
+
+// Boot implements Rooms.
+func (w *world) Boot() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running {
+		return ""
+	}
+	return fmt.Sprint("boot ", w.boots)
+}
+
+// fails has the guest answer everything with an error, or as before for nil.
+func (w *world) fails(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trouble = err
+}
+
+// endRoom ends all that runs in the room, and with it what is known of it.
+func (w *world) endRoom() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, j := range w.jobs {
+		delete(w.jobs, id)
+		j.once.Do(func() { close(j.ended) })
+	}
 }
 
 func (w *world) absent() error {
@@ -120,6 +150,9 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 	if !w.running {
 		return guest.Job{}, w.absent()
 	}
+	if w.trouble != nil {
+		return guest.Job{}, w.trouble
+	}
 	w.started = append(w.started, cmd)
 	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Running: true}, ended: make(chan struct{})}
 	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
@@ -129,9 +162,12 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 
 func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error) {
 	w.mu.Lock()
-	j := w.jobs[id]
+	j, trouble := w.jobs[id], w.trouble
 	w.mu.Unlock()
-	if j == nil {
+	switch {
+	case trouble != nil:
+		return guest.Job{}, trouble
+	case j == nil:
 		return guest.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
 	}
 	select {
@@ -142,8 +178,13 @@ func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wai
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.jobs[id] == nil {
+	switch {
+	case w.trouble != nil:
+		return guest.Job{}, w.trouble
+	case !w.running:
 		return guest.Job{}, w.absent()
+	case w.jobs[id] == nil:
+		return guest.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
 	}
 	return j.Job, nil
 }
@@ -201,6 +242,9 @@ func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd guest.Command) (gue
 	defer w.mu.Unlock()
 	if !w.running {
 		return nil, w.absent()
+	}
+	if w.trouble != nil {
+		return nil, w.trouble
 	}
 	var in bytes.Buffer
 	_, _ = io.Copy(&in, cmd.Stdin)

@@ -19,8 +19,8 @@ const (
 	byAgent    = "agent"
 )
 
-// restrict is a recipe as an agent may have it: no network but a list of exact hosts, no
-// inference, and stamped with who made it. It says what it changed.
+// restrict is a recipe as an agent may have it: no network but a list of exact hosts,
+// which counts as none until it can be enforced, no inference, and stamped with who made it. It says what it changed.
 func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, changes []string) {
 	network := plugins.NetworkNone
 	if domains := r.Permissions.Network.Domains(); exact(domains) {

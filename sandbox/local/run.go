@@ -111,7 +111,7 @@ func (c *command) started(ctx context.Context, reports *json.Decoder) error {
 	defer stop()
 	var r report
 	switch err := reports.Decode(&r); {
-	case err == nil && r.Started:
+	case err == nil && r.Started && stop(): // else the next report would be late too
 		return nil
 	case err == nil && r.Failed != nil:
 		return r.Failed.fault()

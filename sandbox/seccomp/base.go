@@ -4,9 +4,9 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// Namespaces are the flags of new namespaces, as clone takes them. unshare has
+// namespaces are the flags of new namespaces, as clone takes them. unshare has
 // CLONE_NEWTIME besides.
-const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 // Requests of ioctl that golang.org/x/sys/unix does not have.
@@ -73,8 +73,8 @@ func Base() Filter {
 			{"file_setattr", 469, 469, unix.EPERM}, // what FS_IOC_FSSETXATTR does, since Linux 6.17
 		},
 		Conditions: []Condition{
-			{Call: Call{"unshare", 272, 97, unix.EPERM}, Bits: Namespaces | unix.CLONE_NEWTIME},
-			{Call: Call{"clone", 56, 220, unix.EPERM}, Bits: Namespaces},
+			{Call: Call{"unshare", 272, 97, unix.EPERM}, Bits: namespaces | unix.CLONE_NEWTIME},
+			{Call: Call{"clone", 56, 220, unix.EPERM}, Bits: namespaces},
 			// Flags and project of a file outlive its owner's say over it; TIOCSTI types
 			// for others.
 			{Call: Call{"ioctl", 16, 29, unix.EPERM}, Argument: 1, Values: []uint32{fsSetXattr, fsSetFlags, unix.TIOCSTI}},

@@ -90,7 +90,8 @@ type member struct {
 	pass pass
 }
 
-// made is a room as it was last made. Its guest may have ended since.
+// made is a room as it was last made. Its guest may have ended since. After a call that
+// failed it is no room in particular: there may be one in the guest, whatever it is like.
 type made struct {
 	in   supervisor.Guest
 	room guest.Room

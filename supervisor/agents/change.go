@@ -278,8 +278,8 @@ func (a *Agents) madeOf(m *member) made {
 }
 
 // Delete ends all that an agent runs, removes it, and with workspace its home
-// folder too. What it has in the guest is removed now if one runs, and else when
-// the next one does: then it is pending.
+// folder too. What it has in the guest is removed now if one runs and answers, and else
+// when one does: then it is pending.
 func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supervisor.Cause) (pending bool, err error) {
 	agent, err := a.forget(ctx, ref)
 	if err != nil {
@@ -288,7 +288,7 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
 	err = a.writeMap()
 	pending = true
-	if l, ok := a.Sandbox.BorrowRunning(); ok {
+	if l, gone := a.borrowRunning(ctx); gone == nil {
 		defer l.Return()
 		trouble := a.clear(ctx, l, agent.User)
 		if pending = trouble != nil; pending {

@@ -1,6 +1,7 @@
 package agents_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 )
 
@@ -65,11 +68,7 @@ func TestDeleteWithoutGuest(t *testing.T) {
 	w.create("alice")
 	w.reopen() // it is not forgotten
 	w.must(w.exec("alice"))
-	for deadline := time.Now().Add(30 * time.Second); w.backend.HasLayer("agent-bob"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the layer of a deleted agent is still there")
-		}
-	}
+	w.until("the layer of a deleted agent is gone", func() bool { return !w.backend.HasLayer("agent-bob") })
 	asked := w.backend.Guest().Asked()
 	ensured, removed := slices.Index(asked, "ensure agent-alice"), slices.Index(asked, "remove agent-alice")
 	if removed < 0 || ensured < removed || !w.backend.HasLayer("agent-alice") {
@@ -95,6 +94,84 @@ func TestDeleteFromSilentGuest(t *testing.T) {
 	w.create("alice") // another uid: the fake refuses it if the room is still there
 	w.must(w.exec("alice"))
 }
+
+// What is changed while a guest is silent finds it as it was when it answers again, and counts
+// there without anybody asking.
+func TestChangesInASilentGuest(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.sandbox.Set(map[string]string{"autoRestart": "false"}, by)
+	w.must(err)
+	for _, name := range []string{"alice", "bob", "carol"} {
+		w.create(name)
+		w.must(w.exec(name))
+	}
+	g := w.backend.Guest()
+	g.Mute(true)
+	w.becomes(supervisor.Unresponsive)
+	if a, err := w.Rename(t.Context(), "alice", "dora", by); err != nil || a.Folder != "alice" {
+		t.Errorf("the home was moved under a room: %+v %v", a, err)
+	}
+	if pending, err := w.Delete(t.Context(), "bob", false, by); err != nil || !pending {
+		t.Errorf("%v %v", pending, err)
+	}
+	_, err = w.Set(t.Context(), "carol", map[string]string{"network": "none"}, by)
+	w.want(err, fault.Timeout)
+	w.want(w.exec("carol"), fault.Unavailable)
+	_, err = w.ExecRunning(t.Context(), "carol", guest.Command{Args: []string{"true"}})
+	w.want(err, fault.Unavailable)
+	if w.backend.Guest() != g {
+		t.Fatal("another guest was started")
+	}
+	g.Mute(false)
+	w.becomes(supervisor.Running)
+	w.must(w.exec("dora"))
+	if room, _ := g.Room("agent-alice"); room.Home != "/workspace/agents/alice" {
+		t.Errorf("%+v", room)
+	}
+	w.until("the deleted agent's room is gone", func() bool { _, there := g.Room("agent-bob"); return !there })
+	w.until("the network is none", func() bool { room, _ := g.Room("agent-carol"); return room.Network == guest.RoomAlone })
+}
+
+// A call that failed may have made a room: its home stays where it is.
+func TestRenameAfterFailure(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	g := w.backend.Guest()
+	g.Refuse(fault.New(fault.Timeout, "limit room", "", errors.New("silence")).Advise("Wait."))
+	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256"}, by)
+	w.want(err, fault.Timeout)
+	g.Refuse(nil)
+	_, err = w.Rename(t.Context(), "alice", "carol", by)
+	w.must(err)
+	w.must(w.exec("carol"))
+}
+
+// becomes waits for a state of the sandbox.
+func (w *world) becomes(want supervisor.State) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	for status := w.sandbox.Status(); status.State != want; {
+		var err error
+		if status, err = w.sandbox.Next(ctx, status.Revision); err != nil {
+			w.t.Fatalf("the sandbox is %s, not %s: %v", status.State, want, err)
+		}
+	}
+}
+
+// until waits for what is done without anybody asking.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// patience is for what takes seconds on a host that has nothing else to do.
+const patience = 2 * time.Minute
 
 func TestRename(t *testing.T) {
 	w := newWorld(t)

@@ -71,6 +71,36 @@ func (r registry) load(ctx context.Context) (list []Agent, remains []config.Linu
 	return list, remains, err
 }
 
+// NameOf reads what an agent is called whose name or id is ref, for those who have no
+// daemon to ask. A name may be that of an agent who was deleted.
+func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, error) {
+	id, err := config.ParseAgentID(ref)
+	if err != nil {
+		return config.NameAgent(ref)
+	}
+	var name config.AgentName
+	err = db.Read(ctx, "find agent", func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT name FROM agents WHERE id = ?", id).Scan(&name)
+		if errors.Is(err, sql.ErrNoRows) {
+			return notFound(ref)
+		}
+		return err
+	})
+	return name, err
+}
+
+// Exists reports whether there is an agent whose name or id is ref, as NameOf does.
+func Exists(ctx context.Context, db *store.DB, ref string) (there bool, err error) {
+	name, err := NameOf(ctx, db, ref)
+	if err != nil {
+		return false, err
+	}
+	err = db.Read(ctx, "find agent", func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM agents WHERE name = ?)", name).Scan(&there)
+	})
+	return there, err
+}
+
 // add gives a new agent its user and its uid, and keeps it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	const op = "create agent"

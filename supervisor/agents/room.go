@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"errors"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -55,12 +54,17 @@ func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow
 // borrow lends a guest.
 type borrow func(context.Context) (*supervisor.Loan, error)
 
-// borrowRunning is a borrow that starts none.
+// borrowRunning is a borrow that starts none. As with every other, nothing is begun in a
+// guest that does not answer: it would begin when nobody waits for it any more.
 func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
+	const op = "find guest"
+	if a.Sandbox.Status().State == supervisor.Unresponsive {
+		return nil, fault.New(fault.Unavailable, op, "", errors.New("it does not answer")).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+	}
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
 		return l, nil
 	}
-	return nil, fault.New(fault.Unavailable, "find guest", "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
+	return nil, fault.New(fault.Unavailable, op, "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
 }
 
 // enter lends the guest with an agent's room made in it.
@@ -146,7 +150,7 @@ func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) erro
 	room := agent.room()
 	ensured, err := l.Rooms().EnsureRoom(ctx, room, string(token))
 	if err != nil {
-		a.setMade(m, made{})
+		a.setMade(m, made{in: l.Guest})
 		return l.Explain(ctx, op, string(agent.User), err)
 	}
 	if ensured.Anew {
@@ -188,7 +192,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return a.ensure(ctx, l, m)
 	}
 	if err := l.Rooms().SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
-		a.setMade(m, made{}) // the next command sees to it
+		a.setMade(m, made{in: l.Guest}) // the next command sees to it
 		return l.Explain(ctx, "limit room", string(agent.User), err)
 	}
 	a.setMade(m, want)
@@ -215,12 +219,13 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	}
 	defer t.give()
 	a.mu.Lock()
-	m.made = made{}
+	m.made = made{in: l.Guest}
 	a.revoke(m)
 	a.mu.Unlock()
 	if err := l.Rooms().ResetRoom(ctx, agent.User); err != nil {
 		return l.Explain(ctx, op, string(agent.Name), err)
 	}
+	a.setMade(m, made{})
 	a.note(Reset, by, agent, nil)
 	return nil
 }
@@ -253,44 +258,4 @@ func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.L
 	defer a.mu.Unlock()
 	delete(a.remains, user)
 	return nil
-}
-
-// tidy removes what deleted agents have in a guest whenever one has started, and has homes
-// follow their agents' names when one has ended: whoever begins something in the next guest
-// has the home's path before there is a room.
-func (a *Agents) tidy() {
-	var seen time.Time
-	for status := a.Sandbox.Status(); ; {
-		switch status.State {
-		case supervisor.Running:
-			if status.StartedAt.Equal(seen) {
-				break
-			}
-			seen = status.StartedAt
-			if l, ok := a.Sandbox.BorrowRunning(); ok {
-				a.clearAll(l)
-				l.Return()
-			}
-		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
-			a.followAll()
-		}
-		var err error
-		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {
-			return // the sandbox or this has ended
-		}
-	}
-}
-
-func (a *Agents) clearAll(l *supervisor.Loan) {
-	a.mu.Lock()
-	users := make([]config.LinuxUser, 0, len(a.remains))
-	for user := range a.remains {
-		users = append(users, user)
-	}
-	a.mu.Unlock()
-	for _, user := range users {
-		if err := a.clear(a.life, l, user); err != nil && !errors.Is(err, context.Canceled) {
-			a.Log.Warn("what a deleted agent has in the guest is removed at its next start", "user", user, "error", err)
-		}
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"os"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +85,7 @@ type Artifacts struct {
 }
 
 // Open opens the artifacts of a home, and clears away what was never kept.
-func Open(o Options) (*Artifacts, error) {
+func Open(ctx context.Context, o Options) (*Artifacts, error) {
 	dir, err := o.Home.Make(o.Home.Artifacts())
 	if err != nil {
 		return nil, err
@@ -95,13 +94,7 @@ func Open(o Options) (*Artifacts, error) {
 	if a.root, err = os.OpenRoot(dir); err != nil {
 		return nil, a.fault("open artifacts", "", err)
 	}
-	entries, err := fs.ReadDir(a.root.FS(), ".")
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), drafts) {
-			err = errors.Join(err, uproot.Remove(a.root, e.Name()))
-		}
-	}
-	if err != nil {
+	if err := a.clear(ctx); err != nil {
 		return nil, errors.Join(a.fault("clear artifacts", "", err), a.root.Close())
 	}
 	return a, nil

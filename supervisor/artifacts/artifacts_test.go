@@ -37,7 +37,7 @@ func newRig(t *testing.T) *rig {
 	db, who := storetest.New(t, "alice", "bob")
 	r := &rig{t: t, alice: who[0], bob: who[1], events: new(heard)}
 	var err error
-	if r.Artifacts, err = Open(Options{Home: config.Home(t.TempDir()), DB: db, Record: r.events}); err != nil {
+	if r.Artifacts, err = Open(t.Context(), Options{Home: config.Home(t.TempDir()), DB: db, Record: r.events}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -328,7 +328,25 @@ func TestDraftsAreCleared(t *testing.T) {
 	if _, err := r.draft(ownerOf(r.alice, "s"), "b", "deep/er", "x"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(r.Options)
+	// Moved to its place and not kept, as also one was that is.
+	for _, place := range []string{"new/c", "s/c", "s/a"} {
+		d, err := r.draft(ownerOf(r.alice, "s"), "c", "deep/er", "x")
+		if err == nil {
+			err = d.aim(place)
+		}
+		if err == nil {
+			err = r.root.MkdirAll(filepath.Dir(place), privateDir)
+		}
+		if err == nil && place != "s/a" {
+			err = r.root.Rename(d.own+"/"+item, place)
+		} else if err == nil {
+			err = r.root.RemoveAll(d.own + "/" + item)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := Open(t.Context(), r.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

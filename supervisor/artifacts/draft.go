@@ -171,6 +171,9 @@ func (d *Draft) Keep(ctx context.Context, description string, by supervisor.Caus
 		if err != nil {
 			return err
 		}
+		if err := d.aim(f.within()); err != nil {
+			return err
+		}
 		if err = a.root.Rename(path.Join(d.own, item), f.within()); err == nil {
 			moved = true
 			err = a.sync(string(f.Session))

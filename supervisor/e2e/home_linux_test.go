@@ -39,7 +39,7 @@ const (
 func newHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
-	lab.ShareImages(t, home)
+	lab.ShareImages(t, home, lab.BusyboxPack(t, arch))
 	return home
 }
 

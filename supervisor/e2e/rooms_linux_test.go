@@ -31,7 +31,9 @@ func (forgetful) Note(events.Event) {}
 // TestRoomKeepsTheContract runs the conformance kit in an agent's room.
 func TestRoomKeepsTheContract(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	settings := fmt.Sprintf(`{"pack": %q, "toolbox": [], "network": "none", "memoryGB": 1, "diskGB": 1}`, lab.DebianPack(t).Dir)
+	p := lab.DebianPack(t)
+	lab.ShareImages(t, home, p)
+	settings := fmt.Sprintf(`{"pack": %q, "toolbox": [], "network": "none", "memoryGB": 1, "diskGB": 1}`, p.Dir)
 	if err := config.WriteFile(home.SettingsFile(), []byte(settings)); err != nil {
 		t.Fatal(err)
 	}

@@ -100,14 +100,21 @@ type Guest struct {
 	tokens map[config.LinuxUser]string
 	asked  []string // what was asked of rooms, in order
 	refuse error    // what it answers about rooms, if it refuses
+	mute   error    // what it answers to everything, if it does not answer
 }
 
-func (*Guest) Ping(context.Context) error { return nil }
-func (*Guest) Info(context.Context) (guest.Info, error) {
-	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, nil
+func (g *Guest) Ping(context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mute
+}
+
+func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
+	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, g.Ping(ctx)
 }
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
+func (*Guest) Waited() time.Duration            { return 0 }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
 

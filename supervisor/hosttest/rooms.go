@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,17 @@ func (g *Guest) Refuse(err error) {
 	g.refuse = err
 }
 
+// Mute has the guest answer nothing about itself and its rooms from now on, as one that is
+// silent does, or answer again.
+func (g *Guest) Mute(silent bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mute = nil
+	if silent {
+		g.mute = fault.New(fault.Timeout, "call guest", "", errors.New("it does not answer")).Advise("Wait.")
+	}
+}
+
 // Room is a user's room.
 func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
 	g.mu.Lock()
@@ -46,8 +58,8 @@ func (g *Guest) ask(what string, user string, do func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, what+" "+user)
-	if g.refuse != nil {
-		return g.refuse
+	if err := cmp.Or(g.mute, g.refuse); err != nil {
+		return err
 	}
 	g.backend.mu.Lock()
 	defer g.backend.mu.Unlock()

@@ -144,7 +144,21 @@ func (t *terminals) close() error {
 }
 
 // Shells are real ones, on this host.
-func (g *Guest) Shells() supervisor.Shells { return g.terminals.client }
+func (g *Guest) Shells() supervisor.Shells { return shells{g.terminals.client, g} }
+
+// shells are those of a guest that may refuse to say which there are.
+type shells struct {
+	supervisor.Shells
+	guest *Guest
+}
+
+// Sessions implements supervisor.Shells.
+func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []guest.Session, err error) {
+	if err := s.guest.ask("sessions", string(user), func() error { return nil }); err != nil {
+		return nil, err
+	}
+	return s.Shells.Sessions(ctx, user)
+}
 
 // Jobs are real ones, on this host.
 func (g *Guest) Jobs() supervisor.Jobs { return g.terminals.client }

@@ -43,11 +43,15 @@ func (r rooms) Start(ctx context.Context) error {
 }
 
 // Boot implements install.Rooms.
-func (r rooms) Boot() string {
-	if s := r.home.sandbox().Status(); s.State == supervisor.Running {
-		return fmt.Sprint(s.StartedAt.UnixNano())
+func (r rooms) Boot() string { return bootOf(r.home.sandbox().Status()) }
+
+// bootOf names the guest that runs, be it one that does not answer at the moment: what
+// belongs to it goes on when it does.
+func bootOf(s supervisor.Status) string {
+	if !s.State.HasGuest() {
+		return ""
 	}
-	return ""
+	return fmt.Sprint(s.StartedAt.UnixNano())
 }
 
 func (o Options) sandbox() *supervisor.Supervisor { return o.Tools.Agents.Sandbox }
@@ -59,6 +63,9 @@ type running struct {
 	tools.Jobs
 	home Options
 }
+
+// Boot implements life.Rooms.
+func (r running) Boot() string { return bootOf(r.home.sandbox().Status()) }
 
 // Exec implements life.Rooms.
 func (r running) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {

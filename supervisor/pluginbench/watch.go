@@ -3,11 +3,11 @@ package pluginbench
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/toolbench"
@@ -16,6 +16,13 @@ import (
 // atOnce is how many agents' plugins are looked at together: a guest that has just
 // started has other things to do.
 const atOnce = 2
+
+// lookAgain is the pause after a look that did not work: a guest may be silent for a while. It
+// grows, twice as long each time, to lookSeldom.
+const (
+	lookAgain  = 2 * time.Second
+	lookSeldom = 5 * time.Minute
+)
 
 // watch has plugins be in order whenever a guest has started, and after their agents were
 // reset.
@@ -59,11 +66,11 @@ func (b *Bench) Note(e events.Event) {
 
 // watchGuests looks at all plugins whenever a guest has started.
 func (w *watch) watchGuests() {
-	var seen time.Time
+	var seen string
 	for status := w.sandbox().Status(); ; {
-		if status.State == supervisor.Running && !status.StartedAt.Equal(seen) {
-			seen = status.StartedAt
-			w.round()
+		if boot := bootOf(status); boot != "" && boot != seen {
+			seen = boot
+			w.look(boot)
 		}
 		var err error
 		if status, err = w.sandbox().Next(w.over, status.Revision); err != nil {
@@ -81,17 +88,29 @@ func (w *watch) watchResets(reset <-chan struct{}) {
 			return
 		}
 		reset = w.reset.Next()
-		if w.sandbox().Status().State == supervisor.Running {
-			w.round()
+		if boot := bootOf(w.sandbox().Status()); boot != "" {
+			w.look(boot)
 		}
 	}
 }
 
-// round looks at the plugins of all agents that have any. Those that were looked at
-// in this guest cost nothing.
-func (w *watch) round() {
+// look looks at the plugins of all agents until that has worked, or the guest is gone.
+func (w *watch) look(boot string) {
+	for pause := lookAgain; !w.round() && bootOf(w.sandbox().Status()) == boot; pause = min(2*pause, lookSeldom) {
+		select {
+		case <-time.After(pause):
+		case <-w.over.Done():
+			return
+		}
+	}
+}
+
+// round looks at the plugins of all agents that have any, and reports whether that has
+// worked. Those that were looked at in this guest cost nothing.
+func (w *watch) round() bool {
 	places := make(chan struct{}, atOnce)
 	var work sync.WaitGroup
+	var failed atomic.Bool
 	for _, agent := range w.Tools.Agents.List() {
 		if list, err := w.Installer.List(agent.ID); err != nil || len(list) == 0 {
 			continue
@@ -102,7 +121,11 @@ func (w *watch) round() {
 			if err := w.Installer.Ready(w.over, toolbench.AgentOf(agent)); err != nil && w.over.Err() == nil {
 				w.Log.Warn("an agent's plugins were not verified", "agent", agent.Name, "error", err)
 			}
+			if !w.Installer.Looked(agent.ID) {
+				failed.Store(true)
+			}
 		})
 	}
 	work.Wait()
+	return !failed.Load()
 }

@@ -42,10 +42,12 @@ type world struct {
 	bench    atomic.Pointer[Bench]
 	room     string // what stands for the guest's root
 	happened chan install.What
+	silent   atomic.Bool // the guest runs no command
+	refused  chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100)}
+	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1)}
 	w.must(config.WriteFile(w.home.SettingsFile(), []byte(`{"autoStart": false}`)))
 	db, err := store.Open(t.Context(), w.home.Database())
 	w.must(err)
@@ -117,15 +119,17 @@ func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
 
 func (w *world) Start(ctx context.Context) error { return w.sandbox.Start(ctx, by) }
 
-func (w *world) Boot() string {
-	if s := w.sandbox.Status(); s.State == supervisor.Running {
-		return fmt.Sprint(s.StartedAt.UnixNano())
-	}
-	return ""
-}
+func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
 
 // Exec runs a command of this host, with the agent's home and layer where the test has them.
 func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+	if w.silent.Load() {
+		select {
+		case w.refused <- struct{}{}:
+		default:
+		}
+		return nil, fault.New(fault.Timeout, "run command", "", errors.New("the guest does not answer"))
+	}
 	here := func(text string) string {
 		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
 		return strings.ReplaceAll(text, a.Home, filepath.Join(w.room, "home"))
@@ -167,6 +171,19 @@ func TestWatch(t *testing.T) {
 	}{
 		{"a start", func() error { return w.sandbox.Start(t.Context(), by) }},
 		{"a restart", func() error { return w.sandbox.Restart(t.Context(), by) }},
+		{"a silence right after a start", func() error {
+			w.silent.Store(true)
+			if err := w.sandbox.Restart(t.Context(), by); err != nil {
+				return err
+			}
+			select {
+			case <-w.refused:
+			case <-time.After(patience):
+				return errors.New("nobody has looked at the plugin")
+			}
+			w.silent.Store(false)
+			return nil
+		}},
 		{"a reset of the agent", func() error { return w.agents.Reset(t.Context(), "alice", by) }},
 		{"a reset of the sandbox", func() error { return w.sandbox.Reset(t.Context(), by) }},
 	} {

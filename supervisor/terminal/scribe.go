@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 	// saveLimit is how long a guest may take to hand out what is to be kept of
 	// an agent: it has it in memory.
 	saveLimit = 5 * time.Second
+	// saveAgain is the pause after a guest or the database had no time for that.
+	saveAgain = 3 * time.Second
 	// attachedEvery is how often the transcript of a session is kept that a
 	// person is attached to: what a daemon that is killed may lose of it.
 	attachedEvery = 2 * time.Second
@@ -68,6 +71,11 @@ func (s *scribe) used(agent agents.Agent, id config.SessionID, by supervisor.Cau
 	s.mu.Lock()
 	s.due[place{agent.UID, id}] = use{agent, by}
 	s.mu.Unlock()
+	s.rouse()
+}
+
+// rouse has what is due be kept.
+func (s *scribe) rouse() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -110,12 +118,23 @@ func (s *scribe) saveAll() {
 		switch kind := fault.KindOf(err); {
 		case err == nil, kind == fault.NotFound: // it was closed meanwhile
 		case kind == fault.Timeout: // what it does not say of one session, it does not say of others
-			s.Log.Warn("transcripts are not kept", "error", err)
+			s.Log.Warn("transcripts are kept later", "error", err)
+			s.putBack(due)
 			return
 		default:
 			s.Log.Warn("a transcript is not kept", "agent", last.agent.Name, "session", p.id, "error", err)
 		}
+		delete(due, p)
 	}
+}
+
+// putBack has what could not be kept be due again, in a while.
+func (s *scribe) putBack(late map[place]use) {
+	s.mu.Lock()
+	maps.Copy(late, s.due) // who used one since is who used it last
+	s.due = late
+	s.mu.Unlock()
+	time.AfterFunc(saveAgain, s.rouse)
 }
 
 // save keeps what a session has shown, without the agent's secrets.

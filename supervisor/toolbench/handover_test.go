@@ -63,7 +63,7 @@ func (unheard) Note(events.Event) {}
 func TestShareOfALyingGuest(t *testing.T) {
 	db, who := storetest.New(t, "alice")
 	home := config.Home(t.TempDir())
-	kept, err := artifacts.Open(artifacts.Options{Home: home, DB: db, Record: unheard{}})
+	kept, err := artifacts.Open(t.Context(), artifacts.Options{Home: home, DB: db, Record: unheard{}})
 	if err != nil {
 		t.Fatal(err)
 	}

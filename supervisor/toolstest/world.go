@@ -76,7 +76,7 @@ func New(t testing.TB, o Options) *World {
 	})
 	check(err)
 	shells := terminal.New(terminal.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
-	shelf, err := artifacts.Open(artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
+	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
 	check(err)
 	bench := toolbench.Options{
 		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolbench.NewInstaller(w.Agents), Log: log,

@@ -139,6 +139,10 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 		// kernel would ask a device for each time of day. Their timer ticks too, but not
 		// always within the moment in which the kernel would try it, and panic.
 		args = append(args, "tsc=reliable", "no_timer_check")
+		// A kernel patches itself most while it boots, in steps that other processors may see. Translated
+		// by QEMU 7.2, one may go on with what was there before, and all hang: the guest starts the others
+		// after that. A kernel that took itself for one with a single processor would patch itself then.
+		args = append(args, "maxcpus=1", "noreplace-smp")
 		// Where it measures that counter itself, and this computer is busy, its clock may be five times
 		// too fast for good.
 		if rate := tickRate(); rate > 0 {

@@ -10,4 +10,5 @@ func PID(m vm.Machine) int { return m.(*machine).run.process.os.Pid }
 var (
 	ParseVersion = parseVersion
 	Virtualizes  = virtualizes
+	Waited       = waited
 )

@@ -9,10 +9,20 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/qmp"
+	"osaurus-sandbox/vm/qemu/vsock"
+)
+
+const (
+	// endPatience is how long a machine may take to be gone once its cable was
+	// pulled or QEMU has ended: more than its devices wait for what hangs.
+	endPatience = 30 * time.Second
+
+	stays = "QEMU is killed but not gone, or what served it: it waits for a disk or share of the host. See that these answer, or restart the host."
 )
 
 // machine implements vm.Machine.
@@ -24,7 +34,11 @@ type machine struct {
 	accel    Accelerator
 	log      *slog.Logger
 	backends []backend
-	run      *run // nil before Start
+	socket   *vsock.Device // one of them
+	run      *run          // nil before Start
+
+	pulled chan struct{} // closed by Pull
+	once   sync.Once
 
 	mu       sync.Mutex
 	shutdown string // why QEMU said that it ends
@@ -37,8 +51,8 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	}
 	// The caller may go on to use its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
-	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends}
-	m.Power = vm.NewPower(cfg.Name, m, "QEMU is killed but not gone: it waits for a disk or share of the host.")
+	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket, pulled: make(chan struct{})}
+	m.Power = vm.NewPower(cfg.Name, m, stays)
 	m.Ports = vm.NewPorts(m.Life, socket)
 	return m, nil
 }
@@ -67,12 +81,36 @@ func (m *machine) launch() error {
 		return err
 	}
 	m.run = r
-	go func() {
-		r.wait()
-		m.Release()
-		m.End(m.Verdict(m.outcome()))
-	}()
+	go m.follow()
 	return nil
+}
+
+// follow goes with a machine from its start to its end.
+func (m *machine) follow() {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		m.run.wait()
+	}()
+	select {
+	case <-m.run.process.exited:
+	case <-m.pulled:
+	}
+	select {
+	case <-gone:
+	case <-time.After(endPatience):
+		// Followed all the same: what it has must not be taken from it.
+		m.abandon()
+		<-gone
+	}
+	m.Release()
+	m.End(m.Verdict(m.outcome()))
+}
+
+// abandon ends a machine's life although QEMU or what serves it does not end.
+func (m *machine) abandon() {
+	_ = m.socket.Close()
+	m.Abandon(fault.New(fault.Timeout, "kill machine", m.cfg.Name, fmt.Errorf("it is not gone after %v", endPatience)).Advise(stays))
 }
 
 // outcome says how the machine has ended, once QEMU is gone: nil is orderly.
@@ -102,6 +140,7 @@ func (m *machine) Pull() bool {
 	}
 	m.stopping()
 	m.run.process.kill()
+	m.once.Do(func() { close(m.pulled) })
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/Code-Hex/vz/v3"
 
@@ -67,6 +68,9 @@ func (m *machine) Release() {
 	m.sockets.close()
 	m.serial.close()
 }
+
+// Waited implements vm.Machine: the framework does not say.
+func (*machine) Waited() time.Duration { return 0 }
 
 // RequestStop implements vm.Machine.
 func (m *machine) RequestStop(ctx context.Context) error {

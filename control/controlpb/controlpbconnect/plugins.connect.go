@@ -58,7 +58,8 @@ const (
 
 // PluginsClient is a client for the osaurus.control.v1.Plugins service.
 type PluginsClient interface {
-	// List answers all plugins, by their ids, and the files of the library that hold none.
+	// List answers all plugins, by their ids, and before them the files of the library that hold none:
+	// as many as fit.
 	List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error)
 	// Show answers a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error)
@@ -206,7 +207,8 @@ func (c *pluginsClient) Remove(ctx context.Context, req *connect.Request[control
 
 // PluginsHandler is an implementation of the osaurus.control.v1.Plugins service.
 type PluginsHandler interface {
-	// List answers all plugins, by their ids, and the files of the library that hold none.
+	// List answers all plugins, by their ids, and before them the files of the library that hold none:
+	// as many as fit.
 	List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error)
 	// Show answers a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error)

@@ -14,9 +14,11 @@ const (
 	// FileChunk is the most bytes of a file that are read or written at once: what a message or a call of the
 	// kernel costs is then little beside its bytes, and a worker stays small.
 	FileChunk = 256 << 10
-	// MaxFolderEntries is how many entries a list has: with names of the longest
-	// it still fits into a message.
+	// MaxFolderEntries is how many entries a list has, and MaxTargets how many bytes
+	// of where its links lead; links after these are listed without. With names of the
+	// longest it still fits into a message.
 	MaxFolderEntries = 2000
+	MaxTargets       = 400 << 10
 	// MaxDigests is how many files are read for one answer: with names of the longest that a plugin's
 	// files have, they fit into a message many times.
 	MaxDigests = 256

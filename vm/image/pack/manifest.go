@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/digest"
@@ -122,19 +122,23 @@ func parseManifest(text []byte) (Manifest, error) {
 	return m, m.check()
 }
 
-// A name is a folder's name too, so it is kept to what every file system and
-// shell takes.
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+// ValidName reports whether a pack can have the name, which is a folder's name too.
+func ValidName(name string) bool {
+	_, err := config.ParsePackName(name)
+	return err == nil
+}
 
-// ValidName reports whether a pack can have the name.
-func ValidName(name string) bool { return namePattern.MatchString(name) }
+// checkName says what is wrong with a name in a manifest: all are as packs' are.
+func checkName(key, name string) error {
+	if _, err := config.ParsePackName(name); err != nil {
+		return fmt.Errorf("%s %q is not allowed: %s", key, name, fault.AdviceOf(err))
+	}
+	return nil
+}
 
 func (m Manifest) check() error {
-	if !ValidName(m.Name) {
-		return fmt.Errorf("name %q is not of the form %s", m.Name, namePattern)
-	}
-	if !ValidName(m.Distribution) {
-		return fmt.Errorf("distribution %q is not of the form %s", m.Distribution, namePattern)
+	if err := errors.Join(checkName("name", m.Name), checkName("distribution", m.Distribution)); err != nil {
+		return err
 	}
 	if m.Arch != vm.AMD64 && m.Arch != vm.ARM64 {
 		return fmt.Errorf("arch %q is neither %s nor %s", m.Arch, vm.AMD64, vm.ARM64)
@@ -153,9 +157,10 @@ func (m Manifest) check() error {
 	seen := map[string]bool{ManifestName: true}
 	for i, f := range m.Files() {
 		key := []string{"kernel", "modules", "root"}[i]
+		if err := checkName(key+".name", f.Name); err != nil {
+			return err
+		}
 		switch {
-		case !ValidName(f.Name):
-			return fmt.Errorf("%s.name %q is not of the form %s", key, f.Name, namePattern)
 		case seen[f.Name]:
 			return fmt.Errorf("%s.name %q is taken by another file", key, f.Name)
 		case f.Size <= 0 || f.Size > MaxFile:

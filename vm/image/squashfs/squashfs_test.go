@@ -78,6 +78,9 @@ func open(t testing.TB, b []byte) *squashfs.FS {
 }
 
 func TestReadsWhatMksquashfsWrites(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses in a dozen ways")
+	}
 	dir, files := tree(t)
 	var all []string
 	for name := range files {

@@ -5,9 +5,11 @@ const (
 	// maxBytes bounds the archive when unpacked. The largest root file system
 	// known has 0.4 GB, and a base image ends at 16 GiB.
 	maxBytes = 8 << 30
-	// maxEntries bounds the entries, all of whose names are remembered. A
-	// Debian root with the toolbox has 12,000.
+	// maxEntries bounds the entries, and maxNames the bytes of their names, all of
+	// which are remembered. A Debian root with the toolbox has 12,000, with less than
+	// a megabyte.
 	maxEntries = 500_000
+	maxNames   = 32 << 20
 	// maxRatio bounds how far an archive unpacks, once it has unpacked to
 	// freeRatio bytes. Kernel modules reach 5, source code 20.
 	maxRatio  = 200

@@ -33,6 +33,7 @@ type Reader struct {
 	tar     *tar.Reader
 	kinds   map[string]byte // of every entry so far, by name
 	entries int
+	names   int           // bytes
 	queue   []*tar.Header // what Next yields before it reads on
 }
 
@@ -138,6 +139,9 @@ func (r *Reader) admitParents(name string) error {
 func (r *Reader) push(h *tar.Header) error {
 	if r.entries++; r.entries > maxEntries {
 		return fmt.Errorf("it has more than %d entries", maxEntries)
+	}
+	if r.names += len(h.Name); r.names > maxNames {
+		return fmt.Errorf("the names of its entries have more than %d bytes", maxNames)
 	}
 	kind := h.Typeflag
 	if kind == tar.TypeLink {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,9 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestRefusesBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads gigabytes")
+	}
 	zeros := func(compress func(io.Writer) io.WriteCloser) io.Reader {
 		r, w := io.Pipe()
 		go func() {
@@ -169,6 +173,30 @@ func TestRefusesBombs(t *testing.T) {
 	tail := append(archive(t), make([]byte, 80<<20)...)
 	if err := untar.Filter(t.Context(), io.Discard, bytes.NewReader(gzipped(tail)), "tail.tar"); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a bomb behind the end: %v, want rejected", err)
+	}
+}
+
+func TestRefusesLongNames(t *testing.T) {
+	var packed bytes.Buffer
+	out := tar.NewWriter(&packed)
+	for i := range 10 { // each with 2000 folders that it leaves out
+		if err := out.WriteHeader(&tar.Header{Name: strconv.Itoa(i) + strings.Repeat("/n", 2000), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := untar.NewReader(&packed, "names.tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for err == nil {
+		_, err = r.Next()
+	}
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "the names") {
+		t.Errorf("%v, want rejected for its names", err)
 	}
 }
 

@@ -23,7 +23,8 @@ type Device interface {
 	// only.
 	HandleQueue(q *Queue)
 	// Reset is called when the driver starts anew (boot, reboot, driver
-	// reload) and when the front end is gone. No queue runs meanwhile.
+	// reload) and when the front end is gone. No queue runs meanwhile, but
+	// HandleQueue may still be busy with a chain that had to be given up.
 	Reset()
 }
 

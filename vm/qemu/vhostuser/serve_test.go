@@ -255,40 +255,6 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestLostChain stops a broken device that never pushes a chain: it must not
-// keep the front end, and a late push must not touch the ring.
-func TestLostChain(t *testing.T) {
-	kept := make(chan *vhostuser.Chain, 1)
-	var queue atomic.Pointer[vhostuser.Queue]
-	dev := &keeper{reverser: reverser{keep: func(c *vhostuser.Chain) { kept <- c }}, queue: &queue}
-	m, q, _ := run(t, dev, 0)
-	send(m, q, "lost")
-	c := <-kept
-	q.SetAvail(0x7fff) // breaks the ring
-	if !vhosttest.Signalled(q.Error, patience) {
-		t.Fatal("a bad index did not break the ring")
-	}
-	q.Stop()
-	q.Clear()
-	dev.keep = nil
-	vhosttest.Start(q)
-	queue.Load().Push(c, 4)
-	if got := ask(t, m, q, "next"); got != "txen" {
-		t.Errorf("after the reset: %q", got)
-	}
-}
-
-// keeper remembers its queue.
-type keeper struct {
-	reverser
-	queue *atomic.Pointer[vhostuser.Queue]
-}
-
-func (k *keeper) HandleQueue(q *vhostuser.Queue) {
-	k.queue.Store(q)
-	k.reverser.HandleQueue(q)
-}
-
 // TestNotifyLater has many chains given back with few interrupts.
 func TestNotifyLater(t *testing.T) {
 	m, q, _ := run(t, &lazy{}, 0)

@@ -1,13 +1,14 @@
-package tools
+// Package queue has those who want the same thing wait for each other, first come, first served.
+package queue
 
 import (
 	"context"
 	"sync"
 )
 
-// queues give one turn at a time for each key, to who asked first. The zero value
+// Queues give one turn at a time for each key, to who asked first. The zero value
 // is ready.
-type queues[K comparable] struct {
+type Queues[K comparable] struct {
 	mu    sync.Mutex
 	lines map[K]*line
 }
@@ -18,9 +19,9 @@ type line struct {
 	count int
 }
 
-// take waits for the turn of a key; who waits is told of it before, by waiting.
-// The turn must be given back.
-func (q *queues[K]) take(ctx context.Context, key K, waiting func(ahead int)) (give func(), err error) {
+// Take waits for the turn of a key; who waits is told of it before, by waiting,
+// which may be nil. The turn must be given back.
+func (q *Queues[K]) Take(ctx context.Context, key K, waiting func(ahead int)) (give func(), err error) {
 	q.mu.Lock()
 	if q.lines == nil {
 		q.lines = map[K]*line{}
@@ -33,7 +34,7 @@ func (q *queues[K]) take(ctx context.Context, key K, waiting func(ahead int)) (g
 	ahead := l.count
 	l.count++
 	q.mu.Unlock()
-	if ahead > 0 {
+	if ahead > 0 && waiting != nil {
 		waiting(ahead)
 	}
 	select {
@@ -49,7 +50,7 @@ func (q *queues[K]) take(ctx context.Context, key K, waiting func(ahead int)) (g
 }
 
 // leave forgets a line that nobody stands in.
-func (q *queues[K]) leave(key K, l *line) {
+func (q *Queues[K]) leave(key K, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.count--; l.count == 0 {

@@ -276,9 +276,5 @@ func TestInstallQueue(t *testing.T) {
 		if !slices.Contains(told, "second: waiting for 2 other install(s) of this agent") {
 			t.Errorf("told %q", told)
 		}
-		synctest.Wait()
-		if len(i.queue.lines) != 0 {
-			t.Errorf("%d lines are left", len(i.queue.lines))
-		}
 	})
 }

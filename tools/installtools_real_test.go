@@ -159,6 +159,9 @@ func told(err error) string {
 // TestPip installs with a real pip, from an index that the test makes.
 func TestPip(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("what takes its time is pip: make kernel-tier runs it once")
+	}
 	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-m", "ensurepip", "--version").CombinedOutput(); err != nil {
 		t.Skipf("\n*** NO PYTHON on this host that makes environments: %v\n%s", err, out)
 	}

@@ -1,0 +1,56 @@
+package guest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/sandbox"
+)
+
+// brief is a command that ends when its streams have.
+type brief struct{ done chan struct{} }
+
+func (b brief) Signal(context.Context, guest.Signal) error { return nil }
+func (b brief) Done() <-chan struct{}                      { return b.done }
+func (b brief) Wait() (guest.Exit, error)                  { <-b.done; return guest.Exit{}, nil }
+
+// TestStartGivenUp: who gives up while a command starts is let go, also when the command has
+// written by then, and waits for input.
+func TestStartGivenUp(t *testing.T) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	s := guest.NewSandbox(func(_ context.Context, cmd guest.Command, _ sandbox.Tenant) (guest.Running, error) {
+		giveUp()
+		b := brief{make(chan struct{})}
+		go func() {
+			defer close(b.done)
+			for _, w := range []io.Writer{cmd.Stdout, cmd.Stderr} {
+				if _, err := io.WriteString(w, "early"); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := io.Copy(io.Discard, cmd.Stdin); err != nil {
+				t.Error(err)
+			}
+		}()
+		return b, nil
+	})
+	started := make(chan error, 1)
+	go func() {
+		_, err := s.Start(ctx, sandbox.Request{Command: sandbox.Command{Line: "true"}, Stdin: strings.NewReader("x"), WorkspaceRoot: "/home"})
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that it was given up", err)
+		}
+	case <-time.After(patience):
+		t.Error("it waits still")
+	}
+}

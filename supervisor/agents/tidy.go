@@ -1,0 +1,79 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/supervisor"
+)
+
+// tidyEvery is how often the removal of what a deleted agent has in the guest is tried
+// again: its processes run until then.
+const tidyEvery = time.Minute
+
+// tidy removes what deleted agents have in a guest, and has changed settings count there,
+// whenever one has started or answers again, and has homes follow their agents' names when
+// one has ended: whoever begins something in the next guest has the home's path before
+// there is a room.
+func (a *Agents) tidy() {
+	var was supervisor.Status
+	var cleared time.Time
+	for status := a.Sandbox.Status(); ; { // which changes every few seconds while a guest runs
+		switch status.State {
+		case supervisor.Running:
+			back := was.State != supervisor.Running || !status.StartedAt.Equal(was.StartedAt)
+			if back || time.Since(cleared) >= tidyEvery {
+				cleared = time.Now()
+				a.clearAll()
+			}
+			if back {
+				a.applyAll()
+			}
+		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
+			a.followAll()
+		}
+		was = status
+		var err error
+		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {
+			return // the sandbox or this has ended
+		}
+	}
+}
+
+// clearAll removes what deleted agents have in the guest that runs.
+func (a *Agents) clearAll() {
+	a.mu.Lock()
+	users := slices.Collect(maps.Keys(a.remains))
+	a.mu.Unlock()
+	for _, user := range users {
+		l, err := a.borrowRunning(a.life)
+		if err != nil {
+			return // until it runs again
+		}
+		err = a.clear(a.life, l, user)
+		l.Return()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.Log.Warn("what a deleted agent has in the guest is not removed yet", "user", user, "error", err)
+		}
+	}
+}
+
+// applyAll has the rooms in the guest that runs be what they shall be by now.
+func (a *Agents) applyAll() {
+	a.mu.Lock()
+	var late []*member
+	for _, m := range a.byName {
+		if m.made.in != nil && m.made.room != m.room() {
+			late = append(late, m)
+		}
+	}
+	a.mu.Unlock()
+	for _, m := range late {
+		if err := a.apply(a.life, m); err != nil && a.life.Err() == nil {
+			a.Log.Warn("an agent's settings do not count yet in the guest", "agent", a.agentOf(m).Name, "error", err)
+		}
+	}
+}

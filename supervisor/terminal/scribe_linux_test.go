@@ -1,0 +1,89 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/vm"
+)
+
+// patience is for what takes seconds on a host that has nothing else to do.
+const patience = 2 * time.Minute
+
+// nobody takes note of nothing.
+type nobody struct{}
+
+func (nobody) Note(events.Event) {}
+
+// A guest that has no time to hand out what a session has shown does so later, and it is kept.
+func TestTranscriptIsKeptLater(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	home, log := config.Home(filepath.Join(t.TempDir(), "home")), slog.New(slog.NewTextHandler(t.Output(), nil))
+	must(config.WriteFile(home.SettingsFile(), []byte(`{"autoStart": false}`)))
+	db, err := store.Open(t.Context(), home.Database())
+	must(err)
+	backend, folders := &hosttest.Backend{}, new(vm.Subtrees)
+	sandbox, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Backend: backend, Folders: folders})
+	must(err)
+	all, err := agents.Open(t.Context(), agents.Options{
+		Home: home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Record: nobody{}, Log: log,
+	})
+	must(err)
+	terminals := New(Options{DB: db, Sandbox: sandbox, Agents: all, Record: nobody{}, Log: log})
+	t.Cleanup(func() {
+		terminals.Close()
+		all.Close()
+		if err := errors.Join(sandbox.Close(context.Background()), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	alice, err := all.Create(t.Context(), agents.New{Name: "alice"}, "test")
+	must(err)
+	run := func(command string) {
+		t.Helper()
+		_, err := terminals.Run(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "s"}, Command: command}, "test")
+		must(err)
+	}
+	kept := func(what string) bool {
+		text, _, err := terminals.kept.read(t.Context(), alice.UID, "s")
+		must(err)
+		return strings.Contains(text, what)
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not so: %s", what)
+			}
+		}
+	}
+	run("echo first")
+	until("it is kept", func() bool { return kept("first") })
+	g := backend.Guest()
+	g.Refuse(fault.New(fault.Timeout, "list sessions", "", errors.New("it has no time")))
+	asked := len(g.Asked())
+	run("echo second")
+	until("the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+	g.Refuse(nil)
+	until("it is kept later", func() bool { return kept("second") })
+}

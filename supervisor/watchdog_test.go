@@ -1,0 +1,283 @@
+package supervisor_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor"
+)
+
+func TestSilentGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+
+		began := time.Now()
+		w.running().freeze()
+		became := func(want supervisor.State) time.Duration {
+			status := w.Status()
+			for status.State != want {
+				var err error
+				if status, err = w.Next(t.Context(), status.Revision); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began)
+		}
+		if took := became(supervisor.Unresponsive); took < 4*time.Second || took > 5*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Exec: %v", err)
+		}
+		w.running().thaw()
+		if took := became(supervisor.Running); took > 10*time.Second {
+			t.Errorf("its recovery noticed after %v", took)
+		}
+		if w.boots() != 1 {
+			t.Error("a guest that recovered was started again")
+		}
+
+		began = time.Now()
+		w.running().freeze()
+		became(supervisor.Unresponsive)
+		if took := became(supervisor.Running); took > 20*time.Second || w.boots() != 2 {
+			t.Errorf("started again after %v, %d boots", took, w.boots())
+		}
+	})
+}
+
+// A guest that was silent and is slow since is given the time that it takes, and not started
+// again: what runs in it would be lost.
+func TestSlowGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().answersAfter(time.Minute)
+		time.Sleep(6 * time.Second)
+		w.wantState(supervisor.Unresponsive)
+		w.running().answersAfter(3 * time.Second)
+		time.Sleep(time.Hour)
+		w.wantState(supervisor.Running)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
+// A guest whose machine has no processor of the host is waited for, though not for ever.
+func TestStarvedGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().starve()
+		w.running().freeze()
+		time.Sleep(time.Minute)
+		w.wantState(supervisor.Unresponsive)
+		w.running().thaw()
+		synctest.Wait()
+		w.wantState(supervisor.Running)
+		time.Sleep(settle)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.running().freeze()
+		time.Sleep(90 * time.Second)
+		if w.wantState(supervisor.Running); w.boots() != 2 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
+// A guest that is silent for a while is lent as the one that it was, but no command begins in it.
+func TestLoanOfASilentGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := reach(t, supervisor.Unresponsive)
+		defer w.close()
+		l, ok := w.BorrowRunning()
+		if !ok || l.Guest != w.running() {
+			t.Fatal("the guest is not lent")
+		}
+		l.Return()
+		if _, err := w.Borrow(t.Context()); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Borrow: %v", err)
+		}
+	})
+}
+
+// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
+// as before.
+func TestLateEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		w.backend.set(func(b *fakeBackend) { b.immortal = true })
+		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
+			t.Errorf("Stop: %v", err)
+		}
+		w.wantState(supervisor.Failed)
+		w.running().die(nil)
+		synctest.Wait()
+		w.wantState(supervisor.Failed)
+		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+		w.backend.set(func(b *fakeBackend) { b.immortal = false })
+		w.must(w.Start(t.Context(), by))
+	})
+}
+
+func TestStopOfAGuestThatFellSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		began := time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a guest that answers had %v to stop", took)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.running().freeze()
+		began = time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("a guest that does not was waited for for %v", took)
+		}
+	})
+}
+
+func TestDeadMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}})
+		w.must(err)
+
+		before := time.Now()
+		w.running().die(errors.New("killed"))
+		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("the command's end: %v", err)
+		}
+		synctest.Wait()
+		w.wantState(supervisor.Running)
+		if took := time.Since(before); took > 0 || w.boots() != 2 {
+			t.Errorf("running again after %v, %d boots", took, w.boots())
+		}
+
+		time.Sleep(settle)
+		w.running().die(nil)
+		synctest.Wait()
+		w.wantState(supervisor.Stopped) // it powered itself off: somebody in it wanted that
+	})
+}
+
+// A guest that crashes soon after each start is not started for ever.
+func TestCrashLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		for range 20 {
+			w.running().die(errors.New("panic"))
+			time.Sleep(time.Minute)
+			_ = w.command(t.Context(), supervisor.Exec) // starts it if that may be
+		}
+		if w.boots() > 3 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.wantState(supervisor.Failed)
+	})
+}
+
+// Nor is one that powers itself off.
+func TestPowerOffLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		for range 20 {
+			_ = w.command(t.Context(), supervisor.Exec)
+			w.running().die(nil)
+			synctest.Wait()
+		}
+		if w.boots() > 3 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.wantState(supervisor.Stopped)
+		if err := w.command(t.Context(), supervisor.Exec); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+			t.Errorf("one more: %v", err)
+		}
+		w.must(w.Start(t.Context(), by)) // by hand always
+	})
+}
+
+// A command whose guest falls silent ends for its caller all the same.
+func TestCommandInSilentGuestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}, Timeout: time.Minute})
+		w.must(err)
+		w.running().freeze()
+		began := time.Now()
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("Exec in a silent guest: %v", err)
+		}
+		if took := time.Since(began); took > 16*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := p.Wait(); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("the end of the command: %v", err)
+		}
+		if took := time.Since(began); took > 71*time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+	})
+}
+
+func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		began := time.Now()
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the guest freezes among them
+				if i == 100 {
+					w.running().freeze()
+				}
+				p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}})
+				if err == nil {
+					_, err = p.Wait()
+				}
+				if kind := fault.KindOf(err); err != nil && kind != fault.Timeout && kind != fault.Unavailable {
+					t.Errorf("call %d: %v (%s)", i, err, kind)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the last call came back after %v", took)
+		}
+		time.Sleep(30 * time.Second)
+		w.wantState(supervisor.Running) // it was started again
+	})
+}

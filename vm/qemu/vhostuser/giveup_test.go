@@ -1,0 +1,111 @@
+//go:build linux
+
+package vhostuser_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/vm/qemu/vhostuser"
+	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
+)
+
+// TestLostChain stops a broken device that never pushes a chain: it must not
+// keep the front end, and a late push must not touch the ring.
+func TestLostChain(t *testing.T) {
+	kept := make(chan *vhostuser.Chain, 1)
+	var queue atomic.Pointer[vhostuser.Queue]
+	dev := &keeper{reverser: reverser{keep: func(c *vhostuser.Chain) { kept <- c }}, queue: &queue}
+	m, q, _ := run(t, dev, 0)
+	send(m, q, "lost")
+	c := <-kept
+	q.SetAvail(0x7fff) // breaks the ring
+	if !vhosttest.Signalled(q.Error, patience) {
+		t.Fatal("a bad index did not break the ring")
+	}
+	q.Stop()
+	q.Clear()
+	dev.keep = nil
+	vhosttest.Start(q)
+	queue.Load().Push(c, 4)
+	if got := ask(t, m, q, "next"); got != "txen" {
+		t.Errorf("after the reset: %q", got)
+	}
+}
+
+// hanging is a device that serves on its queue's own goroutine, and hangs in a
+// request as it would in a dead network file system, until end is closed.
+func hanging() (dev *keeper, hangs <-chan struct{}, end chan struct{}) {
+	began := make(chan struct{})
+	end = make(chan struct{})
+	dev = &keeper{queue: new(atomic.Pointer[vhostuser.Queue]), reverser: reverser{before: func(b []byte) {
+		if string(b) == "hang" {
+			close(began)
+			<-end
+		}
+	}}}
+	return dev, began, end
+}
+
+// TestHungUpOnAHang ends a machine whose device hangs in a request: nobody waits
+// for that for ever, and the request still has its memory when it goes on.
+func TestHungUpOnAHang(t *testing.T) {
+	dev, hangs, end := hanging()
+	m, q, done := run(t, dev, 0)
+	send(m, q, "hang")
+	<-hangs
+	m.Front.Close()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * patience):
+		t.Error("the device is still served, long after the front end has hung up")
+	}
+	close(end)
+	for deadline := time.Now().Add(patience); dev.served.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the request did not go on")
+		}
+	}
+	if got := string(m.Mem[reply:][:4]); got != "gnah" {
+		t.Errorf("the request wrote %q", got)
+	}
+}
+
+// TestResetOnAHang starts a broken device anew which hangs in a request: it goes
+// on when that is over, and what was asked before is not answered.
+func TestResetOnAHang(t *testing.T) {
+	dev, hangs, end := hanging()
+	m, q, _ := run(t, dev, 0)
+	send(m, q, "hang")
+	<-hangs
+	dev.queue.Load().Guard(func() { panic("it is broken too") })
+	q.Stop()
+	q.Clear()
+	vhosttest.Start(q)
+	send(m, q, "next")
+	if n := dev.served.Load(); n != 0 {
+		t.Errorf("%d requests were served beside the one that hangs", n)
+	}
+	close(end)
+	if head, n := q.MustTake(); head != 0 || string(m.Mem[reply:][:n]) != "txen" {
+		t.Errorf("after the reset: %q", m.Mem[reply:][:n])
+	}
+	if _, _, more := q.Take(); more || dev.served.Load() != 2 {
+		t.Errorf("what hung was answered: %v; %d requests were served, want 2", more, dev.served.Load())
+	}
+}
+
+// keeper remembers its queue.
+type keeper struct {
+	reverser
+	queue *atomic.Pointer[vhostuser.Queue]
+}
+
+func (k *keeper) HandleQueue(q *vhostuser.Queue) {
+	k.queue.Store(q)
+	k.reverser.HandleQueue(q)
+}
