@@ -259,11 +259,19 @@ func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	}
 }
 
+// writeLine lets a command go on that reads one.
+func writeLine(t *testing.T, _ *program, in io.Writer) {
+	t.Helper()
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What ends a VM, or stops it, ends boot with an error that says so.
 func TestBootWhoseMachineFails(t *testing.T) {
 	labHome(t)
-	toQEMU := func(s syscall.Signal) func(*testing.T, *program) {
-		return func(t *testing.T, p *program) {
+	toQEMU := func(s syscall.Signal) func(*testing.T, *program, io.Writer) {
+		return func(t *testing.T, p *program, _ io.Writer) {
 			if err := syscall.Kill(p.qemu(t), s); err != nil {
 				t.Fatal(err)
 			}
@@ -271,21 +279,24 @@ func TestBootWhoseMachineFails(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, script string
-		fail         func(*testing.T, *program)
+		fail         func(*testing.T, *program, io.Writer)
 		within       time.Duration
 		says         string
 	}{
-		{"QEMU is killed", "sleep 1000", toQEMU(syscall.SIGKILL), seenWithin, "signal: killed"},
-		{"QEMU is stopped", "sleep 1000", toQEMU(syscall.SIGSTOP), 2 * seenWithin, "the guest has not answered for 20s"},
-		{"the kernel panics", "sleep 1; echo c > /proc/sysrq-trigger", nil, seenWithin, "the guest's kernel panicked"},
+		{"QEMU is killed", "echo ready; sleep 1000", toQEMU(syscall.SIGKILL), seenWithin, "signal: killed"},
+		{"QEMU is stopped", "echo ready; sleep 1000", toQEMU(syscall.SIGSTOP), 2 * seenWithin, "the guest has not answered for 20s"},
+		{"the kernel panics", "echo ready; read go; echo c > /proc/sysrq-trigger", writeLine, seenWithin, "the guest's kernel panicked"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := start(t, "boot", "--", "sh", "-c", "echo ready; "+tc.script)
+			cmd := exec.Command(os.Args[0], "boot", "--", "sh", "-c", tc.script)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := startCommand(t, cmd)
 			p.await(t, "ready\n")
 			qemu, began := p.qemu(t), time.Now()
-			if tc.fail != nil {
-				tc.fail(t, p)
-			}
+			tc.fail(t, p, in)
 			_ = p.Wait()
 			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitSandbox || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
 				t.Errorf("exit code %d, %s", code, said)
