@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -325,6 +326,19 @@ func TestMCPInstall(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 	gone(cursor + backupSuffix)
+	ok(t, "agent", "create", "reader") // whose rights a file that cannot be written leaves alone
+	if err := os.Mkdir(cursor+backupSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := sandbox(t, "mcp", "install", "cursor", "--agent", "reader"); code == 0 || !strings.Contains(stderr, backupSuffix) {
+		t.Errorf("a copy that cannot be kept: %d, %s", code, stderr)
+	}
+	if out := ok(t, "agent", "show", "reader"); !strings.Contains(out, "autonomousExec.enabled       false") {
+		t.Errorf("%s", out)
+	}
+	if err := os.Remove(cursor + backupSuffix); err != nil {
+		t.Fatal(err)
+	}
 	var alice struct{ ID string }
 	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice); err != nil {
 		t.Fatal(err)
@@ -336,6 +350,9 @@ func TestMCPInstall(t *testing.T) {
 	out = ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
 	if err := json.Unmarshal([]byte(out), &added); err != nil || added.Client != "cursor" || added.File != cursor || added.Agent != "alice" || !added.Changed {
 		t.Errorf("%v, %s", err, out)
+	}
+	if out := ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json"); !strings.Contains(out, `"diff": ""`) {
+		t.Errorf("it is connected already: %s", out)
 	}
 	if out := ok(t, "audit", "list", "--agent", alice.ID); out == "" || out != ok(t, "audit", "list", "--agent", "Alice") {
 		t.Errorf("the audit of an agent by its id: %s", out)
@@ -350,6 +367,9 @@ func TestMCPInstall(t *testing.T) {
 		if code, _, stderr := sandbox(t, "mcp", "config", "goose", "--agent", agent); code != 0 || strings.Contains(stderr, "agent create "+agent) != told {
 			t.Errorf("%d, %s", code, stderr)
 		}
+		if out := ok(t, "mcp", "config", "goose", "--agent", agent, "--json"); !strings.Contains(out, fmt.Sprintf(`"agent_exists": %v`, !told)) {
+			t.Errorf("%s", out)
+		}
 	}
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
@@ -357,6 +377,27 @@ func TestMCPInstall(t *testing.T) {
 	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != exitNotFound || !strings.Contains(stderr, "claude-code") {
 		t.Errorf("a client that is not known: %d, %s", code, stderr)
 	}
+}
+
+// What cannot be read of the agents is not said of them.
+func TestMCPConfigWithoutDaemon(t *testing.T) {
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv("HOME", t.TempDir())
+	is := func(exists string, told bool) {
+		t.Helper()
+		if out := ok(t, "mcp", "config", "goose", "--json"); !strings.Contains(out, `"agent_exists": `+exists) {
+			t.Errorf("%s", out)
+		}
+		if code, _, stderr := sandbox(t, "mcp", "config", "goose"); code != 0 || strings.Contains(stderr, "agent create goose") != told {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	}
+	is("false", true)
+	if err := os.WriteFile(home.Database(), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is("null", false)
 }
 
 // TestMCPB opens the bundle as an app does, and starts what it says.
