@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,31 +89,4 @@ func FuzzEdit(f *testing.F) {
 			t.Errorf("%q, want %q", out, want)
 		}
 	})
-}
-
-func TestDiffsApply(t *testing.T) {
-	if _, err := exec.LookPath("patch"); err != nil {
-		t.Skip("there is no patch: make setup")
-	}
-	long := strings.Repeat("line\n", 20)
-	for name, tc := range map[string][2]string{
-		"in the middle": {long + "old\n" + long, long + "new\nnewer\n" + long}, "at the beginning": {"a\nb\n", "x\nb\n"}, "at the end": {"a\nb\n", "a\n"},
-		"without an end": {"a\nb", "a\nc"}, "given an end": {"a\nb", "a\nb\n"}, "taken its end": {"a\nb\n", "a\nb"}, "from nothing": {"", "a\n"}, "to nothing": {"a\nb\n", ""},
-		"two places": {"1\n" + long + "2\n", "x\n" + long + "y\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "f")
-			if err := os.WriteFile(file, []byte(tc[0]), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			diff, cut := Diff("f", tc[0], tc[1])
-			cmd := exec.Command("patch", "--fuzz=0", file)
-			cmd.Stdin = strings.NewReader(diff)
-			out, err := cmd.CombinedOutput()
-			got, _ := os.ReadFile(file) // patch removes an empty one
-			if err != nil || cut || string(got) != tc[1] {
-				t.Errorf("%v %s\n%s\n got %q\nwant %q", err, out, diff, got, tc[1])
-			}
-		})
-	}
 }

@@ -169,9 +169,9 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 		var end struct{ OOM bool }
-		_, out, _ := sandbox(t, "exec", "alice", "--json", "--", "sh", "-c", hog)
+		code, out, stderr := sandbox(t, "exec", "alice", "--json", "--", "sh", "-c", hog)
 		if err := json.Unmarshal([]byte(out), &end); err != nil || !end.OOM {
-			t.Errorf("%v, %s", err, out)
+			t.Errorf("%d, %v, %s%s", code, err, out, stderr)
 		}
 		if code, out := as(t, "alice", "head -c 30000000 /dev/zero > ~/big"); code == 0 || !strings.Contains(strings.ToLower(out), "quota") {
 			t.Errorf("more than the home may hold: %d, %s", code, out)

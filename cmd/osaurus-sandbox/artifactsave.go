@@ -25,6 +25,12 @@ func newArtifactsSave(c console) *cobra.Command {
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
 		Args: cobra.RangeArgs(1, 2),
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			if asJSON && toOut(args) {
+				return fault.New(fault.InvalidArgs, "save artifact", args[0], errors.New("- and --json")).Advise("Standard output is for the file or for its path: say one of them.")
+			}
+			return nil
+		},
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			f, err := artifact(cmd.Context(), client, args[0])
 			if err != nil {
@@ -35,7 +41,7 @@ func newArtifactsSave(c console) *cobra.Command {
 				return err
 			}
 			defer stream.Close()
-			if len(args) == 2 && args[1] == "-" { // which is the file, and nothing else
+			if toOut(args) {
 				return toOutput(c.out, f, stream)
 			}
 			to := "."
@@ -62,6 +68,10 @@ func newArtifactsSave(c console) *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
+
+// toOut reports whether what is saved is to be written to standard output, which is the
+// file then, and nothing else.
+func toOut(args []string) bool { return len(args) == 2 && args[1] == "-" }
 
 // artifactStream is what the daemon answers of an artifact's files.
 type artifactStream = connect.ServerStreamForClient[controlpb.ReadArtifactResponse]

@@ -99,6 +99,18 @@ func TestOutputIsNotErased(t *testing.T) {
 // starting is a client of a daemon that starts a guest, and is never done.
 func starting(t *testing.T) *control.Client {
 	t.Helper()
+	client, err := control.Connect(t.Context(), standIn(t, http.NewServeMux()), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// standIn is the home of a daemon that starts a guest, is never done, and answers what
+// else it is asked with these handlers.
+func standIn(t *testing.T, mux *http.ServeMux) config.Home {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "j") // short enough for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -116,27 +128,26 @@ func starting(t *testing.T) *control.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux, protocols := http.NewServeMux(), new(http.Protocols)
+	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	mux.Handle(controlpbconnect.NewSandboxHandler(booting{}))
 	server := &http.Server{Protocols: protocols, Handler: mux}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
-	client, err := control.Connect(t.Context(), home, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
+	return home
 }
 
 type booting struct {
 	controlpbconnect.UnimplementedSandboxHandler
 }
 
+func (booting) Hello(context.Context, *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
+	return connect.NewResponse(&controlpb.HelloResponse{Version: control.VersionMax}), nil
+}
+
 func (booting) WatchStatus(ctx context.Context, _ *connect.Request[controlpb.WatchStatusRequest], stream *connect.ServerStream[controlpb.StatusResponse]) error {
 	err := stream.Send(&controlpb.StatusResponse{Status: &controlpb.Status{
-		Operation: "up", Journey: &controlpb.Journey{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "boot", Status: "in_progress"}}},
+		Operation: "up", Journey: &controlpb.Journey{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "disk", Status: "completed"}, {Name: "boot", Status: "in_progress"}}},
 	}})
 	<-ctx.Done()
 	return err

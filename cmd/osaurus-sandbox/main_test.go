@@ -106,7 +106,7 @@ func TestCannotRun(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
-	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}} {
+	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}, {"artifacts", "save", "1", "-", "--json"}} {
 		code, stdout, stderr := sandbox(t, args...)
 		if code != exitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)

@@ -65,6 +65,9 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				}
 				return change{file: added, copy: text}, err
 			})
+			if err == nil && !s.dryRun { // its rights last: what cannot be connected changes nobody's
+				err = s.allow(cmd.Context(), client, sandbox.agent)
+			}
 			switch {
 			case err != nil:
 				return err
@@ -103,7 +106,7 @@ type clientEditJSON struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`
 	Changed bool   `json:"changed"` // or would be, with --dry-run
-	Diff    string `json:"diff,omitempty"`
+	Diff    string `json:"diff"`
 }
 
 func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
@@ -162,19 +165,21 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			path, err := clientFile(client)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case s.asJSON:
+			}
+			there := hasAgent(cmd.Context(), s.agent)
+			if s.asJSON {
 				return printJSON(c.out, struct {
-					Client string `json:"client"`
-					File   string `json:"file"`
-					Agent  string `json:"agent"`
-					Entry  string `json:"entry"`
-				}{client.ID, path, s.agent, client.Snippet(command)})
+					Client      string `json:"client"`
+					File        string `json:"file"`
+					Agent       string `json:"agent"`
+					AgentExists *bool  `json:"agent_exists"` // null if that is not known
+					Entry       string `json:"entry"`
+				}{client.ID, path, s.agent, there, client.Snippet(command)})
 			}
 			fmt.Fprintln(c.err, "for "+path)
-			if there, err := hasAgent(cmd.Context(), s.agent); err != nil || !there {
+			if there != nil && !*there {
 				writef(c.err, "It connects only once there is the agent: osaurus-sandbox agent create %s\n", s.agent)
 			}
 			_, err = fmt.Fprint(c.out, client.Snippet(command))
@@ -186,8 +191,16 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 }
 
 // hasAgent reports whether there is an agent, by what a daemon that runs knows or the
-// last one has left.
-func hasAgent(ctx context.Context, ref string) (there bool, err error) {
+// last one has left. It is nil where that cannot be read.
+func hasAgent(ctx context.Context, ref string) *bool {
+	there, err := readAgent(ctx, ref)
+	if err != nil && fault.KindOf(err) != fault.NotFound { // neither is the agent where there is no database
+		return nil
+	}
+	return &there
+}
+
+func readAgent(ctx context.Context, ref string) (there bool, err error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return false, err
@@ -231,23 +244,21 @@ type admitted struct {
 	state supervisor.State
 }
 
-// admit makes the client's agent, and lets it do what it may.
+// admit makes the client's agent if it is not there.
 func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 	daemon, err := need(ctx)
 	if err != nil {
 		return in, err
 	}
 	defer daemon.Close()
-	settings := map[string]string{string(tools.Exec): fmt.Sprint(!s.readOnly)}
 	found, err := daemon.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: s.agent}))
 	_, notID := config.ParseAgentID(s.agent)
 	switch {
 	case err == nil:
 		in.agent = found.Msg.Agent.GetName()
-		_, err = daemon.Agents.Set(ctx, connect.NewRequest(&controlpb.SetAgentRequest{Agent: s.agent, Settings: settings}))
 	case fault.KindOf(err) == fault.NotFound && notID != nil:
 		in.agent = s.agent
-		_, err = daemon.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: s.agent, Settings: settings}))
+		_, err = daemon.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: s.agent}))
 	}
 	if err != nil {
 		return in, err
@@ -255,6 +266,21 @@ func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 	status, err := answer(daemon.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
 	in.state = supervisor.State(status.GetState())
 	return in, err
+}
+
+// allow lets the agent of a client that has it do what it may.
+func (s *setup) allow(ctx context.Context, client clients.Client, agent string) error {
+	may := fmt.Sprint(!s.readOnly)
+	daemon, err := need(ctx)
+	if err == nil {
+		defer daemon.Close()
+		_, err = daemon.Agents.Set(ctx, connect.NewRequest(&controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{string(tools.Exec): may}}))
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(err), "set what may be done by", agent, err).
+			Advise(fmt.Sprintf("%s starts the sandbox as it already. Run: osaurus-sandbox agent set %s %s=%s", client.Title, agent, tools.Exec, may))
+	}
+	return nil
 }
 
 // ownTools is what nobody should take for granted of an app that was connected.

@@ -62,9 +62,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		for _, w := range p.Warnings {
 			writef(c.err, "%s\n", faultrpc.Clip(w))
 		}
-		if err := noteShutGate(cmd.Context(), c, client, p); err != nil {
-			return err
-		}
+		noteShutGate(cmd.Context(), c, client, p)
 		if len(p.WithoutSecrets) > 0 {
 			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 		}
@@ -76,16 +74,15 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 }
 
 // noteShutGate says how an agent is let call the tools that it has just been given, if it
-// may not: they all run commands.
-func noteShutGate(ctx context.Context, c console, client *control.Client, p *controlpb.InstalledPlugin) error {
+// may not: they all run commands. The plugin is installed, whether that is known or not.
+func noteShutGate(ctx context.Context, c console, client *control.Client, p *controlpb.InstalledPlugin) {
 	if len(p.Tools) == 0 {
-		return nil
+		return
 	}
 	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: p.Agent}))
 	if err == nil && settingText(r.Msg.Agent, string(tools.Exec)) == "false" {
-		_, err = writef(c.err, "%s may only read so far, and call none of them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
+		writef(c.err, "%s may only read so far, and call none of them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
 	}
-	return err
 }
 
 // withTools names a plugin's tools.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
 )
 
 // dataTools is a recipe of the shape of the desktop app's page's, with Alpine's names of packages, and a
@@ -136,4 +139,25 @@ func tryPluginsAfterAll(t *testing.T, home config.Home, agent string) {
 	if status, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil || status.Msg.Status.State == "running" {
 		t.Errorf("%v %v", status, err)
 	}
+}
+
+// A plugin that is installed is so whether or not its agent can be looked at.
+func TestPluginInstalledWithoutNote(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(controlpbconnect.NewInstallsHandler(installing{}))
+	mux.Handle(controlpbconnect.NewAgentsHandler(controlpbconnect.UnimplementedAgentsHandler{}))
+	t.Setenv(config.HomeVariable, string(standIn(t, mux)))
+	if code, out, stderr := sandbox(t, "plugin", "install", "clipper", "alice"); code != 0 || !strings.Contains(out, "alice has clipper") || !strings.Contains(stderr, "lacks the secret KEY") {
+		t.Errorf("%d, %s%s", code, out, stderr)
+	}
+}
+
+type installing struct {
+	controlpbconnect.UnimplementedInstallsHandler
+}
+
+func (installing) Install(_ context.Context, r *connect.Request[controlpb.InstallPluginRequest], stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+	return stream.Send(&controlpb.InstallPluginResponse{Plugin: &controlpb.InstalledPlugin{
+		Agent: r.Msg.Agent, Plugin: r.Msg.Plugin, Tools: []string{"clip"}, WithoutSecrets: []string{"KEY"},
+	}})
 }

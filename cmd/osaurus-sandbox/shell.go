@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -64,20 +63,25 @@ func sessionFlag(cmd *cobra.Command, to *string) {
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 }
 
-// attach has a terminal be a shell's until that ends or the person leaves.
+// attach has a terminal be a shell's until that ends or the person leaves. Until there is
+// a shell it is as it was: its Ctrl-C ends the wait, and lines begin at its left edge.
 func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell guest.Shell) error {
-	restore, err := makeRaw(own)
+	stop := showStart(ctx, c, client)
+	view, ready := newScreen(c.out), make(chan struct{})
+	a, err := client.Attach(ctx, agent, shell, terminalSize(own), onFirst{view, new(sync.Once), func() { <-ready }})
+	stop()
 	if err != nil {
 		return err
 	}
+	restore, err := makeRaw(own)
+	close(ready)
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
 	// Whatever happens: a terminal that is left raw is a broken one.
-	view := newScreen(c.out)
 	leave := sync.OnceValue(func() error { return errors.Join(view.restore(), restore()) })
 	defer func() { _ = leave() }()
-	stop := showStart(ctx, c, client)
-	var once sync.Once
-	code, words, err := work(ctx, own, client, agent, shell, onFirst{view, &once, stop}, leave)
-	stop()
+	code, words, err := work(own, a, leave)
 	if failed := leave(); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -90,14 +94,10 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 	return nil
 }
 
-// work carries keys to a shell and what it shows to the view. It returns how
+// work carries keys to a shell, until it ends or the person leaves, and returns how
 // that came to its end.
-func work(ctx context.Context, own *os.File, client *control.Client, agent string, shell guest.Shell, view io.Writer, leave func() error) (code int, words string, err error) {
-	a, err := client.Attach(ctx, agent, shell, terminalSize(own), view)
-	if err != nil {
-		return 0, "", err
-	}
-	defer a.Close()
+func work(own *os.File, a *control.Attachment, leave func() error) (code int, words string, err error) {
+	defer a.Close() // nothing is shown after that
 	guarded := func(do func()) {
 		defer func() {
 			if trouble := recover(); trouble != nil {

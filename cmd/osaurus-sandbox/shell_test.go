@@ -2,11 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
 )
 
 // The detach key twice in a row leaves, however it arrives; alone it is a key
@@ -112,4 +121,29 @@ func TestAsLine(t *testing.T) {
 			t.Errorf("%q is %s", tc.args, got)
 		}
 	}
+}
+
+// While a shell waits for the sandbox, its terminal is as it was: lines begin at the left
+// edge, and Ctrl-C ends the wait.
+func TestShellWaits(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(controlpbconnect.NewShellsHandler(noShell{}))
+	term := onTerminal(t, []string{config.HomeVariable + "=" + string(standIn(t, mux))}, "shell", "alice")
+	term.press("boot", "\x03")
+	hangs := time.AfterFunc(2*seenWithin, func() { _ = term.cmd.Process.Kill() })
+	defer hangs.Stop()
+	code, shown := term.end()
+	if code != exitInterrupted+int(syscall.SIGINT) || !strings.Contains(shown, "make the disk") || strings.Count(shown, "\n") != strings.Count(shown, "\r\n") {
+		t.Errorf("%d, %q", code, shown)
+	}
+}
+
+// noShell begins none for as long as it is waited for.
+type noShell struct {
+	controlpbconnect.UnimplementedShellsHandler
+}
+
+func (noShell) Attach(ctx context.Context, _ *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

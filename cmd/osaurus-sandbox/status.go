@@ -64,7 +64,7 @@ func newStatus(c console) *cobra.Command {
 }
 
 // inJSON is a message as JSON. What is zero, false or empty is there too: a program that
-// looks for it need not know what it would be.
+// looks for it need not know what it would be. Messages that are not set, such as times, are not.
 func inJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 }

@@ -21,9 +21,9 @@ import (
 // A hundred apps that ask twice a second each, and a hundred that ask again as
 // soon as they are answered. On a host that is so busy that a server of nothing, with a
 // crowd of its own beside, takes long too, that is the measure: an answer costs some
-// three times as much.
+// three times as much. One in a hundred may be unlucky.
 func TestStatusWithCrowd(t *testing.T) {
-	const bound, slack, tries = 100 * time.Millisecond, 8, 6
+	const bound, boundLate, slack, tries = 100 * time.Millisecond, 2 * time.Second, 8, 6
 	client, _ := serve(t, daemon.Options{})
 	empty := emptyServer(t)
 	for name, c := range map[string]crowd{
@@ -31,21 +31,21 @@ func TestStatusWithCrowd(t *testing.T) {
 		"eager":   {calls: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var status, nothing time.Duration
+			var status, nothing answers
 			for range tries {
 				var beside sync.WaitGroup
-				beside.Go(func() { nothing = c.median(t, empty) })
-				status = c.median(t, func() error {
+				beside.Go(func() { nothing = c.ask(t, empty) })
+				status = c.ask(t, func() error {
 					_, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
 					return err
 				})
 				beside.Wait()
-				if status < max(bound, slack*nothing) {
-					t.Logf("%v, an empty server %v", status, nothing)
+				if status.median < max(bound, slack*nothing.median) && status.late < max(boundLate, slack*nothing.late) {
+					t.Logf("%+v, an empty server %+v", status, nothing)
 					return
 				}
 			}
-			t.Errorf("it takes %v, an empty server %v", status, nothing)
+			t.Errorf("it takes %+v, an empty server %+v", status, nothing)
 		})
 	}
 }
@@ -56,8 +56,10 @@ type crowd struct {
 	every time.Duration // how far apart at most; zero is without a pause
 }
 
-// median is how long a call takes.
-func (c crowd) median(t *testing.T, call func() error) time.Duration {
+// answers is how long calls take: half of them, and all but one in a hundred, no longer.
+type answers struct{ median, late time.Duration }
+
+func (c crowd) ask(t *testing.T, call func() error) answers {
 	const callers = 100
 	took := make([]time.Duration, callers*c.calls)
 	var all sync.WaitGroup
@@ -77,7 +79,7 @@ func (c crowd) median(t *testing.T, call func() error) time.Duration {
 	}
 	all.Wait()
 	slices.Sort(took)
-	return took[len(took)/2]
+	return answers{took[len(took)/2], took[len(took)*99/100]}
 }
 
 // emptyServer returns a call of a server that does nothing, over the same

@@ -208,8 +208,10 @@ func TestSignalPassesInput(t *testing.T) {
 	}
 }
 
-// The event of each call comes to those who follow, the next one after the one before.
+// The event of each call comes to those who follow, the next one after the one before, and
+// at once: not when somebody next looks.
 func TestEventsArrive(t *testing.T) {
+	const bound = 30 * time.Second // for all, on a busy host
 	client, _ := serve(t, daemon.Options{})
 	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
 	if err != nil {
@@ -219,15 +221,19 @@ func TestEventsArrive(t *testing.T) {
 	if !stream.Receive() || stream.Msg().Kind != "state" {
 		t.Fatalf("%v %v", stream.Msg(), stream.Err())
 	}
-	last := stream.Msg().Seq
+	last, waited := stream.Msg().Seq, time.Duration(0)
 	for i := range 9 {
 		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
 			t.Fatal(err)
 		}
+		set := time.Now()
 		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq != last+1 {
 			t.Fatalf("after %d: %v %v", last, stream.Msg(), stream.Err())
 		}
-		last = stream.Msg().Seq
+		last, waited = stream.Msg().Seq, waited+time.Since(set)
+	}
+	if waited > bound {
+		t.Errorf("they came %v after what they tell of", waited)
 	}
 	// Whoever comes back goes on where it was.
 	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))

@@ -109,6 +109,9 @@ func TestSecretsAreRedacted(t *testing.T) {
 			t.Errorf("a job with the secret %q: %v", name, err)
 		}
 	}
+	if _, err := client.RunLending(t.Context(), []string{"TOKEN"}, "bob", guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("with another agent's secret: %v", err)
+	}
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
@@ -151,6 +154,13 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("a job: %q, %v, %v", data, ended, err)
 	}
 	alice.tailInPieces(t, job.Id)
+	lent, err := client.Jobs.Start(t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: "alice", Args: []string{"sh", "-c", `echo "$TOKEN"`}, Secrets: []string{"TOKEN"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: lent.Msg.Job.Id, Follow: true}); data != redacted+"\n" || err != nil {
+		t.Errorf("a job that was lent it: %q, %v", data, err)
+	}
 
 	if _, err := client.Agents.Processes(t.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: "alice"})); err != nil {
 		t.Error(err)

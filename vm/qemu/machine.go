@@ -19,7 +19,8 @@ import (
 
 const (
 	// endPatience is how long a machine may take to be gone once its cable was
-	// pulled or QEMU has ended: more than its devices wait for what hangs.
+	// pulled or QEMU has ended: more than a device then waits for what
+	// hangs, which is five seconds for each of its two queues (vhostuser).
 	endPatience = 30 * time.Second
 
 	stays = "QEMU is killed but not gone, or what served it: it waits for a disk or share of the host. See that these answer, or restart the host."

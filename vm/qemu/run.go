@@ -24,6 +24,7 @@ type run struct {
 	process *process
 	console *vm.Console
 	serving sync.WaitGroup // devices and console
+	hangUp  func()         // on all devices
 
 	conn      net.Conn      // the control connection, until connect
 	connected chan struct{} // connect has returned
@@ -88,8 +89,10 @@ func launch(cfg *vm.Config, path string, accel Accelerator, backends []backend, 
 		defer console.Close()
 		_, _ = io.Copy(r.console, console) // ends with QEMU
 	})
+	ctx, hangUp := context.WithCancel(context.Background())
+	r.hangUp = hangUp
 	for i, b := range backends {
-		r.serving.Go(func() { b.serve(context.Background(), devices[i], log) })
+		r.serving.Go(func() { b.serve(ctx, devices[i], log) })
 	}
 	return r, nil
 }
@@ -119,6 +122,8 @@ func (r *run) exits() bool {
 // wait returns when QEMU is gone and so is all that served it.
 func (r *run) wait() {
 	<-r.process.exited
+	// A device that QEMU had told to stop may wait for what hangs, and not see this.
+	r.hangUp()
 	// All that QEMU said is in the sockets: read it to the end.
 	r.serving.Wait()
 	<-r.connected

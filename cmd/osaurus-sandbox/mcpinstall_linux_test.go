@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+)
+
+// TestMCPInstall is a person who has a client start the server, and takes it back.
+func TestMCPInstall(t *testing.T) {
+	newHome(t, "home")
+	user := t.TempDir()
+	t.Setenv("HOME", user)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	real := filepath.Join(user, "dotfiles", "zed.json")
+	link := filepath.Join(user, ".config", "zed", "settings.json")
+	const before = "{\n  // mine\n  \"context_servers\": {\n    \"x\": {\"command\": \"x\"}\n  }\n}\n"
+	for _, dir := range []string{filepath.Dir(real), filepath.Dir(link)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(real, []byte(before), 0o640), os.Symlink(real, link)); err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		text, err := os.ReadFile(real)
+		info, errInfo := os.Lstat(link)
+		if err != nil || errInfo != nil || string(text) != want || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("the file is %s, %v, %v", text, err, errors.Join(err, errInfo))
+		}
+		if info, err := os.Stat(real); err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("its mode is %v, %v", info.Mode(), err)
+		}
+	}
+
+	out := ok(t, "mcp", "install", "zed", "--dry-run")
+	if !strings.Contains(out, "+    \"osaurus-sandbox\": {\n") || !strings.Contains(out, " // mine\n") {
+		t.Errorf("%s", out)
+	}
+	is(before)
+	out = ok(t, "mcp", "install", "zed")
+	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files go on working on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
+		t.Errorf("%s", out)
+	}
+	if text, err := os.ReadFile(real + backupSuffix); err != nil || string(text) != before {
+		t.Errorf("kept: %s, %v", text, err)
+	}
+	if out := ok(t, "agent", "show", "zed"); !strings.Contains(out, "autonomousExec.enabled       true") {
+		t.Errorf("%s", out)
+	}
+	var file struct {
+		Servers map[string]struct {
+			Command string
+			Args    []string
+			Env     map[string]string
+		} `json:"context_servers"`
+	}
+	text, err := os.ReadFile(real)
+	if err := errors.Join(err, json.Unmarshal(bytes.Replace(text, []byte("// mine"), nil, 1), &file)); err != nil {
+		t.Fatal(err)
+	}
+	if s := file.Servers["osaurus-sandbox"]; !filepath.IsAbs(s.Command) || strings.Join(s.Args, " ") != "mcp --agent zed" || s.Env[config.HomeVariable] == "" {
+		t.Errorf("%+v", s)
+	}
+	if out := ok(t, "mcp", "install", "zed", "--read-only"); !strings.Contains(out, "starts it already") || !strings.Contains(out, "may only read") {
+		t.Errorf("%s", out)
+	}
+	gone := func(path string) {
+		t.Helper()
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s stays: %v", path, err)
+		}
+	}
+	ok(t, "mcp", "uninstall", "zed")
+	is(before)
+	gone(real + backupSuffix)
+	if out := ok(t, "mcp", "uninstall", "zed"); !strings.Contains(out, "does not start it") {
+		t.Errorf("%s", out)
+	}
+
+	const broken = "{ broken"
+	if err := os.WriteFile(real, []byte(broken), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range [][]string{{"install", "zed", "--agent", "never"}, {"uninstall", "zed"}} {
+		if code, _, stderr := sandbox(t, append([]string{"mcp"}, line...)...); code != exitInvalidArgs || !strings.Contains(stderr, "line 1") {
+			t.Errorf("%v of a broken file: %d, %s", line, code, stderr)
+		}
+	}
+	if code, _, _ := sandbox(t, "agent", "show", "never"); code != exitNotFound {
+		t.Errorf("an agent is made for what cannot be connected: %d", code)
+	}
+	is(broken)
+	ok(t, "mcp", "install", "codex", "--agent", "alice", "--profile", "lean")
+	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp", "--agent", "alice", "--profile", "lean"]`) {
+		t.Errorf("%s %v", text, err)
+	}
+	ok(t, "mcp", "uninstall", "codex") // a file that install has made
+	gone(filepath.Join(user, ".codex", "config.toml"))
+	cursor := filepath.Join(user, ".cursor", "mcp.json")
+	ok(t, "mcp", "install", "cursor")
+	text, err = os.ReadFile(cursor) // to which the client adds something
+	if err := errors.Join(err, os.WriteFile(cursor, bytes.Replace(text, []byte("{"), []byte("{\n  \"theirs\": 1,"), 1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "mcp", "uninstall", "cursor")
+	if text, err := os.ReadFile(cursor); err != nil || !strings.Contains(string(text), "theirs") || strings.Contains(string(text), "osaurus") {
+		t.Errorf("%s %v", text, err)
+	}
+	gone(cursor + backupSuffix)
+	ok(t, "agent", "create", "reader") // whose rights a file that cannot be written leaves alone
+	if err := os.Mkdir(cursor+backupSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := sandbox(t, "mcp", "install", "cursor", "--agent", "reader"); code == 0 || !strings.Contains(stderr, backupSuffix) {
+		t.Errorf("a copy that cannot be kept: %d, %s", code, stderr)
+	}
+	if out := ok(t, "agent", "show", "reader"); !strings.Contains(out, "autonomousExec.enabled       false") {
+		t.Errorf("%s", out)
+	}
+	if err := os.Remove(cursor + backupSuffix); err != nil {
+		t.Fatal(err)
+	}
+	var alice struct{ ID string }
+	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice); err != nil {
+		t.Fatal(err)
+	}
+	var added struct {
+		Client, File, Agent string
+		Changed             bool
+	}
+	out = ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
+	if err := json.Unmarshal([]byte(out), &added); err != nil || added.Client != "cursor" || added.File != cursor || added.Agent != "alice" || !added.Changed {
+		t.Errorf("%v, %s", err, out)
+	}
+	if out := ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json"); !strings.Contains(out, `"diff": ""`) {
+		t.Errorf("it is connected already: %s", out)
+	}
+	if out := ok(t, "audit", "list", "--agent", alice.ID); out == "" || out != ok(t, "audit", "list", "--agent", "Alice") {
+		t.Errorf("the audit of an agent by its id: %s", out)
+	}
+	nobody := config.NewAgentID()
+	for _, line := range [][]string{{"mcp", "install", "cursor"}, {"audit", "list"}} {
+		if code, _, stderr := sandbox(t, append(line, "--agent", string(nobody))...); code != exitNotFound {
+			t.Errorf("%v for nobody's id: %d, %s", line, code, stderr)
+		}
+	}
+	for agent, told := range map[string]bool{"goose": true, "alice": false} {
+		if code, _, stderr := sandbox(t, "mcp", "config", "goose", "--agent", agent); code != 0 || strings.Contains(stderr, "agent create "+agent) != told {
+			t.Errorf("%d, %s", code, stderr)
+		}
+		if out := ok(t, "mcp", "config", "goose", "--agent", agent, "--json"); !strings.Contains(out, fmt.Sprintf(`"agent_exists": %v`, !told)) {
+			t.Errorf("%s", out)
+		}
+	}
+	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
+		t.Errorf("%s", out)
+	}
+	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != exitNotFound || !strings.Contains(stderr, "claude-code") {
+		t.Errorf("a client that is not known: %d, %s", code, stderr)
+	}
+}
+
+// What cannot be read of the agents is not said of them.
+func TestMCPConfigWithoutDaemon(t *testing.T) {
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv("HOME", t.TempDir())
+	is := func(exists string, told bool) {
+		t.Helper()
+		if out := ok(t, "mcp", "config", "goose", "--json"); !strings.Contains(out, `"agent_exists": `+exists) {
+			t.Errorf("%s", out)
+		}
+		if code, _, stderr := sandbox(t, "mcp", "config", "goose"); code != 0 || strings.Contains(stderr, "agent create goose") != told {
+			t.Errorf("%d, %s", code, stderr)
+		}
+	}
+	is("false", true)
+	if err := os.WriteFile(home.Database(), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is("null", false)
+}
