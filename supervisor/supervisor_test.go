@@ -142,6 +142,26 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 	})
 }
 
+// Who only looks after a guest does not keep it running.
+func TestVisitsAreNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		for range 15 {
+			if l, ok := w.Visit(); ok {
+				time.Sleep(5 * time.Second)
+				l.Return()
+			}
+			time.Sleep(time.Minute)
+		}
+		w.wantState(supervisor.Stopped)
+		if _, ok := w.Visit(); ok {
+			t.Error("a guest that does not run is visited")
+		}
+	})
+}
+
 func TestResetAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
