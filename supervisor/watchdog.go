@@ -57,7 +57,7 @@ func (s *Supervisor) lose() {
 	if s.status.AnsweredAt.Sub(s.status.StartedAt) >= settled {
 		s.failures = failures{}
 	}
-	s.guest = nil
+	s.guest, s.last = nil, s.guest
 	s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
 }
 
