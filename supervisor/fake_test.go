@@ -330,42 +330,6 @@ func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
 func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
 func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
 
-// record keeps events and fails its test when they do not follow each other.
-type record struct {
-	t *testing.T
-
-	mu     sync.Mutex
-	events []supervisor.Event
-	state  supervisor.State
-}
-
-func (r *record) Record(e supervisor.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Kind == supervisor.StateChanged {
-		if e.From != r.state {
-			r.t.Errorf("an event says that %s became %s, but the state was %s", e.From, e.To, r.state)
-		}
-		r.state = e.To
-	}
-	if e.Time.IsZero() || e.Cause == "" {
-		r.t.Errorf("event without time or cause: %+v", e)
-	}
-	r.events = append(r.events, e)
-}
-
-// count counts the events of a kind.
-func (r *record) count(kind supervisor.EventKind) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if e.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
-
 // world is a supervisor over a fake backend.
 type world struct {
 	*supervisor.Supervisor
