@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"osaurus-sandbox/config"
@@ -38,13 +40,35 @@ func Image(t testing.TB, p pack.Pack) image.Image {
 	return i
 }
 
-// ShareImages has a new home, whose settings name that pack, keep its images there.
+// ShareImages has a new home find the image of that pack made. It has files of its own,
+// though not bytes: what it removes, others keep. On another file system it makes its own.
 func ShareImages(t testing.TB, home config.Home, p pack.Pack) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(home.Images()), 0o700); err != nil {
-		t.Fatal(err)
+	i := Image(t, p)
+	for _, part := range []string{filepath.Dir(i.Kernel), filepath.Dir(i.Base)} {
+		rel, err := filepath.Rel(images(t, p), part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := linkFiles(part, filepath.Join(home.Images(), rel)); errors.Is(err, syscall.EXDEV) {
+			if err := os.RemoveAll(home.Images()); err != nil {
+				t.Fatal(err)
+			}
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.Symlink(images(t, p), home.Images()); err != nil {
-		t.Fatal(err)
+}
+
+// linkFiles makes a folder with the files of another.
+func linkFiles(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
 	}
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		err = errors.Join(err, os.Link(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+	}
+	return err
 }
