@@ -62,11 +62,11 @@ type Guest interface {
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.
 	Shutdown(ctx context.Context) error
-	// Close ends the machine at once. It returns when nothing is left. It may
-	// be called more than once.
+	// Close ends the machine at once. It returns when nothing is left, or fails.
+	// It may be called more than once.
 	Close() error
-	// Done is closed when the machine has ended, and Err then says why, if
-	// nobody asked for it.
+	// Done is closed when the machine has ended or was given up, and Err then
+	// says why, if nobody asked for it: see vm.Machine.
 	Done() <-chan struct{}
 	Err() error
 }

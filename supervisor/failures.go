@@ -14,10 +14,13 @@ const (
 	coolDown = 120 * time.Second
 	// maxFailures is how many starts may fail until only a person starts.
 	maxFailures = 3
+	// settled is how long a guest must have run for its end to be no failed start, and for
+	// those before it to be forgiven.
+	settled = 2 * time.Minute
 )
 
 // failures decide whether the guest may be started without a person having
-// asked for it. A start by hand that works forgives them all.
+// asked for it. A start by hand that works forgives them all, and so does a guest that settled.
 type failures struct {
 	count int
 	until time.Time
@@ -35,7 +38,7 @@ func (s *Supervisor) mayBegin(by Cause) error {
 	}
 	err := fmt.Errorf("the last start failed, and the next is not before %s", s.failures.until.Format(time.TimeOnly))
 	if s.failures.exhausted() {
-		err = fmt.Errorf("%d starts have failed", s.failures.count)
+		err = fmt.Errorf("%d starts have failed, or the guest has ended within %v of them", s.failures.count, settled)
 	}
 	if s.status.Reason != "" {
 		err = errors.Join(err, errors.New(s.status.Reason))

@@ -32,6 +32,7 @@ type fakeBackend struct {
 	delay       time.Duration // of everything
 	stuck       chan struct{} // if not nil, everything waits until it is closed
 	immortal    bool          // guests do not end when they are to
+	stays       error         // why machines that are killed are given up
 	guest       *fakeGuest    // the last one
 	boots       int
 	disks       int // how many data disks there have been
@@ -249,13 +250,13 @@ func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
 func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	err := g.backend.work(ctx)
 	g.backend.mu.Lock()
-	immortal := g.backend.immortal
+	immortal, stays := g.backend.immortal, g.backend.stays
 	g.backend.mu.Unlock()
 	if immortal {
 		return errors.Join(err, errors.New("it does not end"))
 	}
-	g.die(nil)
-	return err
+	g.die(stays)
+	return errors.Join(err, stays)
 }
 
 // starve has it have no processor from now on.
@@ -278,8 +279,16 @@ func (g *fakeGuest) Rooms() supervisor.Rooms   { return nil }
 func (g *fakeGuest) Shells() supervisor.Shells { return nil }
 func (g *fakeGuest) Jobs() supervisor.Jobs     { return nil }
 func (*fakeGuest) Files() supervisor.Files     { return nil }
-func (g *fakeGuest) Close() error              { g.die(nil); return nil }
-func (g *fakeGuest) Done() <-chan struct{}     { return g.done }
+
+// Close ends the machine, or gives it up.
+func (g *fakeGuest) Close() error {
+	var stuck error
+	g.backend.set(func(b *fakeBackend) { stuck = b.stays })
+	g.die(stuck)
+	return stuck
+}
+
+func (g *fakeGuest) Done() <-chan struct{} { return g.done }
 
 func (g *fakeGuest) Err() error {
 	g.mu.Lock()
@@ -320,42 +329,6 @@ func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
 func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
 func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
 func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
-
-// record keeps events and fails its test when they do not follow each other.
-type record struct {
-	t *testing.T
-
-	mu     sync.Mutex
-	events []supervisor.Event
-	state  supervisor.State
-}
-
-func (r *record) Record(e supervisor.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Kind == supervisor.StateChanged {
-		if e.From != r.state {
-			r.t.Errorf("an event says that %s became %s, but the state was %s", e.From, e.To, r.state)
-		}
-		r.state = e.To
-	}
-	if e.Time.IsZero() || e.Cause == "" {
-		r.t.Errorf("event without time or cause: %+v", e)
-	}
-	r.events = append(r.events, e)
-}
-
-// count counts the events of a kind.
-func (r *record) count(kind supervisor.EventKind) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if e.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
 
 // world is a supervisor over a fake backend.
 type world struct {

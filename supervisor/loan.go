@@ -20,6 +20,7 @@ const deathSlack = time.Second
 type Loan struct {
 	Guest
 	supervisor *Supervisor
+	visit      bool // it is no use
 	once       sync.Once
 }
 
@@ -36,7 +37,8 @@ func (s *Supervisor) Borrow(ctx context.Context) (*Loan, error) {
 }
 
 // BorrowRunning lends the guest if one runs, also while it does not answer: it may
-// recover, and then all that was in it still is. Calls to it have limits of their own.
+// recover, and then all that was in it still is. The questions that are asked through the loan
+// have limits of their own, and so take as long as those in a guest that is silent.
 func (s *Supervisor) BorrowRunning() (*Loan, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,6 +46,16 @@ func (s *Supervisor) BorrowRunning() (*Loan, bool) {
 		return nil, false
 	}
 	return s.lend(s.guest), true
+}
+
+// Visit is BorrowRunning for what nobody has asked for, however often: a guest that is only
+// visited is stopped for want of use.
+func (s *Supervisor) Visit() (*Loan, bool) {
+	l, ok := s.BorrowRunning()
+	if ok {
+		l.visit = true
+	}
+	return l, ok
 }
 
 // lend makes a loan. The mutex is held.
@@ -54,13 +66,16 @@ func (s *Supervisor) lend(g Guest) *Loan {
 }
 
 // Return gives the guest back. A second Return does nothing.
-func (l *Loan) Return() { l.once.Do(l.supervisor.unuse) }
+func (l *Loan) Return() { l.once.Do(l.unuse) }
 
-func (s *Supervisor) unuse() {
+func (l *Loan) unuse() {
+	s := l.supervisor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
-	s.lastUsed = time.Now()
+	if !l.visit {
+		s.lastUsed = time.Now()
+	}
 	s.touch()
 }
 

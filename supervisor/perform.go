@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -41,6 +42,21 @@ func (s *Supervisor) stopGuest(op *operation) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose()
+	return nil
+}
+
+// vacate fails if the last guest's machine was killed and is not gone: it may still write to
+// its disk.
+func (s *Supervisor) vacate(op *operation) error {
+	s.mu.Lock()
+	g := s.last
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	if err := g.Close(); err != nil && g.Err() != nil {
+		return fault.New(fault.Execution, string(op.command), "", fmt.Errorf("the last guest's machine may still have the disk: %w", err)).Advise(fault.AdviceOf(g.Err()))
+	}
 	return nil
 }
 

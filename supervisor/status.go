@@ -44,8 +44,8 @@ type Status struct {
 	// IdleStop is when an unused guest is stopped; zero if it is not.
 	IdleStop time.Time
 
-	// Failures counts the starts that failed since the last one by hand that
-	// worked. CoolUntil is when the next one that no person asks for may be,
+	// Failures counts the starts that failed, or whose guest soon ended, since the
+	// last one by hand that worked, or guest that settled. CoolUntil is when the next one that no person asks for may be,
 	// and NeverAgain says that it takes a person.
 	Failures   int
 	CoolUntil  time.Time

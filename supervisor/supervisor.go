@@ -66,6 +66,7 @@ type Supervisor struct {
 	op       *operation // under way, or nil
 	walk     *journey.Walk
 	guest    Guest // what runs, or nil
+	last     Guest // what ran last, or nil
 	busy     int   // commands of callers
 	lastUsed time.Time
 	failures failures

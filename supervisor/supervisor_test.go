@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -142,6 +143,26 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 	})
 }
 
+// Who only looks after a guest does not keep it running.
+func TestVisitsAreNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		for range 15 {
+			if l, ok := w.Visit(); ok {
+				time.Sleep(5 * time.Second)
+				l.Return()
+			}
+			time.Sleep(time.Minute)
+		}
+		w.wantState(supervisor.Stopped)
+		if _, ok := w.Visit(); ok {
+			t.Error("a guest that does not run is visited")
+		}
+	})
+}
+
 func TestResetAndRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
@@ -162,6 +183,33 @@ func TestResetAndRemove(t *testing.T) {
 		w.must(w.Start(t.Context(), by))
 		w.wantState(supervisor.Running)
 	})
+}
+
+// What may still write to the disk has it to itself, until it is gone.
+func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
+	for _, c := range []supervisor.Command{supervisor.Reset, supervisor.Remove} {
+		for _, stopped := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, quiet, func(b *fakeBackend) {
+					b.provisioned, b.stays = true, fault.New(fault.Timeout, "kill machine", "", errors.New("it is not gone")).Advise("Wait for the disk.")
+				})
+				defer w.close()
+				w.must(w.Start(t.Context(), by))
+				if stopped {
+					w.must(w.Stop(t.Context(), by))
+				}
+				if err := w.command(t.Context(), c); fault.AdviceOf(err) != "Wait for the disk." {
+					t.Errorf("%s: %v, advice %q", c, err, fault.AdviceOf(err))
+				}
+				w.wantState(supervisor.Failed)
+				if w.disks() != 0 {
+					t.Error("the disk was taken away")
+				}
+				w.backend.set(func(b *fakeBackend) { b.stays = nil })
+				w.must(w.command(t.Context(), c))
+			})
+		}
+	}
 }
 
 func TestHostWithoutMachines(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 const (
 	// infoEvery is how often the guest is asked how it is.
 	infoEvery = 10 * time.Second
-	// settled is how long a guest must have run for its end to be no failed start.
-	settled = 2 * time.Minute
 
 	// sleepCheck is how often it is looked whether the host slept, sleepSize
 	// how long it must have slept to be worth an event.
@@ -53,9 +51,13 @@ func (s *Supervisor) watch(g Guest) {
 	s.revive(Start, age)
 }
 
-// lose forgets the guest, and what is known of it. The mutex is held.
+// lose forgets the guest, and what is known of it. If it answered for long enough, what
+// failed before is past. The mutex is held.
 func (s *Supervisor) lose() {
-	s.guest = nil
+	if s.status.AnsweredAt.Sub(s.status.StartedAt) >= settled {
+		s.failures = failures{}
+	}
+	s.guest, s.last = nil, s.guest
 	s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
 }
 

@@ -225,6 +225,36 @@ func TestPowerOffLoopEnds(t *testing.T) {
 	})
 }
 
+// What runs for a while forgives what ended early before it, however it ends itself.
+func TestEarlyEndsAreForgiven(t *testing.T) {
+	for name, end := range map[string]func(*world) error{
+		"it powers itself off": func(w *world) error { w.running().die(nil); return nil },
+		"it crashes":           func(w *world) error { w.running().die(errors.New("panic")); return nil },
+		"it is stopped":        func(w *world) error { return w.Stop(w.t.Context(), by) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, quiet, provisioned)
+				defer w.close()
+				for range 10 {
+					for range 2 {
+						w.must(w.command(t.Context(), supervisor.Exec))
+						w.running().die(nil)
+						synctest.Wait()
+					}
+					w.must(w.command(t.Context(), supervisor.Exec))
+					time.Sleep(time.Hour)
+					w.must(end(w))
+					synctest.Wait()
+					if s := w.Status(); s.Failures != 0 {
+						t.Fatalf("%d failures are not forgiven", s.Failures)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A command whose guest falls silent ends for its caller all the same.
 func TestCommandInSilentGuestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

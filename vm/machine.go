@@ -47,7 +47,7 @@ type Machine interface {
 	// Shutdown for the way to stop a machine.
 	RequestStop(ctx context.Context) error
 	// Kill ends the machine at once, as if its cable were pulled, and
-	// returns when it is gone. Killing a stopped machine is fine.
+	// returns when it is gone, or fails. Killing a stopped machine is fine.
 	Kill(ctx context.Context) error
 	// Pause stops the machine's processors; Resume lets them go on.
 	Pause(ctx context.Context) error
@@ -60,7 +60,9 @@ type Machine interface {
 	// reader delays only itself and loses nothing.
 	Watch(ctx context.Context) <-chan State
 	// Done is closed when the machine has ended, orderly or not, and its
-	// devices are gone.
+	// devices are gone; and when one that was killed and does not end is given
+	// up, which may still have its disks open. Kill and Close say so of that
+	// one, as long as it is there.
 	Done() <-chan struct{}
 	// Err is nil before Done is closed and after an orderly end; otherwise
 	// it says why the machine ended. An end by Kill or Close is orderly, and
@@ -85,7 +87,8 @@ type Machine interface {
 
 	// Close kills the machine if it runs and releases everything that it
 	// held. It returns when Done is closed and no process, socket or
-	// descriptor is left. A second Close does nothing.
+	// descriptor is left, or fails because something is. A second Close
+	// does nothing more.
 	Close() error
 }
 

@@ -50,7 +50,7 @@ func (p *Power) On(op string, power func() error) error {
 	if err := power(); err != nil {
 		err = fault.New(fault.KindOf(err), op, p.name, err)
 		p.cable.Release()
-		p.End(err)
+		p.Life.End(err)
 		return err
 	}
 	p.on = true
@@ -96,12 +96,20 @@ func (p *Power) Panicked(report string) error {
 }
 
 // Abandon ends the life of a machine that cannot be made to end. Kill and Close
-// say so from then on.
+// say so from then on, until it is gone after all.
 func (p *Power) Abandon(why error) {
 	p.mu.Lock()
 	p.stuck = why
 	p.mu.Unlock()
-	p.End(why)
+	p.Life.End(why)
+}
+
+// End ends the life of a machine that is gone.
+func (p *Power) End(err error) {
+	p.mu.Lock()
+	p.stuck = nil
+	p.mu.Unlock()
+	p.Life.End(err)
 }
 
 // Kill implements Machine.
@@ -130,7 +138,7 @@ func (p *Power) Close() error {
 	p.mu.Lock()
 	if !p.on && !p.Ended() {
 		p.cable.Release()
-		p.End(nil)
+		p.Life.End(nil)
 	}
 	p.mu.Unlock()
 	return p.Kill(context.Background())

@@ -146,4 +146,8 @@ func TestPowerOfAMachineThatDoesNotEnd(t *testing.T) {
 	if err := p.Close(); !errors.Is(err, errWhy) {
 		t.Errorf("Close = %v", err)
 	}
+	p.over()
+	if err := p.Close(); err != nil || !errors.Is(p.Err(), errWhy) {
+		t.Errorf("when it is gone after all: Close = %v, Err = %v", err, p.Err())
+	}
 }

@@ -5,6 +5,7 @@ package job_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,6 +103,20 @@ func (g gate) wait() string { return "until [ -e '" + g.path + "' ]; do sleep 0.
 func (g gate) open() {
 	if err := os.WriteFile(g.path, nil, 0o600); err != nil {
 		g.t.Error(err)
+	}
+}
+
+// What nobody waits for any more is not started: a guest that was frozen reads late what it
+// was asked for before.
+func TestJobOfNobody(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Start(ctx, &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if list := r.List(alice); len(list) > 0 {
+		t.Errorf("%v", list)
 	}
 }
 

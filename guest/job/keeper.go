@@ -78,6 +78,9 @@ func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestp
 	if err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a room that took its time
+		return nil, fault.New(fault.KindOf(err), "start job", "", fmt.Errorf("nobody waits for it any more: %w", err))
+	}
 	j, err := k.add(r)
 	if err != nil {
 		return nil, err

@@ -310,6 +310,23 @@ func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
 		}
 		boot = i.Rooms.Boot()
 	}
+	return i.await(ctx, a, boot)
+}
+
+// ReadyIn is Ready in the guest of a boot: it starts none. It reports whether the agent's
+// plugins were looked at there, as far as they can be.
+func (i *Installer) ReadyIn(ctx context.Context, a tools.Agent, boot string) bool {
+	if i.Rooms.Boot() != boot || i.await(ctx, a, boot) != nil {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.shelfOf(a.ID)
+	return s.verified == boot || s.broken != nil
+}
+
+// await returns when an agent's plugins were looked at in the guest of a boot.
+func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error {
 	r := i.join(a, boot)
 	if r == nil {
 		return nil
@@ -320,16 +337,6 @@ func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
 	case <-ctx.Done():
 		return fault.New(fault.KindOf(ctx.Err()), "verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being mended.")
 	}
-}
-
-// Looked reports whether an agent's plugins were looked at in the guest that runs, as far as
-// they can be.
-func (i *Installer) Looked(agent config.AgentID) bool {
-	boot := i.Rooms.Boot()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := i.shelfOf(agent)
-	return s.verified == boot || s.broken != nil
 }
 
 // join begins to look at an agent's plugins, or joins who does. It is nil if nothing

@@ -103,13 +103,25 @@ func (p *plugin) keepRunning(ctx context.Context) error {
 	}
 }
 
+// startDaemon starts the daemon. One that runs already is ended before: a guest that was
+// silent may have started it when nobody waited for it any more, or have missed its end.
 func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	cmd, err := p.command(ctx, p.recipe.Daemon.Command, environ(p.recipe.Daemon.Env))
 	if err != nil {
 		return guest.Job{}, err
 	}
+	label := "daemon of plugin " + string(p.id)
+	list, err := p.Rooms.Jobs(ctx, p.who())
+	if err != nil {
+		return guest.Job{}, err
+	}
+	for _, job := range list {
+		if job.Running && job.Label == label {
+			p.stopDaemon(job.ID)
+		}
+	}
 	return p.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
-		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: label, Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
 
@@ -144,6 +156,9 @@ func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words s
 
 // stopDaemon ends the daemon, and returns when it has ended, or nobody answers.
 func (p *plugin) stopDaemon(id config.JobID) {
+	if p.life.Err() != nil && p.Rooms.Silent() {
+		return // it ends with its guest, which does not hear this
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	for _, hard := range []bool{false, true} {

@@ -25,8 +25,11 @@ type Rooms interface {
 	// Boot names the guest that runs, be it one that does not answer at the moment; it is
 	// empty without one.
 	Boot() string
+	// Silent reports whether that guest does not answer at the moment.
+	Silent() bool
 	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
 	StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error)
+	Jobs(ctx context.Context, a tools.Agent) ([]guest.Job, error)
 	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error)
 	KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard bool) (guest.Job, error)
 	TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (guest.JobTail, error)

@@ -154,6 +154,40 @@ func TestDaemonInASilentGuest(t *testing.T) {
 	}
 }
 
+// A daemon that a guest has started when nobody waited for it any more does not run beside
+// another.
+func TestDaemonThatIsStartedLate(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.late = true
+		w.Begin(alice, "rss", watcher())
+		w.Begin(alice, "other", watcher())
+		synctest.Wait()
+		w.mu.Lock()
+		w.late = false
+		w.mu.Unlock()
+		time.Sleep(askSeldom)
+		synctest.Wait()
+		if w.live() != 2 || w.starts() != 4 || len(w.notes) != 0 {
+			t.Errorf("%d live, %d starts, %v", w.live(), w.starts(), w.notes)
+		}
+	})
+}
+
+// Who ends with a guest that does not answer asks nothing of it.
+func TestEndWithASilentGuest(t *testing.T) {
+	try(t, func(t *testing.T, w *world) {
+		w.Begin(alice, "rss", watcher())
+		synctest.Wait()
+		w.mu.Lock()
+		w.silent = true
+		w.mu.Unlock()
+		w.Close()
+		if w.kills != 0 {
+			t.Errorf("it is asked %d times", w.kills)
+		}
+	})
+}
+
 // A daemon whose folder is gone has failed, as one that ends too often.
 func TestDaemonWithoutAFolder(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {

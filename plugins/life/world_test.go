@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -35,6 +36,9 @@ type world struct {
 	running bool // a guest
 	boots   int
 	trouble error // what the guest answers to everything
+	silent  bool  // it is known not to answer
+	kills   int
+	late    bool // it starts jobs when nobody waits for them any more
 	started []guest.JobCommand
 	jobs    map[config.JobID]*job
 	ran     []string // handlers, with their input
@@ -154,10 +158,29 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 		return guest.Job{}, w.trouble
 	}
 	w.started = append(w.started, cmd)
-	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Running: true}, ended: make(chan struct{})}
+	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Label: cmd.Label, Running: true}, ended: make(chan struct{})}
 	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
 	w.jobs[j.ID] = j
+	if w.late {
+		return guest.Job{}, fault.New(fault.Timeout, "start job", "", errors.New("the guest does not answer"))
+	}
 	return j.Job, nil
+}
+
+// Silent implements Rooms.
+func (w *world) Silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.silent
+}
+
+func (w *world) Jobs(context.Context, tools.Agent) (list []guest.Job, _ error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.jobs {
+		list = append(list, j.Job)
+	}
+	return list, w.trouble
 }
 
 func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error) {
@@ -192,6 +215,7 @@ func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wai
 func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard bool) (guest.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.kills++
 	j := w.jobs[id]
 	if j == nil {
 		return guest.Job{}, fault.New(fault.NotFound, "kill", string(id), nil)

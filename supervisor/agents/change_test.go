@@ -114,8 +114,12 @@ func TestChangesInASilentGuest(t *testing.T) {
 	if pending, err := w.Delete(t.Context(), "bob", false, by); err != nil || !pending {
 		t.Errorf("%v %v", pending, err)
 	}
+	asked := len(g.Asked())
 	_, err = w.Set(t.Context(), "carol", map[string]string{"network": "none"}, by)
-	w.want(err, fault.Timeout)
+	w.want(err, fault.Unavailable)
+	if got := g.Asked()[asked:]; len(got) > 0 {
+		t.Errorf("a guest that is known to be silent was asked to %v", got)
+	}
 	w.want(w.exec("carol"), fault.Unavailable)
 	_, err = w.ExecRunning(t.Context(), "carol", guest.Command{Args: []string{"true"}})
 	w.want(err, fault.Unavailable)

@@ -58,7 +58,7 @@ type borrow func(context.Context) (*supervisor.Loan, error)
 // guest that does not answer: it would begin when nobody waits for it any more.
 func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	const op = "find guest"
-	if a.Sandbox.Status().State == supervisor.Unresponsive {
+	if a.silent() {
 		return nil, fault.New(fault.Unavailable, op, "", errors.New("it does not answer")).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
@@ -66,6 +66,9 @@ func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	}
 	return nil, fault.New(fault.Unavailable, op, "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
 }
+
+// silent reports whether the guest that runs is known not to answer.
+func (a *Agents) silent() bool { return a.Sandbox.Status().State == supervisor.Unresponsive }
 
 // enter lends the guest with an agent's room made in it.
 func (a *Agents) enter(ctx context.Context, ref string, borrow borrow) (*supervisor.Loan, *member, error) {
@@ -170,16 +173,25 @@ func (a *Agents) setMade(m *member, to made) {
 }
 
 // apply has changed settings count in the guest that runs. An agent without a
-// room there gets them with its room.
+// room there gets them with its room. Nobody waits for a guest that does not answer: tidy
+// applies them when it does.
 func (a *Agents) apply(ctx context.Context, m *member) error {
-	l, ok := a.Sandbox.BorrowRunning()
+	const op = "limit room"
+	l, ok := a.Sandbox.Visit()
 	if !ok {
 		return nil
 	}
 	defer l.Return()
 	agent := a.agentOf(m)
+	if a.silent() {
+		if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
+			return nil
+		}
+		return fault.New(fault.Unavailable, op, string(agent.User), errors.New("the guest does not answer")).
+			Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
+	}
 	t := a.turnOf(agent.User)
-	if err := t.take(ctx, "limit room", string(agent.User)); err != nil {
+	if err := t.take(ctx, op, string(agent.User)); err != nil {
 		return err
 	}
 	defer t.give()
@@ -193,7 +205,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 	}
 	if err := l.Rooms().SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
 		a.setMade(m, made{in: l.Guest}) // the next command sees to it
-		return l.Explain(ctx, "limit room", string(agent.User), err)
+		return l.Explain(ctx, op, string(agent.User), err)
 	}
 	a.setMade(m, want)
 	return nil

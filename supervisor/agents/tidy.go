@@ -10,8 +10,8 @@ import (
 	"osaurus-sandbox/supervisor"
 )
 
-// tidyEvery is how often the removal of what a deleted agent has in the guest is tried
-// again: its processes run until then.
+// tidyEvery is how often is tried again what a guest has refused: the processes of a deleted
+// agent run until then, and an agent has its old limits.
 const tidyEvery = time.Minute
 
 // tidy removes what deleted agents have in a guest, and has changed settings count there,
@@ -20,16 +20,13 @@ const tidyEvery = time.Minute
 // there is a room.
 func (a *Agents) tidy() {
 	var was supervisor.Status
-	var cleared time.Time
+	var tidied time.Time
 	for status := a.Sandbox.Status(); ; { // which changes every few seconds while a guest runs
 		switch status.State {
 		case supervisor.Running:
-			back := was.State != supervisor.Running || !status.StartedAt.Equal(was.StartedAt)
-			if back || time.Since(cleared) >= tidyEvery {
-				cleared = time.Now()
+			if was.State != supervisor.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {
+				tidied = time.Now()
 				a.clearAll()
-			}
-			if back {
 				a.applyAll()
 			}
 		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
@@ -49,11 +46,14 @@ func (a *Agents) clearAll() {
 	users := slices.Collect(maps.Keys(a.remains))
 	a.mu.Unlock()
 	for _, user := range users {
-		l, err := a.borrowRunning(a.life)
-		if err != nil {
-			return // until it runs again
+		if a.silent() {
+			return // until it answers
 		}
-		err = a.clear(a.life, l, user)
+		l, ok := a.Sandbox.Visit()
+		if !ok {
+			return
+		}
+		err := a.clear(a.life, l, user)
 		l.Return()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Log.Warn("what a deleted agent has in the guest is not removed yet", "user", user, "error", err)

@@ -57,7 +57,7 @@ func Open(o Options) (*Bench, error) {
 		Home: o.Home, Rooms: b.rooms(), Packages: o.Tools.Installer, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
 		Note: func(h install.Happening) { b.note(events.Kind(h.What), h.By, h.Agent, h.Plugin, h.Detail) }, Program: o.Program, Log: o.Log,
 	}, all)
-	b.watch = newWatch(b)
+	b.watch = newWatch(b, lookAgain)
 	b.Registrar = b.newRegistrar()
 	if err := o.Registry.Add(b.Registrar.Tool()); err != nil {
 		b.Close()

@@ -60,12 +60,15 @@ func (o Options) sandbox() *supervisor.Supervisor { return o.Tools.Agents.Sandbo
 func (b *Bench) running() life.Rooms { return running{toolbench.Rooms(b.Tools), b.Options} }
 
 type running struct {
-	tools.Jobs
+	tools.Rooms
 	home Options
 }
 
 // Boot implements life.Rooms.
 func (r running) Boot() string { return bootOf(r.home.sandbox().Status()) }
+
+// Silent implements life.Rooms.
+func (r running) Silent() bool { return r.home.sandbox().Status().State == supervisor.Unresponsive }
 
 // Exec implements life.Rooms.
 func (r running) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {

@@ -3,14 +3,13 @@ package pluginbench
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/toolbench"
 )
 
 // atOnce is how many agents' plugins are looked at together: a guest that has just
@@ -24,23 +23,25 @@ const (
 	lookSeldom = 5 * time.Minute
 )
 
-// watch has plugins be in order whenever a guest has started, and after their agents were
-// reset.
+// watch has plugins be in order whenever a guest has started or answers again, and after
+// their agents were reset.
 type watch struct {
 	*Bench
-	over  context.Context // ends with close
-	end   context.CancelFunc
-	work  sync.WaitGroup
-	reset bell.Bell // rung when an agent was
+	again   time.Duration   // lookAgain, but in tests
+	over    context.Context // ends with close
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	changed bell.Bell     // rung when another guest runs, or how it is is another, or an agent was reset
+	places  chan struct{} // room for atOnce
 }
 
 // newWatch returns a watch that has begun.
-func newWatch(b *Bench) *watch {
-	w := &watch{Bench: b}
+func newWatch(b *Bench, again time.Duration) *watch {
+	w := &watch{Bench: b, again: again, places: make(chan struct{}, atOnce)}
 	w.over, w.end = context.WithCancel(context.Background())
-	reset := w.reset.Next()
-	w.work.Go(w.watchGuests)
-	w.work.Go(func() { w.watchResets(reset) })
+	changed, status := w.changed.Next(), w.sandbox().Status()
+	w.work.Go(func() { w.watchGuests(status) })
+	w.work.Go(func() { w.lookAfter(changed) })
 	return w
 }
 
@@ -55,7 +56,7 @@ func (b *Bench) Note(e events.Event) {
 	switch e.Kind {
 	case agents.Reset:
 		b.Installer.Reset(id)
-		b.watch.reset.Ring()
+		b.watch.changed.Ring()
 	case agents.Deleted:
 		b.life.Forget(id)
 		if err := b.Installer.Forget(id); err != nil {
@@ -64,68 +65,62 @@ func (b *Bench) Note(e events.Event) {
 	}
 }
 
-// watchGuests looks at all plugins whenever a guest has started.
-func (w *watch) watchGuests() {
-	var seen string
-	for status := w.sandbox().Status(); ; {
-		if boot := bootOf(status); boot != "" && boot != seen {
-			seen = boot
-			w.look(boot)
-		}
-		var err error
-		if status, err = w.sandbox().Next(w.over, status.Revision); err != nil {
+// watchGuests tells when another guest runs, or the same falls silent or answers again.
+func (w *watch) watchGuests(status supervisor.Status) {
+	for {
+		next, err := w.sandbox().Next(w.over, status.Revision)
+		if err != nil {
 			return // the sandbox or this has ended
 		}
+		if next.State != status.State || bootOf(next) != bootOf(status) {
+			w.changed.Ring()
+		}
+		status = next
 	}
 }
 
-// watchResets looks at them whenever an agent was reset in a guest that runs.
-func (w *watch) watchResets(reset <-chan struct{}) {
-	for {
-		select {
-		case <-reset:
-		case <-w.over.Done():
-			return
-		}
-		reset = w.reset.Next()
+// lookAfter looks at the plugins of all agents in the guest that runs, and does so anew
+// whenever something has changed.
+func (w *watch) lookAfter(changed <-chan struct{}) {
+	for w.over.Err() == nil {
+		same, end := context.WithCancel(w.over)
 		if boot := bootOf(w.sandbox().Status()); boot != "" {
-			w.look(boot)
+			for _, agent := range w.Tools.Agents.List() {
+				w.work.Go(func() { w.look(same, agent.ID, boot) })
+			}
 		}
+		select {
+		case <-changed:
+		case <-w.over.Done():
+		}
+		changed = w.changed.Next()
+		end()
 	}
 }
 
-// look looks at the plugins of all agents until that has worked, or the guest is gone.
-func (w *watch) look(boot string) {
-	for pause := lookAgain; !w.round() && bootOf(w.sandbox().Status()) == boot; pause = min(2*pause, lookSeldom) {
+// look looks at an agent's plugins until that has worked, or something has changed.
+func (w *watch) look(same context.Context, agent config.AgentID, boot string) {
+	for pause := w.again; !w.looked(same, agent, boot); pause = min(2*pause, lookSeldom) {
 		select {
 		case <-time.After(pause):
-		case <-w.over.Done():
+		case <-same.Done():
 			return
 		}
 	}
 }
 
-// round looks at the plugins of all agents that have any, and reports whether that has
-// worked. Those that were looked at in this guest cost nothing.
-func (w *watch) round() bool {
-	places := make(chan struct{}, atOnce)
-	var work sync.WaitGroup
-	var failed atomic.Bool
-	for _, agent := range w.Tools.Agents.List() {
-		if list, err := w.Installer.List(agent.ID); err != nil || len(list) == 0 {
-			continue
-		}
-		places <- struct{}{}
-		work.Go(func() {
-			defer func() { <-places }()
-			if err := w.Installer.Ready(w.over, toolbench.AgentOf(agent)); err != nil && w.over.Err() == nil {
-				w.Log.Warn("an agent's plugins were not verified", "agent", agent.Name, "error", err)
-			}
-			if !w.Installer.Looked(agent.ID) {
-				failed.Store(true)
-			}
-		})
+// looked looks at an agent's plugins once, if there are any, and reports whether that has
+// worked. If they were looked at in this guest it costs nothing.
+func (w *watch) looked(same context.Context, agent config.AgentID, boot string) bool {
+	a, gone := w.agent(agent)
+	if list, err := w.Installer.List(agent); gone != nil || err != nil || len(list) == 0 {
+		return true
 	}
-	work.Wait()
-	return !failed.Load()
+	select {
+	case w.places <- struct{}{}:
+		defer func() { <-w.places }()
+		return w.Installer.ReadyIn(same, a, boot)
+	case <-same.Done():
+		return true
+	}
 }

@@ -44,10 +44,11 @@ type world struct {
 	happened chan install.What
 	silent   atomic.Bool // the guest runs no command
 	refused  chan struct{}
+	started  chan struct{} // a guest, for what plugins need
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1)}
+	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1), started: make(chan struct{}, 1)}
 	w.must(config.WriteFile(w.home.SettingsFile(), []byte(`{"autoStart": false}`)))
 	db, err := store.Open(t.Context(), w.home.Database())
 	w.must(err)
@@ -66,17 +67,38 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// look begins to look after plugins.
-func (w *world) look() {
+// look begins to look after plugins, with a pause before the second look.
+func (w *world) look(again time.Duration) {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	b := &Bench{Options: Options{Tools: toolbench.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
 	b.Installer = install.Open(install.Options{
 		Home: w.home, Rooms: w, Registry: tools.NewRegistry(log), Life: w, Program: "test", Log: log,
 		Note: func(h install.Happening) { w.happened <- h.What },
 	}, nil)
-	b.watch = newWatch(b)
+	b.watch = newWatch(b, again)
 	w.t.Cleanup(b.Close)
 	w.bench.Store(b)
+}
+
+// setter makes an agent that has a plugin.
+func (w *world) setter(name string) agents.Agent {
+	w.t.Helper()
+	a, err := w.agents.Create(w.t.Context(), agents.New{Name: name}, by)
+	w.must(err)
+	record := fmt.Sprintf(`[{"plugin": {"name": "Setter", "description": "Sets up.", "setup": "echo set up >> made"}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h", "layer": "%032x"}]`, a.ID, 1)
+	w.must(config.WriteFile(w.home.InstalledPlugins(a.ID), []byte(record)))
+	w.must(os.MkdirAll(filepath.Join(w.room, "home"), 0o755))
+	return a
+}
+
+// looked waits until somebody has looked at plugins in vain.
+func (w *world) looked() {
+	w.t.Helper()
+	select {
+	case <-w.refused:
+	case <-time.After(patience):
+		w.t.Fatal("nobody has looked at the plugin")
+	}
 }
 
 func (w *world) must(err error) {
@@ -117,7 +139,13 @@ func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
 	return toolbench.AgentOf(a), err
 }
 
-func (w *world) Start(ctx context.Context) error { return w.sandbox.Start(ctx, by) }
+func (w *world) Start(ctx context.Context) error {
+	select {
+	case w.started <- struct{}{}:
+	default:
+	}
+	return w.sandbox.Start(ctx, by)
+}
 
 func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
 
@@ -159,12 +187,8 @@ func (w *world) End(context.Context, config.AgentID, config.PluginID) error { re
 // without anybody asking; and nothing is left of plugins whose agent is gone.
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
-	alice, err := w.agents.Create(t.Context(), agents.New{Name: "alice"}, by)
-	w.must(err)
-	record := fmt.Sprintf(`[{"plugin": {"name": "Setter", "description": "Sets up.", "setup": "echo set up >> made"}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h", "layer": "%032x"}]`, alice.ID, 1)
-	w.must(config.WriteFile(w.home.InstalledPlugins(alice.ID), []byte(record)))
-	w.must(os.MkdirAll(filepath.Join(w.room, "home"), 0o755))
-	w.look()
+	alice := w.setter("alice")
+	w.look(lookAgain)
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -176,11 +200,7 @@ func TestWatch(t *testing.T) {
 			if err := w.sandbox.Restart(t.Context(), by); err != nil {
 				return err
 			}
-			select {
-			case <-w.refused:
-			case <-time.After(patience):
-				return errors.New("nobody has looked at the plugin")
-			}
+			w.looked()
 			w.silent.Store(false)
 			return nil
 		}},
@@ -202,5 +222,42 @@ func TestWatch(t *testing.T) {
 	}
 	if _, err := os.Stat(w.home.InstalledPlugins(alice.ID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the deleted agent's plugins: %v", err)
+	}
+}
+
+// Whoever stops a guest whose plugins could not be looked at has it stay stopped.
+func TestWatchStartsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.setter("alice")
+	w.setter("bob")
+	w.look(10 * time.Millisecond)
+	w.silent.Store(true)
+	w.must(w.sandbox.Start(t.Context(), by))
+	w.looked()
+	w.must(w.sandbox.Stop(t.Context(), by))
+	select {
+	case <-w.started:
+		t.Error("a guest that was stopped is started for its plugins")
+	case <-time.After(time.Second): // many pauses
+	}
+}
+
+// Nobody waits for a pause that began before another guest ran or an agent was reset.
+func TestWatchWaitsForNoPause(t *testing.T) {
+	for name, change := range map[string]func(w *world) error{
+		"a restart": func(w *world) error { return w.sandbox.Restart(t.Context(), by) },
+		"a reset":   func(w *world) error { return w.agents.Reset(t.Context(), "alice", by) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setter("alice")
+			w.look(lookSeldom)
+			w.silent.Store(true)
+			w.must(w.sandbox.Start(t.Context(), by))
+			w.looked()
+			w.silent.Store(false)
+			w.must(change(w))
+			w.mended(name)
+		})
 	}
 }

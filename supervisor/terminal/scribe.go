@@ -18,8 +18,10 @@ const (
 	// saveLimit is how long a guest may take to hand out what is to be kept of
 	// an agent: it has it in memory.
 	saveLimit = 5 * time.Second
-	// saveAgain is the pause after a guest or the database had no time for that.
-	saveAgain = 3 * time.Second
+	// saveAgain is the pause after a guest or the database had no time for that. It grows,
+	// twice as long each time, to saveSeldom.
+	saveAgain  = 3 * time.Second
+	saveSeldom = time.Minute
 	// attachedEvery is how often the transcript of a session is kept that a
 	// person is attached to: what a daemon that is killed may lose of it.
 	attachedEvery = 2 * time.Second
@@ -84,57 +86,72 @@ func (s *scribe) rouse() {
 
 func (s *scribe) write() {
 	defer close(s.done)
+	var pause time.Duration
+	var again <-chan time.Time // never
 	for {
 		select {
 		case <-s.wake:
-			s.saveAll()
+		case <-again:
 		case <-s.life.Done():
 			return
 		}
+		err := s.saveAll()
+		if err == nil {
+			pause, again = 0, nil
+			continue
+		}
+		if pause == 0 {
+			s.Log.Warn("transcripts are kept later", "error", err)
+		}
+		pause = min(max(2*pause, saveAgain), saveSeldom)
+		again = time.After(pause)
 	}
 }
 
 // close keeps what is due.
 func (s *scribe) close() {
 	<-s.done
-	s.saveAll()
+	if err := s.saveAll(); err != nil {
+		s.Log.Warn("the last of some transcripts is not kept", "error", err)
+	}
 }
 
-func (s *scribe) saveAll() {
+// saveAll keeps what is due. What the guest or the database has no time for stays due, and
+// the error says why.
+func (s *scribe) saveAll() (late error) {
 	s.mu.Lock()
 	due := s.due
 	s.due = map[place]use{}
 	s.mu.Unlock()
 	if len(due) == 0 {
-		return
+		return nil
 	}
-	l, ok := s.Sandbox.BorrowRunning()
+	l, ok := s.Sandbox.Visit()
 	if !ok {
-		return // and with the guest all that it had
+		return nil // and with the guest all that it had
 	}
 	defer l.Return()
 	for p, last := range due {
+		if s.Sandbox.Status().State == supervisor.Unresponsive {
+			late = errSilent
+			break
+		}
 		err := s.save(l, p, last)
 		switch kind := fault.KindOf(err); {
 		case err == nil, kind == fault.NotFound: // it was closed meanwhile
-		case kind == fault.Timeout: // what it does not say of one session, it does not say of others
-			s.Log.Warn("transcripts are kept later", "error", err)
-			s.putBack(due)
-			return
+		case kind == fault.Timeout:
+			late = err
+			continue
 		default:
 			s.Log.Warn("a transcript is not kept", "agent", last.agent.Name, "session", p.id, "error", err)
 		}
 		delete(due, p)
 	}
-}
-
-// putBack has what could not be kept be due again, in a while.
-func (s *scribe) putBack(late map[place]use) {
 	s.mu.Lock()
-	maps.Copy(late, s.due) // who used one since is who used it last
-	s.due = late
-	s.mu.Unlock()
-	time.AfterFunc(saveAgain, s.rouse)
+	defer s.mu.Unlock()
+	maps.Copy(due, s.due) // who used one since is who used it last
+	s.due = due
+	return late
 }
 
 // save keeps what a session has shown, without the agent's secrets.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,21 @@ type nobody struct{}
 
 func (nobody) Note(events.Event) {}
 
+// later counts how often a log says that transcripts are kept later.
+type later struct {
+	slog.Handler
+	told *atomic.Int32
+}
+
+func (l later) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "kept later") {
+		l.told.Add(1)
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
 // A guest that has no time to hand out what a session has shown does so later, and it is kept.
+// That is told once, however often it is asked meanwhile.
 func TestTranscriptIsKeptLater(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -38,7 +53,8 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	home, log := config.Home(filepath.Join(t.TempDir(), "home")), slog.New(slog.NewTextHandler(t.Output(), nil))
+	var told atomic.Int32
+	home, log := config.Home(filepath.Join(t.TempDir(), "home")), slog.New(later{slog.NewTextHandler(t.Output(), nil), &told})
 	must(config.WriteFile(home.SettingsFile(), []byte(`{"autoStart": false}`)))
 	db, err := store.Open(t.Context(), home.Database())
 	must(err)
@@ -81,9 +97,14 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 	until("it is kept", func() bool { return kept("first") })
 	g := backend.Guest()
 	g.Refuse(fault.New(fault.Timeout, "list sessions", "", errors.New("it has no time")))
-	asked := len(g.Asked())
-	run("echo second")
-	until("the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+	for _, command := range []string{"echo second", "echo third"} {
+		asked := len(g.Asked())
+		run(command)
+		until("the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+	}
 	g.Refuse(nil)
-	until("it is kept later", func() bool { return kept("second") })
+	until("it is kept later", func() bool { return kept("third") })
+	if n := told.Load(); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
 }

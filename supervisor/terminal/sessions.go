@@ -20,7 +20,7 @@ import (
 // shell if none helped.
 const runSlack = 30 * time.Second
 
-// errSilent is why a call ended.
+// errSilent is why a call ended, or was not made.
 var errSilent = errors.New("the guest does not answer")
 
 // Session is a shell of an agent, as the guest says it is. One of which only the
