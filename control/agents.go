@@ -199,6 +199,6 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 			return nil, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return s.Agents.Exec(ctx, start.Agent, cmd)
+		return s.Agents.Exec(ctx, string(agent.ID), cmd) // whose secrets these are, whatever is called so by now
 	})
 }

@@ -50,7 +50,7 @@ func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.Star
 			return err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		job, err = s.Terminals.StartJob(ctx, r.Msg.Agent, cmd, callerOf(ctx).cause())
+		job, err = s.Terminals.StartJob(ctx, string(agent.ID), cmd, callerOf(ctx).cause()) // whose secrets these are
 		return err
 	})
 	if err != nil {
