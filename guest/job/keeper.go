@@ -89,6 +89,10 @@ func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestp
 		k.drop(j)
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // to start took long, and nobody knows the job
+		j.kill(true)
+		return nil, fault.New(fault.KindOf(err), "start job", "", fmt.Errorf("nobody waited for it to its end: %w", err))
+	}
 	return j.describe(), nil
 }
 

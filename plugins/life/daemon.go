@@ -117,7 +117,9 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	}
 	for _, job := range list {
 		if job.Running && job.Label == label {
-			p.stopDaemon(job.ID)
+			if err := p.stopDaemon(job.ID); err != nil {
+				return guest.Job{}, err
+			}
 		}
 	}
 	return p.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
@@ -132,7 +134,7 @@ func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words s
 		next, err := p.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
-			p.stopDaemon(job.ID)
+			_ = p.stopDaemon(job.ID) // or it is ended before the next is started
 			return "", ctx.Err()
 		case err == nil:
 			job = next
@@ -154,10 +156,11 @@ func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words s
 	return words, nil
 }
 
-// stopDaemon ends the daemon, and returns when it has ended, or nobody answers.
-func (p *plugin) stopDaemon(id config.JobID) {
+// stopDaemon ends the daemon, and returns when it has ended, or with what keeps that from
+// being known.
+func (p *plugin) stopDaemon(id config.JobID) error {
 	if p.life.Err() != nil && p.Rooms.Silent() {
-		return // it ends with its guest, which does not hear this
+		return nil // it ends with its guest, which does not hear this
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
@@ -166,10 +169,14 @@ func (p *plugin) stopDaemon(id config.JobID) {
 		if err == nil && job.Running {
 			job, err = p.Rooms.WaitJob(ctx, p.who(), id, daemonGrace)
 		}
-		if err != nil || !job.Running {
-			return
+		switch {
+		case fault.KindOf(err) == fault.NotFound: // forgotten, as it has ended
+			return nil
+		case err != nil || !job.Running:
+			return err
 		}
 	}
+	return fault.New(fault.Timeout, "end daemon", string(p.id), errors.New("it has not ended"))
 }
 
 // stopLimit is the longest that the end of a daemon is waited for.

@@ -163,9 +163,17 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 		w.Begin(alice, "other", watcher())
 		synctest.Wait()
 		w.mu.Lock()
-		w.late = false
+		w.late, w.deaf = false, true
 		w.mu.Unlock()
 		time.Sleep(askSeldom)
+		synctest.Wait()
+		if w.live() != 2 || w.starts() != 2 {
+			t.Errorf("although the first does not end: %d live, %d starts", w.live(), w.starts())
+		}
+		w.mu.Lock()
+		w.deaf = false
+		w.mu.Unlock()
+		time.Sleep(2 * askSeldom)
 		synctest.Wait()
 		if w.live() != 2 || w.starts() != 4 || len(w.notes) != 0 {
 			t.Errorf("%d live, %d starts, %v", w.live(), w.starts(), w.notes)

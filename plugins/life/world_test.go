@@ -39,6 +39,7 @@ type world struct {
 	silent  bool  // it is known not to answer
 	kills   int
 	late    bool // it starts jobs when nobody waits for them any more
+	deaf    bool // KillJob is not answered
 	started []guest.JobCommand
 	jobs    map[config.JobID]*job
 	ran     []string // handlers, with their input
@@ -216,6 +217,9 @@ func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kills++
+	if w.deaf {
+		return guest.Job{}, fault.New(fault.Timeout, "kill", string(id), nil)
+	}
 	j := w.jobs[id]
 	if j == nil {
 		return guest.Job{}, fault.New(fault.NotFound, "kill", string(id), nil)
