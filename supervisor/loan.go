@@ -48,7 +48,7 @@ func (s *Supervisor) BorrowRunning() (*Loan, bool) {
 	return s.lend(s.guest), true
 }
 
-// Visit is BorrowRunning for what nobody has asked for, however often: a guest that is only
+// Visit is BorrowRunning for what is no use of the guest, however often: one that is only
 // visited is stopped for want of use.
 func (s *Supervisor) Visit() (*Loan, bool) {
 	l, ok := s.BorrowRunning()

@@ -61,7 +61,7 @@ func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	if a.silent() {
 		return nil, fault.New(fault.Unavailable, op, "", errors.New("it does not answer")).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
-	if l, ok := a.Sandbox.BorrowRunning(); ok {
+	if l, ok := a.Sandbox.Visit(); ok { // what is begun in it has a loan of its own
 		return l, nil
 	}
 	return nil, fault.New(fault.Unavailable, op, "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
