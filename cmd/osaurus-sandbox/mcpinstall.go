@@ -58,10 +58,13 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			var sandbox admitted
-			file, err := edit(client, s.dryRun, func(_ string, text []byte) (change, error) {
+			file, err := edit(client, s.dryRun, func(path string, text []byte) (change, error) {
 				added, err := client.Add(text, command)
 				if err == nil && !s.dryRun { // the agent first: an entry without one cannot connect
 					sandbox, err = s.admit(cmd.Context())
+				}
+				if client.Has(text) { // the copy is of what was there before the first time
+					text, _, _ = readClient(path + backupSuffix)
 				}
 				return change{file: added, copy: text}, err
 			})

@@ -130,6 +130,13 @@ func TestMCPInstall(t *testing.T) {
 	if err := os.Remove(cursor + backupSuffix); err != nil {
 		t.Fatal(err)
 	}
+	text, err = os.ReadFile(cursor)
+	ok(t, "mcp", "install", "cursor")
+	ok(t, "mcp", "install", "cursor", "--profile", "lean") // the copy is of before the first
+	if copied, failed := os.ReadFile(cursor + backupSuffix); err != nil || failed != nil || !bytes.Equal(copied, text) {
+		t.Errorf("%s %v %v", copied, err, failed)
+	}
+	ok(t, "mcp", "uninstall", "cursor")
 	var alice struct{ ID string }
 	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice); err != nil {
 		t.Fatal(err)
