@@ -158,7 +158,8 @@ func TestShellOnATerminal(t *testing.T) {
 
 	m.says("stty size", "24 80")
 	m.do("resize-window", "-x", "100", "-y", "31")
-	m.says("stty size", "31 100")
+	// What is typed may come before the size.
+	m.says("until stty size | grep '31 1''00'; do sleep 0.1; done", "31 100")
 
 	m.line(`clear; echo be""gun; sleep 1000`)
 	m.await("begun")
