@@ -76,7 +76,7 @@ func newJobStart(c console) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home)")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
-	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too; its output is freed of it")
+	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.StringVar(&label, "label", "", "what you call it")
 	jsonFlag(cmd, &asJSON)
 	return cmd
