@@ -124,23 +124,24 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 // at is the step that is under way.
 func (t *transaction) at() Step { return Steps()[min(t.steps, len(Steps())-1)] }
 
-// walk goes through the steps.
+// walk goes through the steps. Nobody may want it any more between two of them; after the
+// last it is done, whoever has left meanwhile.
 func (t *transaction) walk(ctx context.Context) error {
 	for n, do := range []func(context.Context) error{t.validate, t.start, t.enter, t.depend, t.write, t.ask, t.setUp, t.offer} {
 		t.steps = n
+		t.record.Doing = &Doing{Step: t.at(), Before: t.before} // before all that can fail: undo goes by it
 		t.say("")
+		if err := ctx.Err(); err != nil {
+			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
+		}
 		if err := t.here(ctx); err != nil {
 			return err
 		}
-		t.record.Doing = &Doing{Step: t.at(), Before: t.before}
 		if err := t.put(t.agent.ID, t.record.ID, &t.record); err != nil {
 			return err
 		}
 		if err := do(ctx); err != nil {
 			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
 		}
 	}
 	return nil

@@ -92,6 +92,9 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 		report := Report{Plugin: r.ID, Problems: lack.problems()}
 		elsewhere := false
 		if len(report.Problems) > 0 {
+			if err := i.here(ctx); err != nil {
+				return nil, err
+			}
 			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, lack, mend, by)
 		}
 		if report.Sound() {
