@@ -43,6 +43,8 @@ type How struct {
 	WithoutSecrets bool
 	// Tell, if not nil, is told how far it is.
 	Tell func(Progress)
+
+	keep []plugins.FilePath // files that stay as the agent has changed them
 }
 
 // Progress is how far an installation is.
@@ -210,17 +212,17 @@ func (t *transaction) depend(ctx context.Context) error {
 
 // write puts the recipe's files into the plugin's folder, and keeps what was there.
 func (t *transaction) write(ctx context.Context) error {
-	files := t.record.Plugin.Files
-	replaced := slices.Collect(maps.Keys(files))
+	files, replaced := map[plugins.FilePath]string{}, map[plugins.FilePath]string{}
+	maps.Copy(files, t.record.Plugin.Files)
+	maps.Copy(replaced, files)
 	if t.before != nil {
-		for name := range t.before.Plugin.Files {
-			if _, stays := files[name]; !stays {
-				replaced = append(replaced, name)
-			}
-		}
+		maps.Copy(replaced, t.before.Plugin.Files)
 	}
-	slices.Sort(replaced)
-	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(replaced), t.agent.Home, string(t.record.ID)); err != nil {
+	for _, name := range t.keep {
+		delete(files, name)
+		delete(replaced, name)
+	}
+	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(slices.Sorted(maps.Keys(replaced))), t.agent.Home, string(t.record.ID)); err != nil {
 		return err
 	}
 	for n, name := range slices.Sorted(maps.Keys(files)) {
