@@ -38,8 +38,8 @@ type Conn struct {
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time
 
-	next   *Conn // in Device.ready
-	queued bool
+	prev, next *Conn // in Device.ready
+	queued     bool  // there, or released and never there again
 
 	mu           sync.Mutex
 	rcond, wcond sync.Cond
@@ -48,7 +48,7 @@ type Conn struct {
 	need         need
 	closed       bool // Close was called
 	forgotten    bool // the device's table was told that it is dead
-	released     bool // the device was told that it is closed and dead
+	released     bool // the device was told that it is closed, dead and has nothing to send
 	closeTimer   *time.Timer
 
 	// Receiving.
@@ -82,7 +82,7 @@ func newConn(d *Device, o origin, k key) *Conn {
 // its place no longer, and reports whether there is something to send.
 func (c *Conn) unlock() (send bool) {
 	dead := c.state == stateDead
-	forget, release := dead && !c.forgotten, dead && c.closed && !c.released
+	forget, release := dead && !c.forgotten, dead && c.closed && c.need == 0 && !c.released
 	c.forgotten = c.forgotten || forget
 	c.released = c.released || release
 	if release {
@@ -234,8 +234,8 @@ func (c *Conn) die(err error) {
 // fail ends the connection without telling the guest.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
+	c.need = 0
 	if c.state != stateDead {
-		c.need = 0
 		// A dial that failed was never handed to anyone who could close it.
 		c.closed = c.closed || c.state == stateDialing
 		c.die(err)
