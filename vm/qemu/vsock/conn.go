@@ -86,7 +86,7 @@ func (c *Conn) unlock() (send bool) {
 	c.forgotten = c.forgotten || forget
 	c.released = c.released || release
 	if release {
-		c.d.grow(firstWindow - c.window)
+		c.d.grown.Add(int64(firstWindow - c.window))
 	}
 	send = c.pending()
 	c.mu.Unlock()

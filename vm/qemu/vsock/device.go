@@ -263,7 +263,8 @@ func (d *Device) release(c *Conn) {
 	c.queued = true // whoever has yet to queue it is too late
 }
 
-// grow widens a window, if there is room for that.
+// grow widens a window by so much, if there is room for that. What one asks in
+// vain is there for a moment: it must keep no other from giving back.
 func (d *Device) grow(by int) bool {
 	if d.grown.Add(int64(by)) > maxGrown {
 		d.grown.Add(-int64(by))

@@ -417,4 +417,12 @@ func TestWindowsAreBounded(t *testing.T) {
 	if total := n * (lastWindow - firstWindow); total > maxGrown || total < maxGrown-lastWindow {
 		t.Errorf("windows grew by %d bytes, the limit is %d", total, maxGrown)
 	}
+	// It is given back also in the moment in which another asks in vain.
+	c := newConn(d, fromGuest, key{hostPort, 1})
+	c.window = lastWindow
+	before := d.grown.Add(maxGrown)
+	c.fail(net.ErrClosed)
+	if got := before - d.grown.Load(); got != lastWindow-firstWindow {
+		t.Errorf("%d bytes were given back", got)
+	}
 }
