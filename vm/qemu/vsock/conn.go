@@ -58,7 +58,6 @@ type Conn struct {
 	window          int    // what the guest may send before it is read
 	fwdCnt, fwdTold uint32 // bytes read; of which the guest knows
 	peerShut        uint32 // shutdown flags received
-	recvClosed      bool   // Close was called
 	readDL          deadline
 
 	// Sending.
@@ -129,7 +128,7 @@ func (c *Conn) read(p []byte) (int, error) {
 			return n, nil
 		case c.err != nil:
 			return 0, c.opError("read", c.err)
-		case c.peerShut&shutSend != 0 || c.recvClosed || c.state == stateDead:
+		case c.peerShut&shutSend != 0 || c.state == stateDead:
 			return 0, io.EOF
 		}
 		c.rbuf = p
@@ -184,13 +183,14 @@ func (c *Conn) writeErr() error {
 }
 
 // CloseWrite ends the stream to the guest.
-func (c *Conn) CloseWrite() error { return c.shutdown(shutSend, false) }
+func (c *Conn) CloseWrite() error { return c.shutdown(shutSend) }
 
 // Close implements net.Conn. What was written is still delivered.
-func (c *Conn) Close() error { return c.shutdown(shutBoth, true) }
+func (c *Conn) Close() error { return c.shutdown(shutBoth) }
 
 // shutdown announces that this side will not do what flags say any more.
-func (c *Conn) shutdown(flags uint32, forGood bool) error {
+// Without receiving it is closed.
+func (c *Conn) shutdown(flags uint32) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -198,12 +198,9 @@ func (c *Conn) shutdown(flags uint32, forGood bool) error {
 	}
 	c.shutWant |= flags
 	if flags&shutRecv != 0 {
-		c.recvClosed = true
+		c.closed = true
 		c.fwdCnt += uint32(c.in.n)
 		c.in.clear(c.d.chunks)
-	}
-	if forGood {
-		c.closed = true
 		c.readDL.stop()
 		c.writeDL.stop()
 		if c.state != stateDead {

@@ -176,7 +176,7 @@ func (c *Conn) received(n int, data iov) {
 		c.reset(syscall.ECONNRESET)
 		return
 	}
-	if c.recvClosed { // nobody will read it
+	if c.closed { // nobody will read it
 		c.fwdCnt += uint32(n)
 		return
 	}
