@@ -38,7 +38,7 @@ const (
 type Options struct {
 	// Files bounds the descriptors held for the guest: of folders in use, which
 	// are recycled, and of open files, of which one too many is ENFILE in the
-	// guest. The default is 4096, or a quarter of the process's limit if that
+	// guest, as is one more than are left for who has opened so many. The default is 4096, or a quarter of the process's limit if that
 	// is less.
 	Files int
 	// Log gets what the host's user should know; the default discards it.
