@@ -40,9 +40,12 @@ func login(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if _, err := os.Stat(alice.onHost() + "/.venv/heavy"); err == nil {
 		t.Error("a heavy folder lies on the share")
 	}
-	out, exit = alice.command(ctx, t, guest.Command{Args: sh(`echo "$HOME|$USER|$A|$PWD"`), RoomRoot: true, Env: []string{"A=1", "USER=other"}, Dir: "/tmp"})
+	out, exit = alice.command(ctx, t, guest.Command{Args: sh(`echo "$HOME|$USER|$A|$PWD"`), RoomRoot: true, Env: []string{"A=1", "USER=other"}, Dir: "tmp"})
 	if exit.Status() != 0 || out != "/root|other|1|/tmp" {
 		t.Errorf("as root: %+v %s", exit, out)
+	}
+	if out, exit = alice.command(ctx, t, guest.Command{Args: sh("pwd"), Dir: ".cache"}); exit.Status() != 0 || out != alice.Home+"/.cache" {
+		t.Errorf("in a folder of the home: %+v %s", exit, out)
 	}
 	out, _ = alice.run(ctx, t, `while read a b; do case $a in Cap*|NoNewPrivs:|Seccomp:) echo $a$b;; esac; done < /proc/self/status`)
 	want = "CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nCapAmb:0000000000000000\nNoNewPrivs:1\nSeccomp:2"
