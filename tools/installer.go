@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/queue"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/tools/queue"
 )
 
 const (

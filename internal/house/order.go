@@ -13,7 +13,8 @@ import (
 // on top of everything.
 var order = []string{
 	"bench", "internal", "cmd", "control", "supervisor", "plugins", "tools",
-	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault", "bell",
+	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault",
+	"bell", "diff", "queue",
 }
 
 // only narrows what a folder may import further than order does: the longest
