@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
@@ -82,7 +82,7 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 			size += proto.Size(p)
 		}
 		if err != nil {
-			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: faultrpc.Clip(err.Error()), Advice: fault.AdviceOf(err)}
+			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: plain.Clip(err.Error()), Advice: fault.AdviceOf(err)}
 			answer.Broken = append(answer.Broken, b)
 			size += proto.Size(b)
 		}

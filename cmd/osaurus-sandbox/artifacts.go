@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newArtifacts(c console) *cobra.Command {
@@ -95,7 +95,7 @@ func newArtifactsList(c console) *cobra.Command {
 					name += "/"
 				}
 				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), f.Agent, f.Session,
-					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
+					bytesText(uint64(f.Size)), plain.Clip(name), plain.Clip(f.Description))
 			}
 			return table.Flush()
 		}),
@@ -168,7 +168,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, names = append(list, f), append(names, faultrpc.Clip(f.Name))
+				list, names = append(list, f), append(names, plain.Clip(f.Name))
 			}
 			if err := confirm(c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err

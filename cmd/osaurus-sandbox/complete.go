@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp/clients"
-	"osaurus-sandbox/fault/faultrpc"
 )
 
 // completeLimit is how long a person who has pressed Tab waits.
@@ -130,7 +129,7 @@ func packNames() (names []string) {
 // known lists what the daemon knows that a word can stand for; owner is the
 // argument before it, whose they are. What cannot be listed is not offered.
 func known(ctx context.Context, client *control.Client, word, owner string) (offers []string) {
-	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(faultrpc.Plain(what))) }
+	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(what)) }
 	switch word {
 	case "AGENT":
 		if r, err := client.Agents.List(ctx, connect.NewRequest(&controlpb.ListAgentsRequest{})); err == nil {

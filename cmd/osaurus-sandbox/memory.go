@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newMemory(c console) *cobra.Command {
@@ -56,7 +56,7 @@ func printFacts(w io.Writer, facts []*controlpb.Fact) error {
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, faultrpc.Clip(f.Content))
+		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, plain.Clip(f.Content))
 	}
 	return table.Flush()
 }

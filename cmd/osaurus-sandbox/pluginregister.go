@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -67,7 +67,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 	var p *controlpb.RegisteredPlugin
 	for stream.Receive() {
 		if text := stream.Msg().GetProgress(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + faultrpc.Clip(text)})
+			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
 		}
 		p = stream.Msg().GetPlugin()
 	}
@@ -83,10 +83,10 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
 	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
-		writef(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
+		writef(c.out, "  %s  %s\n", t.Name, plain.Clip(t.Description))
 	}
 	for _, w := range p.Warnings {
-		writef(c.err, "%s\n", faultrpc.Clip(w))
+		writef(c.err, "%s\n", plain.Clip(w))
 	}
 	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

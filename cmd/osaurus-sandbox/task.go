@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newTask(c console) *cobra.Command {
@@ -121,7 +121,7 @@ func newTaskList(c console) *cobra.Command {
 			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
 			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
 				const row = 100 // of a text, enough to recognise it
-				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, faultrpc.Clip(t.Text))
+				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, plain.Clip(t.Text))
 				return err
 			})
 			return errors.Join(err, table.Flush())
@@ -157,7 +157,7 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 				row[0] = ""
 			}
 			if line != "" || i > 0 {
-				writef(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
+				writef(table, "%s\t%s\n", row[0], plain.Text(line))
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 // printTopics prints what programs of agents have told.
@@ -25,7 +25,7 @@ func printTopics(ctx context.Context, c console, client *control.Client, request
 		case e.GapTo != 0:
 			_, err = writef(c.out, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
 		default:
-			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, faultrpc.Clip(e.Payload), e.Source)
+			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, plain.Clip(e.Payload), e.Source)
 		}
 		if err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/plain"
 )
 
 // makePatience is how long the first process of a room may need for its mounts.
@@ -120,7 +120,7 @@ func (r *Room) await(out *os.File) error {
 	}
 	var said report
 	if err := json.Unmarshal(bytes.TrimSpace(text), &said); err != nil {
-		return fmt.Errorf("its first process said %q", faultrpc.Clip(string(text)))
+		return fmt.Errorf("its first process said %q", plain.Clip(string(text)))
 	}
 	if said.Failure != "" {
 		return errors.New(said.Failure)
