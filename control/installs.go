@@ -256,14 +256,12 @@ func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
 
 // VerifyPlugins looks at plugins and mends them, and has all that is told of them in one answer.
 func (c *Client) VerifyPlugins(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
-	stream, err := c.Installs.Verify(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	all := &controlpb.VerifyPluginsResponse{}
-	for stream.Receive() {
-		all.Reports = append(all.Reports, stream.Msg().Reports...)
+	for part, err := range Messages(c.Installs.Verify(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
+		}
+		all.Reports = append(all.Reports, part.Reports...)
 	}
-	return all, stream.Err()
+	return all, nil
 }

@@ -36,19 +36,6 @@ each conversation. It stays when the agent is deleted.`,
 	return cmd
 }
 
-// eachArtifact does something with each artifact that is asked for, the newest first.
-func eachArtifact(ctx context.Context, client *control.Client, r *controlpb.ListArtifactsRequest, do func(*controlpb.Artifact)) error {
-	stream, err := client.Artifacts.List(ctx, connect.NewRequest(r))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		do(stream.Msg().Artifact)
-	}
-	return stream.Err()
-}
-
 // artifact finds the artifact of an argument.
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
@@ -73,11 +60,12 @@ func newArtifactsList(c console) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			list := []*controlpb.Artifact{}
-			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}, func(f *controlpb.Artifact) {
-				list = append(list, f)
-			})
-			if err != nil {
-				return err
+			request := &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}
+			for r, err := range control.Messages(client.Artifacts.List(cmd.Context(), connect.NewRequest(request))) {
+				if err != nil {
+					return err
+				}
+				list = append(list, r.Artifact)
 			}
 			if asJSON {
 				for _, f := range list {

@@ -174,13 +174,23 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "FACT":
-		_ = eachFact(ctx, client, owner, func(f *controlpb.Fact) error { offer(strconv.FormatInt(f.Id, 10), f.Content); return nil })
+		for r, err := range facts(ctx, client, owner) {
+			if err == nil {
+				offer(strconv.FormatInt(r.Fact.Id, 10), r.Fact.Content)
+			}
+		}
 	case "TASK":
-		_ = eachTask(ctx, client, &controlpb.ListTasksRequest{}, func(t *controlpb.Task) error { offer(t.Id, t.Text); return nil })
+		for r, err := range control.Messages(client.Tasks.List(ctx, connect.NewRequest(&controlpb.ListTasksRequest{}))) {
+			if err == nil {
+				offer(r.Task.Id, r.Task.Text)
+			}
+		}
 	case "ARTIFACT":
-		_ = eachArtifact(ctx, client, &controlpb.ListArtifactsRequest{}, func(f *controlpb.Artifact) {
-			offer(strconv.FormatInt(f.Id, 10), f.Name+" of "+f.Agent)
-		})
+		for r, err := range control.Messages(client.Artifacts.List(ctx, connect.NewRequest(&controlpb.ListArtifactsRequest{}))) {
+			if err == nil {
+				offer(strconv.FormatInt(r.Artifact.Id, 10), r.Artifact.Name+" of "+r.Artifact.Agent)
+			}
+		}
 	}
 	return offers
 }

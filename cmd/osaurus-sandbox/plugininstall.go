@@ -98,29 +98,24 @@ func withTools(p *controlpb.InstalledPlugin) string {
 
 // installPlugin installs a plugin, and shows how far that is.
 func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
-	stream, err := client.Installs.Install(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	var p *controlpb.InstalledPlugin
 	last := ""
-	for stream.Receive() {
-		p = stream.Msg().Plugin
-		step := stream.Msg().Progress.GetStep()
+	for m, err := range control.Messages(client.Installs.Install(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
+		}
+		p = m.Plugin
+		step := m.Progress.GetStep()
 		if last != "" && step != last {
 			show(progress.Event{Step: last, Finished: true})
 		}
 		if step != "" && step != last {
 			show(progress.Event{Step: step})
 		}
-		if text := stream.Msg().Progress.GetText(); text != "" {
+		if text := m.Progress.GetText(); text != "" {
 			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
 		}
 		last = step
-	}
-	if err := stream.Err(); err != nil {
-		return nil, err
 	}
 	if p == nil {
 		return nil, fault.New(fault.Execution, "install plugin", r.Plugin, errors.New("the daemon did not say what came of it"))

@@ -59,20 +59,15 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 // registerPlugin has a plugin be registered, and shows how far that is.
 func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
 	const step = "register"
-	stream, err := client.Registrations.Register(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	var p *controlpb.RegisteredPlugin
-	for stream.Receive() {
-		if text := stream.Msg().GetProgress(); text != "" {
+	for m, err := range control.Messages(client.Registrations.Register(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
+		}
+		if text := m.GetProgress(); text != "" {
 			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
 		}
-		p = stream.Msg().GetPlugin()
-	}
-	if err := stream.Err(); err != nil {
-		return nil, err
+		p = m.GetPlugin()
 	}
 	if p == nil {
 		return nil, fault.New(fault.Execution, "register plugin", r.Agent, errors.New("the daemon did not say what came of it"))

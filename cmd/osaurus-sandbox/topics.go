@@ -12,14 +12,9 @@ import (
 
 // printTopics prints what programs of agents have told.
 func printTopics(ctx context.Context, c console, client *control.Client, request *controlpb.ReadTopicsRequest, asJSON bool) error {
-	stream, err := client.Topics.Read(ctx, connect.NewRequest(request))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		e := stream.Msg()
+	for e, err := range control.Messages(client.Topics.Read(ctx, connect.NewRequest(request))) {
 		switch {
+		case err != nil:
 		case asJSON:
 			err = printLine(c.out, e)
 		case e.GapTo != 0:
@@ -31,5 +26,5 @@ func printTopics(ctx context.Context, c console, client *control.Client, request
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }
