@@ -53,7 +53,7 @@ func newWrite(files Files) Tool {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
-		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true})
+		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {
 			return writeOut{}, err
 		}
