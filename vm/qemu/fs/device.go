@@ -6,8 +6,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -268,16 +270,16 @@ func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, s
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
-	if h.op != opWrite {
-		// Names and the like are checked and then used: take them out of the
-		// guest's reach. WRITE's data goes to the file as it is, and its
-		// header go-fuse copies itself.
-		b := make([]byte, length)
-		gather(b, request)
-		request = [][]byte{b}
-		if h2 := readHeader(request); h2 != h {
-			return refuse(h, unix.EIO, reply, space)
-		}
+	// Names and the like are checked and then used: take them out of the guest's
+	// reach. Only WRITE's data goes to the file as it is.
+	if h.op == opWrite {
+		length = int(unsafe.Sizeof(fuse.WriteIn{}))
+	}
+	taken := make([]byte, length)
+	gather(taken, request)
+	request = append([][]byte{taken}, section(request, length, math.MaxInt)...)
+	if readHeader(request) != h {
+		return refuse(h, unix.EIO, reply, space)
 	}
 	if h.op == opInit {
 		return d.mount(h, request, reply, space)

@@ -75,7 +75,7 @@ func (u *usage) limit(bytes, files int64) {
 // checks the count.
 const recountShare = 8
 
-// addLocked notes a change. What was never counted, because the walk failed, is so then.
+// addLocked notes a change. A first walk that has failed is tried again.
 func (u *usage) addLocked(bytes, files int64) {
 	u.bytes, u.files = u.bytes+bytes, u.files+files
 	if u.walking {
