@@ -234,7 +234,7 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			defer d.memory.give(size)
 			return d.handle(h, c)
 		}
-		if o, _ := operationOf(h.op); o.slow {
+		if slow(h.op, c.Out) {
 			d.slow.take(1)
 			q.Go(c, func(c *vhostuser.Chain) int {
 				defer d.slow.give(1)
@@ -256,6 +256,14 @@ func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
 		}
 	}()
 	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
+}
+
+// releaseSlowly lets go of a descriptor, which may take as long as a request
+// that waits for the disk, and has a thread as well.
+func (d *Device) releaseSlowly(file *descriptor) {
+	d.slow.take(1)
+	defer d.slow.give(1)
+	file.release()
 }
 
 func (d *Device) panicked(r any) {
