@@ -151,7 +151,6 @@ const roomPatience = 10 * time.Minute
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.
 func RunRooms(t *testing.T, h *House) {
 	ctx := bounded(t)
-	fixAddresses(ctx, t, h.Client)
 	if err := os.MkdirAll(filepath.Join(h.Workspace, "shared"), 0o777); err != nil {
 		t.Fatal(err)
 	}
