@@ -11,12 +11,17 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// shellCases: persistent shells and jobs in rooms.
+// shellCases are persistent shells, which are another where there is no bash.
 func shellCases() []roomCase {
 	return []roomCase{
 		{"Shell", shellInRoom}, {"ShellHeals", shellHeals}, {"ShellIsBounded", shellIsBounded}, {"ShellAttach", shellAttach}, {"FullScreen", fullScreen},
-		{"ShellsApart", shellsApart}, {"Job", jobInRoom}, {"JobLogs", jobLogs}, {"JobsApart", jobsApart}, {"DeskLinks", deskLinks}, {"EndWithTheRoom", endWithTheRoom},
+		{"ShellsApart", shellsApart}, {"DeskLinks", deskLinks},
 	}
+}
+
+// jobCases are about what nobody waits for, of whatever distribution.
+func jobCases() []roomCase {
+	return []roomCase{{"Job", jobInRoom}, {"JobLogs", jobLogs}, {"JobsApart", jobsApart}, {"EndWithTheRoom", endWithTheRoom}}
 }
 
 // shell runs a command in the agent's session.
