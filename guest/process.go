@@ -30,7 +30,8 @@ type Command struct {
 	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
 	// room it is added to that of a login.
 	Env []string
-	Dir string // empty means /, or in a room the agent's home
+	// Dir is relative to where it runs without one: /, or as an agent its home.
+	Dir string
 
 	// Room is the Linux user in whose room the command runs; empty means as
 	// root of the guest. RoomRoot is for installing packages there.

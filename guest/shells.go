@@ -22,7 +22,7 @@ type Shell struct {
 	User    config.LinuxUser // whose room; empty is root of the guest
 	Session config.SessionID
 	Env     []string // NAME=value, over the user's login environment
-	Dir     string   // empty: the home
+	Dir     string   // relative to the home
 	// Transcript is the session's transcript of before this boot of the guest:
 	// what a new session begins with.
 	Transcript string

@@ -197,17 +197,17 @@ func (s *Supervisor) steps(op *operation) (State, error) {
 		return "", err
 	}
 	switch op.command {
+	case Stop, Remove, Reset:
+		if err := s.vacate(op); err != nil {
+			return "", err
+		}
+	}
+	switch op.command {
 	case Stop:
 		return s.atRest(), nil
 	case Remove:
-		if err := s.vacate(op); err != nil {
-			return "", err
-		}
 		return NotProvisioned, s.backend.Remove(op.context)
 	case Reset:
-		if err := s.vacate(op); err != nil {
-			return "", err
-		}
 		s.enter(op, Provisioning)
 		if err := s.backend.Reset(op.context); err != nil {
 			return "", err

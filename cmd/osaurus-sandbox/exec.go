@@ -87,7 +87,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asRoot, "root", false, "as root: of the agent's room, or without an agent of the guest")
-	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home, or /)")
+	f.StringVar(&dir, "cwd", "", "the folder it runs in; relative to the default, which is the agent's home, or / for root")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")

@@ -24,8 +24,13 @@ type screen struct {
 	told []byte // the end of that, which is looked at when somebody asks
 }
 
-// maxLine bounds the line that is being written; longer ones are broken.
-const maxLine = 4096
+const (
+	// maxLine bounds the line that is being written; longer ones are broken.
+	maxLine = 4096
+	// maxGap is how far beyond the line's end the cursor goes, which makes spaces: further than
+	// terminals are wide, and not so far that a few bytes for each time cost the guest much.
+	maxGap = 512
+)
 
 // show takes what the terminal shows.
 func (s *screen) show(b []byte) {
@@ -92,7 +97,7 @@ func (s *screen) put(r rune) {
 
 // move puts the cursor somewhere in the line, which grows up to there.
 func (s *screen) move(to int) {
-	s.at = max(0, min(to, maxLine-1))
+	s.at = max(0, min(to, maxLine-1, len(s.line)+maxGap))
 	for len(s.line) < s.at {
 		s.line = append(s.line, ' ')
 	}

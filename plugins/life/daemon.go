@@ -110,20 +110,19 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	if err != nil {
 		return guest.Job{}, err
 	}
-	label := "daemon of plugin " + string(p.id)
 	list, err := p.Rooms.Jobs(ctx, p.who())
 	if err != nil {
 		return guest.Job{}, err
 	}
 	for _, job := range list {
-		if job.Running && job.Label == label {
+		if job.Running && job.Plugin == p.id { // its label could be that of an agent's own
 			if err := p.stopDaemon(job.ID); err != nil {
 				return guest.Job{}, err
 			}
 		}
 	}
 	return p.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
-		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: label, Plugin: cmd.Plugin, Offline: cmd.Offline,
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
@@ -73,6 +74,7 @@ type Agents struct {
 
 	turns   queue.Queues[config.LinuxUser] // to change that user's room, or which agents there are
 	writing sync.Mutex                     // the map of users
+	late    atomic.Bool                    // it could not be written
 
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
@@ -117,9 +119,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 	for _, user := range remains {
 		a.remains[user] = true
 	}
-	if err := a.writeMap(); err != nil {
-		return nil, err
-	}
+	a.keepMap()
 	a.sweepFolders()
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
 	a.work.Go(a.tidy)

@@ -63,7 +63,8 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	a.byName[name] = &member{Agent: agent}
 	a.mu.Unlock()
 	a.note(Created, by, agent, nil)
-	return agent, errors.Join(a.show(agent), a.writeMap())
+	a.keepMap()
+	return agent, a.show(agent)
 }
 
 // Diagnostic is the agent as whom diagnostics run. It is made when it is first
@@ -159,8 +160,9 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause
 		return a.agentOf(m), nil
 	}
 	a.note(Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
-	err = errors.Join(a.writeMap(), a.followHome(ctx, m))
-	return a.agentOf(m), err
+	a.keepMap()
+	a.letFollow(ctx, m)
+	return a.agentOf(m), nil
 }
 
 // rename changes the name in the database, and returns the one before.
@@ -289,7 +291,7 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		return false, err
 	}
 	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
-	err = a.writeMap()
+	a.keepMap()
 	pending = true
 	if l, gone := a.borrowRunning(ctx); gone == nil {
 		defer l.Return()
@@ -299,7 +301,7 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		}
 	}
 	if workspace {
-		err = errors.Join(err, a.removeHome(ctx, agent))
+		err = a.removeHome(ctx, agent)
 	}
 	return pending, err
 }

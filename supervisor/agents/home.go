@@ -138,9 +138,14 @@ func (a *Agents) followAll() {
 	}
 	a.mu.Unlock()
 	for _, m := range late {
-		if err := a.followHome(a.life, m); err != nil && a.life.Err() == nil {
-			a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
-		}
+		a.letFollow(a.life, m)
+	}
+}
+
+// letFollow has an agent's home follow its name, now or when there is no room: see tidy.
+func (a *Agents) letFollow(ctx context.Context, m *member) {
+	if err := a.followHome(ctx, m); err != nil && a.life.Err() == nil {
+		a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
 	}
 }
 

@@ -72,10 +72,19 @@ func checkSurroundings(args, env [][]byte, dir []byte) error {
 			return bad("variable %q is not NAME=value", plain.Clip(string(e)))
 		}
 	}
-	if err := checkPath(dir); len(dir) > 0 && err != nil {
-		return bad("working directory: %w", err)
+	if len(dir) > MaxPath || bytes.IndexByte(dir, 0) >= 0 {
+		return bad("working directory %q has more than %d bytes or holds a NUL byte", plain.Clip(string(dir)), MaxPath)
 	}
 	return nil
+}
+
+// Folder is the folder that a program is started in which is asked for one: without any it is
+// the usual one, and one that is not absolute is looked for there.
+func Folder(usual string, asked []byte) string {
+	if path.IsAbs(string(asked)) {
+		return string(asked)
+	}
+	return path.Join(usual, string(asked))
 }
 
 var (

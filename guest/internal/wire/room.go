@@ -40,15 +40,20 @@ const (
 	MaxSide = 10000
 	// MaxOutput bounds what the guest keeps of a command's output until its end.
 	MaxOutput = 1 << 20
+	// maxUser is what the kernel's records of logins take.
+	maxUser = 32
+	// maxHome is twice what the host calls any home.
+	maxHome = 128
 	// MaxTerm is longer than the name of any terminal.
 	MaxTerm = 64
 	// MaxToken is more than 256 bits take in any way of writing them.
 	MaxToken = 128
 )
 
+// Without counts, which are unrolled at each start of the guest's program.
 var (
-	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]{1,128}$`)
+	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
+	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]+$`)
 	termName  = regexp.MustCompile(`^[A-Za-z0-9._+-]*$`)
 	tokenText = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 )
@@ -56,7 +61,7 @@ var (
 // CheckUser says what is wrong with the name of a room's user, which becomes a
 // name of folders too.
 func CheckUser(user string) error {
-	if !userName.MatchString(user) || user == "root" {
+	if len(user) > maxUser || !userName.MatchString(user) || user == "root" {
 		return fault.New(fault.InvalidArgs, "check room", plain.Clip(user), errors.New("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
 	}
 	return nil
@@ -74,7 +79,7 @@ func CheckRoom(r *guestpb.Room) error {
 		return bad("user id %d is not between %d and %d", r.Uid, MinUID, MaxUID)
 	}
 	name, below := strings.CutPrefix(r.Home, HomesDir+"/")
-	if !below || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
+	if !below || len(name) > maxHome || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
 		return bad("home %q is no folder of %s", plain.Clip(r.Home), HomesDir)
 	}
 	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
