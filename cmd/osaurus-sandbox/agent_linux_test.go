@@ -32,6 +32,12 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
+// startsQuickly has the guest that runs start programs as those of lab.Driver do.
+func startsQuickly(t *testing.T) {
+	t.Helper()
+	ok(t, "exec", "--root", "--", "sh", "-c", "echo 0 > /proc/sys/kernel/randomize_va_space")
+}
+
 // TestAgents is the life of agents in a real guest.
 func TestAgents(t *testing.T) {
 	home := sessionHome(t, "home")
@@ -39,6 +45,7 @@ func TestAgents(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	ok(t, "up")
+	startsQuickly(t)
 	ok(t, "agent", "create", "Alice")
 	ok(t, "agent", "create", "bob", "network=none")
 
