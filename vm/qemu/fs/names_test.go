@@ -4,6 +4,7 @@ package fs
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -140,4 +141,17 @@ func names(es []fuse.DirEntry) (s []string) {
 		s = append(s, e.Name)
 	}
 	return s
+}
+
+// Where a new link may pass for one before it, the guest asks for its target each time.
+func TestLinksWithoutTimesOfBirth(t *testing.T) {
+	const cacheSymlinks = 1 << 23 // FUSE_CACHE_SYMLINKS
+	c := newClient(t, vm.Share{}, Options{})
+	for born, want := range map[int64]uint32{0: 0, 1: cacheSymlinks} {
+		c.dev.rules.root.born = born
+		out, err := call[fuse.InitOut](c, opInit, 0, &fuse.InitIn{Major: 7, Minor: 36, Flags: math.MaxUint32})
+		if err != nil || out.Flags&cacheSymlinks != want {
+			t.Errorf("root born at %d: flags %#x, %v", born, out.Flags, err)
+		}
+	}
 }
