@@ -94,6 +94,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewFilesHandler(fileService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPortsHandler(portService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewMemoryHandler(memoryService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewTasksHandler(taskService{service{s}}, options))
