@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"io"
 
 	"connectrpc.com/connect"
 
@@ -30,17 +31,17 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[co
 	}
 	to := stream.Msg().GetTo()
 	err := s.onRecord(ctx, to.Agent, "copy.in", to.Path, func(agent agents.Agent) error {
-		in := newInput()
-		defer in.close()
+		in, fed := io.Pipe()
+		defer in.Close() // releases whoever waits for the room to read
 		go func() {
-			defer in.end() // whether that was all, the archive itself says
+			defer fed.Close() // whether that was all, the archive itself says
 			for stream.Receive() {
-				if _, err := in.writer.Write(stream.Msg().GetData()); err != nil {
+				if _, err := fed.Write(stream.Msg().GetData()); err != nil {
 					return
 				}
 			}
 		}()
-		return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in.reader)
+		return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in)
 	})
 	if err != nil {
 		return nil, err

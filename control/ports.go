@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -78,21 +79,21 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	if err != nil {
 		return err
 	}
-	in := newInput()
-	defer in.close()
+	in, fed := io.Pipe()
+	defer in.Close() // releases whoever waits for the room to read
 	go func() {
-		defer in.end()
+		defer fed.Close()
 		for {
 			m, err := stream.Receive()
 			if err == nil {
-				_, err = in.writer.Write(m.GetData())
+				_, err = fed.Write(m.GetData())
 			}
 			if err != nil {
 				return // it is all that is sent; who goes away without a word ends the call too
 			}
 		}
 	}()
-	return s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in.reader, writer(func(b []byte) (int, error) {
+	return s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.ConnectPortResponse{Data: b})
 	}))
 }
