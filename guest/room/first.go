@@ -24,7 +24,7 @@ import (
 const makePatience = 30 * time.Second
 
 // start starts the first process of the room and waits until the root is made.
-func (r *Room) start(o Options) error {
+func (r *Room) start(o Options, took *laps) error {
 	const op = "make room"
 	in, err := r.plan(o)
 	if err != nil {
@@ -56,12 +56,15 @@ func (r *Room) start(o Options) error {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, err)
 	}
-	connected := make(chan error, 1)
-	go func() { connected <- r.network(r.spec, o) }()
+	took.lap("fork")
+	connected, beside := make(chan error, 1), newLaps()
+	go func() { connected <- r.network(r.spec, o, beside) }()
 	err = r.await(out)
+	took.lap("mounts")
 	if failed := <-connected; err == nil {
 		err = failed
 	}
+	took.lap(fmt.Sprintf("network, which took %v, after that", beside))
 	if err != nil {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")

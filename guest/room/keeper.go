@@ -37,8 +37,10 @@ type Options struct {
 	// asked when a room is made.
 	Relay  func() *relay.Relay
 	Cgroup string // the group of all rooms; the one above must be the root
-	// Late is closed when the modules are loaded that rooms' networks need.
-	Late <-chan struct{}
+	// Modules returns when the modules are loaded that rooms' networks need.
+	Modules func()
+	// Log writes a line to the console.
+	Log func(format string, args ...any)
 }
 
 // Keeper makes rooms and knows them.
@@ -123,7 +125,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		old = old.with(old.spec)
 		old.unsettled = true // until all that is asked for is done, whatever fails
 		d.room = old
-		if err := old.network(spec, k.opts); err != nil {
+		if err := old.network(spec, k.opts, newLaps()); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
 		}
 	}
@@ -144,8 +146,17 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 	return &changed
 }
 
-// build makes a room where there is none, or a dead one.
+// build makes a room where there is none, or a dead one, and says what took long.
 func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
+	took := newLaps()
+	r, err := k.make(d, spec, token, took)
+	if took.last.Sub(took.began) >= slow {
+		k.opts.Log("room of %s took %v", spec.User, took)
+	}
+	return r, err
+}
+
+func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
@@ -158,6 +169,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
 	}
+	took.lap("the end of the last")
 	if d.room == nil {
 		// Jobs end with the boot, not with the room: their logs can be read afterwards.
 		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
@@ -170,6 +182,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := r.folders(k); err != nil {
 		return nil, err
 	}
+	took.lap("folders")
 	if err := r.group.make(); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
@@ -177,8 +190,9 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 		return nil, fault.New(fault.Execution, op, spec.User, err)
 	}
 	err = r.openOutlet(k.opts, token)
+	took.lap("limits")
 	if err == nil {
-		err = r.start(k.opts)
+		err = r.start(k.opts, took)
 	}
 	if err != nil {
 		r.forget()
