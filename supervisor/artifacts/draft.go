@@ -20,10 +20,9 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/sandbox/uproot"
 	"osaurus-sandbox/supervisor"
-	"osaurus-sandbox/supervisor/events"
 )
 
 const (
@@ -272,5 +271,5 @@ func (a *Artifacts) sync(dir string) error {
 // oneLine is what is said of an artifact, as it is shown in a table: nothing in it
 // moves a terminal's cursor.
 func oneLine(text string) string {
-	return events.Cut(strings.Join(strings.Fields(faultrpc.Plain(text)), " "), maxDescription)
+	return plain.Cut(strings.Join(strings.Fields(plain.Text(text)), " "), maxDescription)
 }

@@ -71,23 +71,30 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 		must(c.getattr(nodes[i]))(t)
 		c.release(must(c.open(nodes[i], unix.O_RDWR))(t).Fh)
 	}
-	// Open files are bounded as well.
+	// Open files are bounded as well, and who opens all it can leaves some to others.
 	var fhs []uint64
-	for {
-		o, err := c.open(nodes[len(fhs)], unix.O_RDONLY)
-		if err != nil {
-			want(t, "one open file too many", err, unix.ENFILE)
-			break
+	for user := range uint32(3) {
+		c.as.Uid = user
+		left, opened := budget-budget/4-len(fhs), 0
+		for {
+			o, err := c.open(nodes[len(fhs)], unix.O_RDONLY)
+			if err != nil {
+				want(t, "one open file too many", err, unix.ENFILE)
+				break
+			}
+			fhs, opened = append(fhs, o.Fh), opened+1
 		}
-		fhs = append(fhs, o.Fh)
-	}
-	if len(fhs) != budget-budget/4 {
-		t.Errorf("%d files could be open", len(fhs))
+		if opened != (left+1)/2 {
+			t.Errorf("user %d could open %d files of %d", user, opened, left)
+		}
 	}
 	want(t, "create", second(c.create(root, "x")), unix.ENFILE)
 	want(t, "open a folder", second(call[fuse.OpenOut](c, opOpenDir, root, &fuse.OpenIn{})), unix.ENFILE)
 	for _, fh := range fhs {
 		c.release(fh)
+	}
+	if opened := c.dev.cur.opened; len(opened) > 0 {
+		t.Errorf("when all is closed, by users: %v", opened)
 	}
 	for _, n := range nodes {
 		c.forget(n, 1000)

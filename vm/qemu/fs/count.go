@@ -138,7 +138,7 @@ func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error
 	}
 	for {
 		names, err := folder.Readdirnames(countBatch)
-		if err == io.EOF {
+		if err == io.EOF || errors.Is(err, os.ErrNotExist) { // there are no more, or the folder was removed
 			return nil
 		}
 		if err != nil {

@@ -26,6 +26,10 @@ const (
 	// maxInFlight bounds the bytes of all requests being served at once, for
 	// go-fuse allocates as much. What is beyond waits in the ring.
 	maxInFlight = 64 << 20
+	// maxSlow bounds the requests that may wait for the host's disk at once: each
+	// has a thread of this process, which ends if it has too many. A disk is as
+	// busy with fewer. What is beyond waits in the ring.
+	maxSlow = 128
 	// maxBackground is how many read-aheads the guest may have under way.
 	maxBackground = 64
 )
@@ -34,7 +38,7 @@ const (
 type Options struct {
 	// Files bounds the descriptors held for the guest: of folders in use, which
 	// are recycled, and of open files, of which one too many is ENFILE in the
-	// guest. The default is 4096, or a quarter of the process's limit if that
+	// guest, as is one more than are left for who has opened so many. The default is 4096, or a quarter of the process's limit if that
 	// is less.
 	Files int
 	// Log gets what the host's user should know; the default discards it.
@@ -59,6 +63,8 @@ type Device struct {
 	floor floor
 	// memory is how many bytes more may be in flight.
 	memory budget
+	// slow is how many requests more may wait for the host's disk.
+	slow budget
 
 	mu     sync.Mutex
 	cur    *session // nil: not mounted
@@ -101,8 +107,8 @@ func New(share vm.Share, opts Options) (*Device, error) {
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
 	d := &Device{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
-	d.memory.left = maxInFlight
-	d.memory.freed.L = &d.memory.mu
+	d.memory.init(maxInFlight)
+	d.slow.init(maxSlow)
 	d.floor.min = share.MinFree
 	if d.rules.root, err = identify(d.root); err == nil {
 		err = d.host.probe(d.root)
@@ -200,7 +206,7 @@ func (d *Device) mount(h header, request, reply [][]byte, space int) int {
 
 // HandleQueue implements vhostuser.Device. What cannot take long is served at
 // once, without the cost of another goroutine; the rest has a goroutine per
-// request, of which the ring bounds the number.
+// request.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
 	for {
 		c, ok := q.Pop()
@@ -227,7 +233,11 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			return d.handle(h, c)
 		}
 		if o, _ := operationOf(h.op); o.slow {
-			q.Go(c, serve)
+			d.slow.take(1)
+			q.Go(c, func(c *vhostuser.Chain) int {
+				defer d.slow.give(1)
+				return serve(c)
+			})
 		} else {
 			q.Push(c, serve(c))
 			q.Notify()
@@ -317,6 +327,8 @@ type budget struct {
 	freed sync.Cond
 	left  int
 }
+
+func (b *budget) init(n int) { b.left, b.freed.L = n, &b.mu }
 
 // take waits until n can be taken. No n is larger than the whole.
 func (b *budget) take(n int) {

@@ -25,7 +25,7 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	if err != nil {
 		return status(err)
 	}
-	if err := s.mayOpen(); err != nil {
+	if err := s.mayOpen(in.Uid); err != nil {
 		return status(err)
 	}
 	dir, err := s.folder(n)
@@ -37,7 +37,7 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	if err != nil {
 		return status(err)
 	}
-	out.Fh, err = s.openHandle(n, newDescriptor(fd), false)
+	out.Fh, err = s.openHandle(n, newDescriptor(fd), false, in.Uid)
 	return status(err)
 }
 

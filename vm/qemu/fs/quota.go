@@ -75,13 +75,13 @@ func (u *usage) limit(bytes, files int64) {
 // checks the count.
 const recountShare = 8
 
-// addLocked notes a change.
+// addLocked notes a change. What was never counted, because the walk failed, is so then.
 func (u *usage) addLocked(bytes, files int64) {
 	u.bytes, u.files = u.bytes+bytes, u.files+files
 	if u.walking {
 		u.grown, u.grownFiles = u.grown+max(bytes, 0), u.grownFiles+max(files, 0)
 	}
-	if u.shrunk += max(-bytes, 0); u.maxBytes > 0 && u.shrunk > u.maxBytes/recountShare {
+	if u.shrunk += max(-bytes, 0); u.maxBytes > 0 && u.shrunk > u.maxBytes/recountShare || !u.everCounted {
 		u.countLocked()
 	}
 }

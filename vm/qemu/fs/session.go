@@ -49,6 +49,7 @@ type session struct {
 	nodes    map[uint64]*node
 	byID     map[identity]*node
 	handles  map[uint64]*handle
+	opened   map[uint32]int // how many of them by each user of the guest
 	lastNode uint64
 	lastFH   uint64
 	paths    list.List // of *node that hold a descriptor, latest used first
@@ -108,6 +109,7 @@ func newSession(d *Device) *session {
 		nodes:         map[uint64]*node{root.id: root},
 		byID:          map[identity]*node{root.identity: root},
 		handles:       map[uint64]*handle{},
+		opened:        map[uint32]int{},
 		lastNode:      root.id,
 		nameTTL:       fresh,
 		attrTTL:       fresh,
