@@ -158,7 +158,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 				}
 				list, names = append(list, f), append(names, plain.Clip(f.Name))
 			}
-			if err := confirm(c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+			if err := confirm(cmd.Context(), c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err
 			}
 			for _, f := range list {

@@ -88,7 +88,7 @@ func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) erro
 	return nil
 }
 
-// save writes an artifact into a folder. What is there stays as it is.
+// save writes an artifact into a folder, all of it or nothing. What is there stays as it is.
 func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
@@ -100,8 +100,12 @@ func save(to string, f *controlpb.Artifact, content artifactContent) (err error)
 			return err
 		}
 	}
-	s := saving{root: root, name: f.Name}
-	defer func() { err = errors.Join(err, s.end()) }()
+	s := saving{root: root, name: f.Name, begun: f.Folder}
+	defer func() {
+		if err = errors.Join(err, s.end()); err != nil && s.begun {
+			err = errors.Join(err, root.RemoveAll(f.Name))
+		}
+	}()
 	for part, err := range content {
 		if err == nil {
 			err = s.take(part)
@@ -115,9 +119,10 @@ func save(to string, f *controlpb.Artifact, content artifactContent) (err error)
 
 // saving is what is being written.
 type saving struct {
-	root *os.Root
-	name string   // of the artifact
-	file *os.File // that has begun, or nil
+	root  *os.Root
+	name  string   // of the artifact
+	begun bool     // there is something of that name, and it was made here
+	file  *os.File // that has begun, or nil
 }
 
 func (s *saving) take(m *controlpb.ReadArtifactResponse) error {
@@ -135,7 +140,12 @@ func (s *saving) begin(name string) error {
 	if err == nil {
 		s.file, err = s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	}
-	return err
+	if err != nil {
+		s.file = nil
+		return err
+	}
+	s.begun = true
+	return nil
 }
 
 func (s *saving) end() error {

@@ -264,7 +264,7 @@ func TestBootWhoseMachineFails(t *testing.T) {
 			qemu, began := p.qemu(t), time.Now()
 			tc.fail(t, p, in)
 			_ = p.Wait()
-			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitSandbox || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
+			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitLost || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
 				t.Errorf("exit code %d, %s", code, said)
 			}
 			if took := time.Since(began); took > tc.within {

@@ -183,7 +183,7 @@ func newMemoryDelete(c console) *cobra.Command {
 				return fault.New(fault.InvalidArgs, "delete memory", "", errors.New("which fact?")).Advise("Write its id, or --all.")
 			}
 			if all {
-				if err := confirm(c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
+				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
 					return err
 				}
 			}

@@ -22,7 +22,7 @@ import (
 // newPluginInstalls are the commands about which agents have which plugins.
 func newPluginInstalls(c console) []*cobra.Command {
 	return []*cobra.Command{
-		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(c), newPluginEnable(c), newPluginDisable(c), newPluginVerify(c), newPluginStatus(c),
+		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(c), newPluginStatus(c),
 	}
 }
 
@@ -123,7 +123,7 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 	return p, nil
 }
 
-func newPluginUninstall(c console) *cobra.Command {
+func newPluginUninstall() *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall PLUGIN AGENT",
 		Short: "Remove a plugin from an agent",
@@ -138,7 +138,7 @@ keeps the plugin.`,
 	}
 }
 
-func newPluginEnable(console) *cobra.Command {
+func newPluginEnable() *cobra.Command {
 	return &cobra.Command{
 		Use: "enable PLUGIN AGENT", Short: "Give an agent the tools of a disabled plugin again",
 		Example: `  osaurus-sandbox plugin enable word-count alice`,
@@ -150,7 +150,7 @@ func newPluginEnable(console) *cobra.Command {
 	}
 }
 
-func newPluginDisable(console) *cobra.Command {
+func newPluginDisable() *cobra.Command {
 	return &cobra.Command{
 		Use: "disable PLUGIN AGENT", Short: "Take a plugin's tools away from an agent, and keep its files",
 		Example: `  osaurus-sandbox plugin disable word-count alice`,

@@ -116,11 +116,13 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		Properties map[string]struct {
 			Type, Description string
 			Default           json.RawMessage
-			Enum              []string
+			Enum              []any
 		}
 		Required []string
 	}
-	if err := json.Unmarshal([]byte(t.InputSchema), &schema); err != nil {
+	asWritten := json.NewDecoder(strings.NewReader(t.InputSchema))
+	asWritten.UseNumber()
+	if err := asWritten.Decode(&schema); err != nil {
 		return err
 	}
 	writef(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, lines(t.Description))
@@ -134,11 +136,20 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		}
 		what := p.Description
 		if len(p.Enum) > 0 {
-			what = strings.TrimSpace(strings.Join(p.Enum, " | ") + "  " + what)
+			what = strings.TrimSpace(choices(p.Enum) + "  " + what)
 		}
 		writef(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
 	}
 	return table.Flush()
+}
+
+// choices are the values that an argument may have, for a person.
+func choices(values []any) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, " | ")
 }
 
 func newToolCall(c console) *cobra.Command {

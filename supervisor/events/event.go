@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plain"
+	"osaurus-sandbox/supervisor/store"
 )
 
 const (
@@ -80,7 +81,7 @@ func invalid(subject, why string) error {
 }
 
 // scan makes an event of a row: seq, time, kind, cause, fields.
-func scan(row interface{ Scan(...any) error }) (Event, error) {
+func scan(row store.Row) (Event, error) {
 	var (
 		e      Event
 		nanos  int64
