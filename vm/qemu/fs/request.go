@@ -123,7 +123,7 @@ func operationOf(op opcode) (operation, bool) {
 	case opGetXAttr, opListXAttr:
 		return operation{size: int(unsafe.Sizeof(fuse.GetXAttrIn{}))}, true
 	case opFlush:
-		return operation{size: int(unsafe.Sizeof(fuse.FlushIn{}))}, true
+		return operation{size: int(unsafe.Sizeof(fuse.FlushIn{})), slow: true}, true
 	case opInit:
 		return operation{size: inHeaderSize + 16}, true
 	case opFallocate:

@@ -34,7 +34,7 @@ const (
 
 // session is one mount of the share by the guest, and the file system that
 // go-fuse serves. It embeds what answers ENOSYS, which tells the guest's kernel
-// not to ask again: FLUSH (writes are written through), ACCESS (the guest's
+// not to ask again: FLUSH (writes are written through, on most hosts), ACCESS (the guest's
 // kernel checks permissions itself), locks (its own too), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
