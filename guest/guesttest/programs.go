@@ -43,8 +43,9 @@ func ordinaryPrograms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// seenWithin is how long something may take to be painted.
-const seenWithin = 30 * time.Second
+// seenWithin is how long something may take to be painted, on a host that is busy with
+// other guests.
+const seenWithin = 2 * time.Minute
 
 // fullScreen: programs that paint, in a session that a person attaches to.
 func fullScreen(ctx context.Context, t *testing.T, alice, _ *agent) {

@@ -4,6 +4,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -73,6 +74,9 @@ func (j *job) follow(output *os.File, met func() (oom, pids bool)) {
 		buf := make([]byte, wire.Chunk)
 		for {
 			n, err := output.Read(buf)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				n = process.ReadLeft(output, buf)
+			}
 			if n > 0 {
 				j.log.write(buf[:n])
 				j.wake()

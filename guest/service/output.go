@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/sandbox"
 )
 
@@ -62,6 +63,10 @@ func (o *output) pump(c *command) {
 	buf := make([]byte, wire.Chunk)
 	for {
 		n, err := o.file.Read(buf)
+		over := errors.Is(err, os.ErrDeadlineExceeded) // the time that finish has set
+		if over {
+			n = process.ReadLeft(o.file, buf)
+		}
 		if n > 0 {
 			c.idle.touch()
 			if o.carry(c, buf[:n]) != nil {
@@ -69,7 +74,7 @@ func (o *output) pump(c *command) {
 			}
 			c.idle.touch() // a slow host is not the command's idleness
 		}
-		if err != nil && (o.ending.Load() || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		if err != nil && (!over || n == 0) {
 			break
 		}
 		if o.ending.Load() {
