@@ -65,11 +65,14 @@ type ModelName string
 
 const modelAllowed = "1 to 200 letters, digits, dots, dashes, underscores, colons, slashes, @ and +, and starts with a letter or digit"
 
-var modelText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$`)
+// maxModel is more than any endpoint's longest name has.
+const maxModel = 200
+
+var modelText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 
 // ParseModelName reads what a model is called.
 func ParseModelName(text string) (ModelName, error) {
-	if !modelText.MatchString(text) {
+	if len(text) > maxModel || !modelText.MatchString(text) {
 		return "", notAllowed("read model", text, modelAllowed)
 	}
 	return ModelName(text), nil

@@ -71,8 +71,8 @@ func (s agentService) Show(_ context.Context, r *connect.Request[controlpb.ShowA
 // Rename changes an agent's name.
 func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
 	var agent agents.Agent
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func(agents.Agent) (err error) {
-		agent, err = s.Agents.Rename(ctx, r.Msg.Agent, r.Msg.Name, callerOf(ctx).cause())
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func(meant agents.Agent) (err error) {
+		agent, err = s.Agents.Rename(ctx, string(meant.ID), r.Msg.Name, callerOf(ctx).cause())
 		return err
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.D
 	}
 	answer := &controlpb.DeleteAgentResponse{}
 	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
-		answer.Pending, err = s.Agents.Delete(ctx, r.Msg.Agent, r.Msg.Workspace, callerOf(ctx).cause())
+		answer.Pending, err = s.Agents.Delete(ctx, string(agent.ID), r.Msg.Workspace, callerOf(ctx).cause())
 		if s.Agents.Has(agent.ID) {
 			return err
 		}
@@ -111,14 +111,13 @@ func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.D
 // Set changes an agent's settings, all or none.
 func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
 	var changed []string
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func(agents.Agent) (err error) {
-		changed, err = s.Agents.Set(ctx, r.Msg.Agent, r.Msg.Settings, callerOf(ctx).cause())
+	var agent agents.Agent
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func(meant agents.Agent) (err error) {
+		if changed, err = s.Agents.Set(ctx, string(meant.ID), r.Msg.Settings, callerOf(ctx).cause()); err == nil {
+			agent, err = s.Agents.Get(string(meant.ID))
+		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	agent, err := s.Agents.Get(r.Msg.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +127,8 @@ func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetA
 
 // Reset gives an agent a fresh layer.
 func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.reset", "", func(agents.Agent) error {
-		return s.Agents.Reset(ctx, r.Msg.Agent, callerOf(ctx).cause())
+	err := s.onRecord(ctx, r.Msg.Agent, "agent.reset", "", func(agent agents.Agent) error {
+		return s.Agents.Reset(ctx, string(agent.ID), callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err

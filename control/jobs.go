@@ -118,7 +118,7 @@ func (s jobService) Kill(ctx context.Context, r *connect.Request[controlpb.KillJ
 	}
 	var job terminal.Job
 	err = s.audited(ctx, n, func() (err error) {
-		job, err = s.Terminals.KillJob(ctx, r.Msg.Agent, id, r.Msg.Kill)
+		job, err = s.Terminals.KillJob(ctx, string(agent.ID), id, r.Msg.Kill)
 		return err
 	})
 	if err != nil {

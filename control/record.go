@@ -49,7 +49,8 @@ func (s service) audited(ctx context.Context, n note, do func() error) error {
 	return err
 }
 
-// onRecord has something be done that concerns an agent.
+// onRecord has something be done that concerns an agent: the very one that is on record,
+// whoever is called so by then.
 func (s service) onRecord(ctx context.Context, ref, action, subject string, do func(agents.Agent) error) error {
 	agent, err := s.Agents.Get(ref)
 	if err != nil {

@@ -31,19 +31,19 @@ func parseCall(text string) (config.CallID, error) {
 	return config.ParseCallID(text)
 }
 
-// noteOf is what the audit says of a call about a session, whose agent there is.
-func (s shellService) noteOf(action, ref, session string) (note, config.SessionID, error) {
-	id, err := parseSession(session)
-	if err != nil {
-		return note{}, "", err
+// noteOf is what the audit says of a call about a session, and whose that is: the agent's id,
+// since another may be called so when the call is carried out.
+func (s shellService) noteOf(action, ref, session string) (n note, of string, id config.SessionID, err error) {
+	if id, err = parseSession(session); err != nil {
+		return n, "", "", err
 	}
 	agent, err := s.Agents.Get(ref)
-	return note{action: action, agent: agent.Name, subject: string(id)}, id, err
+	return note{action: action, agent: agent.Name, subject: string(id)}, string(agent.ID), id, err
 }
 
 // Run runs one command in a session's shell.
 func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
-	n, id, err := s.noteOf("session.run", r.Msg.Agent, r.Msg.Session)
+	n, of, id, err := s.noteOf("session.run", r.Msg.Agent, r.Msg.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunI
 	}
 	var result guest.ShellResult
 	err = s.audited(ctx, n, func() (err error) {
-		result, err = s.Terminals.Run(ctx, r.Msg.Agent, cmd, callerOf(ctx).cause())
+		result, err = s.Terminals.Run(ctx, of, cmd, callerOf(ctx).cause())
 		return err
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
 
 // Cancel ends the command that runs in a session, or a certain call.
 func (s shellService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
-	n, id, err := s.noteOf("session.cancel", r.Msg.Agent, r.Msg.Session)
+	n, of, id, err := s.noteOf("session.cancel", r.Msg.Agent, r.Msg.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s shellService) Cancel(ctx context.Context, r *connect.Request[controlpb.C
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, r.Msg.Agent, id, call) })
+	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, of, id, call) })
 	return connect.NewResponse(&controlpb.CancelInSessionResponse{}), err
 }
 
@@ -102,14 +102,14 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	if err != nil || open == nil {
 		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Begin with a message that has open.")
 	}
-	n, id, err := s.noteOf("session.attach", open.Agent, open.Session)
+	n, of, id, err := s.noteOf("session.attach", open.Agent, open.Session)
 	if err != nil {
 		return err
 	}
 	n.strict = true
 	var end *controlpb.AttachEnd
 	err = s.audited(ctx, n, func() (err error) {
-		end, err = s.attach(ctx, open, id, stream)
+		end, err = s.attach(ctx, of, open, id, stream)
 		if ctx.Err() != nil { // the person has left
 			err = nil
 		}
@@ -122,9 +122,9 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 }
 
 // attach carries what a person types and sees until the shell has ended.
-func (s shellService) attach(ctx context.Context, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
+func (s shellService) attach(ctx context.Context, of string, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
 	shell := guest.Shell{Session: id, Env: open.Env, Dir: open.Dir}
-	a, err := s.Terminals.Attach(ctx, open.Agent, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
+	a, err := s.Terminals.Attach(ctx, of, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
 	}), callerOf(ctx).cause())
 	if err != nil {
@@ -183,10 +183,10 @@ func (s shellService) Transcript(ctx context.Context, r *connect.Request[control
 
 // Close ends a session and forgets its transcript.
 func (s shellService) Close(ctx context.Context, r *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error) {
-	n, id, err := s.noteOf("session.close", r.Msg.Agent, r.Msg.Session)
+	n, of, id, err := s.noteOf("session.close", r.Msg.Agent, r.Msg.Session)
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return s.Terminals.CloseSession(ctx, r.Msg.Agent, id, callerOf(ctx).cause()) })
+	err = s.audited(ctx, n, func() error { return s.Terminals.CloseSession(ctx, of, id, callerOf(ctx).cause()) })
 	return connect.NewResponse(&controlpb.CloseSessionResponse{}), err
 }

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/plain"
 )
 
 // Command is a program to run in the guest, as its root or in a room. Like
@@ -29,7 +30,8 @@ type Command struct {
 	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
 	// room it is added to that of a login.
 	Env []string
-	Dir string // empty means /, or in a room the agent's home
+	// Dir is relative to where it runs without one: /, or as an agent its home.
+	Dir string
 
 	// Room is the Linux user in whose room the command runs; empty means as
 	// root of the guest. RoomRoot is for installing packages there.
@@ -183,7 +185,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: faultrpc.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	p := &Process{client: c, cmd: cmd, name: plain.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
 	send := p.onLine
 	if cmd.Stdin != nil || cmd.Terminal != nil {
 		send = p.onStream

@@ -148,7 +148,7 @@ func (s *Supervisor) carryOut(op *operation) {
 	defer s.mu.Unlock()
 	op.err = err
 	s.op, s.status.Operation = nil, ""
-	s.count(op, end, err)
+	s.count(op, end)
 	if err != nil {
 		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
 	}
@@ -197,17 +197,17 @@ func (s *Supervisor) steps(op *operation) (State, error) {
 		return "", err
 	}
 	switch op.command {
+	case Stop, Remove, Reset:
+		if err := s.vacate(op); err != nil {
+			return "", err
+		}
+	}
+	switch op.command {
 	case Stop:
 		return s.atRest(), nil
 	case Remove:
-		if err := s.vacate(op); err != nil {
-			return "", err
-		}
 		return NotProvisioned, s.backend.Remove(op.context)
 	case Reset:
-		if err := s.vacate(op); err != nil {
-			return "", err
-		}
 		s.enter(op, Provisioning)
 		if err := s.backend.Reset(op.context); err != nil {
 			return "", err

@@ -46,7 +46,7 @@ func (s *Supervisor) stopGuest(op *operation) error {
 }
 
 // vacate fails if the last guest's machine was killed and is not gone: it may still write to
-// its disk.
+// its disk, and whoever asked for its end is told what holds it.
 func (s *Supervisor) vacate(op *operation) error {
 	s.mu.Lock()
 	g := s.last

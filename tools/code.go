@@ -77,7 +77,7 @@ func runCode(ctx context.Context, rooms Rooms, c *Call, in codeIn, dir string) (
 		Stdin: strings.NewReader(in.Code), Timeout: time.Duration(in.Timeout) * time.Second,
 	})
 	if err != nil {
-		return codeOut{}, wrongFolder(err, in.Cwd)
+		return codeOut{}, wrongFolder(err, in.Cwd, dir)
 	}
 	if ran.Stderr == noPython+"\n" && ran.Stdout == "" {
 		return codeOut{}, &Failure{Kind: fault.Unavailable, Message: `there is no python3 in your sandbox: call sandbox_install with packages ["python3"], and then this once more`}

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/sandbox/shellword"
 )
 
@@ -91,7 +93,7 @@ func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) 
 		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second,
 	})
 	if err != nil {
-		return execOut{}, wrongFolder(err, in.Cwd)
+		return execOut{}, wrongFolder(err, in.Cwd, dir)
 	}
 	out := execOut{
 		Stdout: &ran.Stdout, Stderr: &ran.Stderr, ExitCode: &ran.ExitCode, Cwd: dir,
@@ -153,10 +155,10 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 		c.Warn("what runs in the background has no session: it runs in a shell of its own")
 	}
 	job, err := rooms.StartJob(ctx, c.Agent, guest.JobCommand{
-		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: strings.ToValidUTF8(in.Command[:min(len(in.Command), maxLabel)], ""),
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: plain.First(in.Command, maxLabel),
 	})
 	if err != nil {
-		return execOut{}, wrongFolder(err, in.Cwd)
+		return execOut{}, wrongFolder(err, in.Cwd, dir)
 	}
 	return execOut{Background: true, JobID: string(job.ID), PID: fmt.Sprint(job.PID), LogFile: job.LogFile, Cwd: dir}, nil
 }
@@ -164,18 +166,26 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 // maxLabel is how much of a command a job is called.
 const maxLabel = 120
 
-// wrongFolder says which argument is to blame where the folder is.
-func wrongFolder(err error, cwd string) error {
-	kind := fault.KindOf(err)
-	if cwd == "" || kind != fault.NotFound && kind != fault.InvalidArgs {
+// wrongFolder says which argument is to blame where it is the folder that is not there: dir, as
+// the guest has it.
+func wrongFolder(err error, cwd, dir string) error {
+	if cwd == "" || fault.KindOf(err) != fault.NotFound || !isAbout(err, dir) {
 		return err
 	}
-	f := wrongArgument("cwd", "a folder that is there; relative to your home folder", "%s is no folder", quoted(cwd))
-	if f.Cause = err; kind == fault.NotFound {
-		f.Message = fmt.Sprintf("there is no folder %s. sandbox_search_files and sandbox_read_file show what there is", quoted(cwd))
-	}
-	if hostLike(cwd) {
+	f := wrongArgument("cwd", "a folder that is there; relative to your home folder",
+		"there is no folder %s. sandbox_search_files and sandbox_read_file show what there is", quoted(cwd))
+	if f.Cause = err; hostLike(cwd) {
 		f.Message += ": it looks like one of the person's computer, which the sandbox does not have"
 	}
 	return f
+}
+
+// isAbout reports whether what went wrong did so with this.
+func isAbout(err error, subject string) bool {
+	for f, ok := errors.AsType[*fault.Error](err); ok; f, ok = errors.AsType[*fault.Error](f.Err) {
+		if f.Subject == subject {
+			return true
+		}
+	}
+	return false
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -179,7 +178,7 @@ func newAgentReset(c console) *cobra.Command {
 		Example: `  osaurus-sandbox agent reset alice`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(c, yes, "reset "+args[0], loss); err != nil {
+			if err := confirm(cmd.Context(), c, yes, "reset "+args[0], loss); err != nil {
 				return err
 			}
 			client, err := need(cmd.Context())
@@ -206,7 +205,7 @@ an agent of the same name that is made later, unless you say --workspace. Its se
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(c, yes, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
+			if err := confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
 				return err
 			}
 			client, err := need(cmd.Context())
@@ -238,15 +237,15 @@ an agent of the same name that is made later, unless you say --workspace. Its se
 // lossOf is what is lost with an agent.
 func lossOf(workspace, secrets bool) string {
 	gone, kept := []string{"what it installed"}, []string{}
-	for what, too := range map[string]bool{"its home folder": workspace, "its secrets": secrets} {
+	put := func(what string, too bool) {
 		if too {
 			gone = append(gone, what)
 		} else {
 			kept = append(kept, what)
 		}
 	}
-	slices.Sort(gone)
-	slices.Sort(kept)
+	put("its home folder", workspace)
+	put("its secrets", secrets)
 	loss := "What the agent runs ends. Gone will be " + strings.Join(gone, ", ") + "."
 	if len(kept) > 0 {
 		loss += " Kept: " + strings.Join(kept, ", ") + "."

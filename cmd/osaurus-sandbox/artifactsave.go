@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,19 +37,15 @@ func newArtifactsSave(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stream, err := client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
+			content := control.Messages(client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id})))
 			if toOut(args) {
-				return toOutput(c.out, f, stream)
+				return toOutput(c.out, f, content)
 			}
 			to := "."
 			if len(args) == 2 {
 				to = args[1]
 			}
-			if err := save(to, f, stream); err != nil {
+			if err := save(to, f, content); err != nil {
 				kind := fault.KindOf(err)
 				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
 					kind = fault.Rejected
@@ -73,23 +70,26 @@ func newArtifactsSave(c console) *cobra.Command {
 // file then, and nothing else.
 func toOut(args []string) bool { return len(args) == 2 && args[1] == "-" }
 
-// artifactStream is what the daemon answers of an artifact's files.
-type artifactStream = connect.ServerStreamForClient[controlpb.ReadArtifactResponse]
+// artifactContent is what the daemon answers of an artifact's files.
+type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]
 
-func toOutput(to io.Writer, f *controlpb.Artifact, stream *artifactStream) error {
+func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) error {
 	if f.Folder {
 		return fault.New(fault.InvalidArgs, "print", f.Name, errors.New("it is a folder")).Advise("Say where to save it.")
 	}
-	for stream.Receive() {
-		if _, err := to.Write(stream.Msg().Data); err != nil {
+	for part, err := range content {
+		if err == nil {
+			_, err = to.Write(part.Data)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }
 
-// save writes an artifact into a folder. What is there stays as it is.
-func save(to string, f *controlpb.Artifact, stream *artifactStream) (err error) {
+// save writes an artifact into a folder, all of it or nothing. What is there stays as it is.
+func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
 		return err
@@ -100,21 +100,29 @@ func save(to string, f *controlpb.Artifact, stream *artifactStream) (err error) 
 			return err
 		}
 	}
-	s := saving{root: root, name: f.Name}
-	defer func() { err = errors.Join(err, s.end()) }()
-	for stream.Receive() {
-		if err := s.take(stream.Msg()); err != nil {
+	s := saving{root: root, name: f.Name, begun: f.Folder}
+	defer func() {
+		if err = errors.Join(err, s.end()); err != nil && s.begun {
+			err = errors.Join(err, root.RemoveAll(f.Name))
+		}
+	}()
+	for part, err := range content {
+		if err == nil {
+			err = s.take(part)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }
 
 // saving is what is being written.
 type saving struct {
-	root *os.Root
-	name string   // of the artifact
-	file *os.File // that has begun, or nil
+	root  *os.Root
+	name  string   // of the artifact
+	begun bool     // there is something of that name, and it was made here
+	file  *os.File // that has begun, or nil
 }
 
 func (s *saving) take(m *controlpb.ReadArtifactResponse) error {
@@ -132,7 +140,12 @@ func (s *saving) begin(name string) error {
 	if err == nil {
 		s.file, err = s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	}
-	return err
+	if err != nil {
+		s.file = nil
+		return err
+	}
+	s.begun = true
+	return nil
 }
 
 func (s *saving) end() error {

@@ -33,7 +33,8 @@ func newBoot(c console) *cobra.Command {
 the command changes outside of its shares is kept.
 
 Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once. The exit code is the command's own,
-128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there is no such command.`,
+128+n if signal n ended it, 125 if the sandbox failed before it ran and 255 if afterwards, 126 if the command cannot be run, 127 if
+there is no such command.`,
 		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
   tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
@@ -106,7 +107,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	patient, err := runCommand(ctx, its, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
 	stop()
 	if reason := <-hung; reason != nil {
-		err = reason
+		err = lost{reason}
 	} else if patient {
 		err = explain(g.Machine, err)
 	}
@@ -116,8 +117,8 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	if patient {
 		off = func() error { return g.Shutdown(context.WithoutCancel(ctx)) }
 	}
-	if offErr := off(); err == nil {
-		err = offErr
+	if offErr := off(); err == nil && offErr != nil {
+		err = lost{offErr}
 	}
 	watch.lap("power off")
 	if flags.timings {

@@ -236,9 +236,11 @@ func writeLine(t *testing.T, _ *program, in io.Writer) {
 // What ends a VM, or stops it, ends boot with an error that says so.
 func TestBootWhoseMachineFails(t *testing.T) {
 	labHome(t)
-	stop := func(t *testing.T, p *program, _ io.Writer) {
-		if err := syscall.Kill(p.qemu(t), syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
+	toQEMU := func(s syscall.Signal) func(*testing.T, *program, io.Writer) {
+		return func(t *testing.T, p *program, _ io.Writer) {
+			if err := syscall.Kill(p.qemu(t), s); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, tc := range []struct {
@@ -247,7 +249,8 @@ func TestBootWhoseMachineFails(t *testing.T) {
 		within       time.Duration
 		says         string
 	}{
-		{"QEMU is stopped", "echo ready; sleep 1000", stop, 2 * seenWithin, "the guest has not answered for 20s"},
+		{"QEMU is killed", "echo ready; sleep 1000", toQEMU(syscall.SIGKILL), seenWithin, "signal: killed"},
+		{"QEMU is stopped", "echo ready; sleep 1000", toQEMU(syscall.SIGSTOP), 2 * seenWithin, "the guest has not answered for 20s"},
 		{"the kernel panics", "echo ready; read go; echo c > /proc/sysrq-trigger", writeLine, seenWithin, "the guest's kernel panicked"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -261,7 +264,7 @@ func TestBootWhoseMachineFails(t *testing.T) {
 			qemu, began := p.qemu(t), time.Now()
 			tc.fail(t, p, in)
 			_ = p.Wait()
-			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitSandbox || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
+			if code, said := p.ProcessState.ExitCode(), p.err.String(); code != exitLost || !strings.Contains(said, tc.says) || !strings.Contains(said, "advice: ") {
 				t.Errorf("exit code %d, %s", code, said)
 			}
 			if took := time.Since(began); took > tc.within {

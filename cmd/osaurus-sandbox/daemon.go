@@ -32,6 +32,9 @@ const (
 	daemonPoll  = 20 * time.Millisecond
 	// maxComplaint bounds what is read of a daemon's last words.
 	maxComplaint = 16 << 10
+	// maxStartLog bounds what is kept of last words: some of how every goroutine of a
+	// daemon stood when it crashed.
+	maxStartLog = 1 << 20
 )
 
 // reach connects to the daemon that runs. None is fault.Unavailable.
@@ -129,7 +132,11 @@ func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 		return nil, err
 	}
 	path := control.StartLog(home)
-	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
+	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) // another may be starting one too
+	before := int64(0)
+	if err == nil {
+		before, err = startsBefore(words)
+	}
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
@@ -145,16 +152,26 @@ func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 	go func() {
 		defer words.Close()
 		_ = cmd.Wait()
-		ended <- complaint(cmd.ProcessState.ExitCode(), words)
+		ended <- complaint(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxComplaint))
 	}()
 	return ended, nil
 }
 
+// startsBefore is how much daemons have said that were started before; what is too much to
+// keep is dropped.
+func startsBefore(words *os.File) (int64, error) {
+	said, err := words.Stat()
+	if err != nil || said.Size() <= maxStartLog {
+		return said.Size(), err
+	}
+	return 0, words.Truncate(0)
+}
+
 // complaint is the error that a program ended with, from its exit code and
 // what it has printed: see finish.
-func complaint(code int, words io.ReaderAt) error {
+func complaint(code int, words io.Reader) error {
 	f := fault.New(kindOf(code), "start the daemon", "", errors.New("it ended at once"))
-	lines := bufio.NewScanner(io.NewSectionReader(words, 0, maxComplaint))
+	lines := bufio.NewScanner(words)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), failurePrefix); ok {
 			f.Err = errors.New(text)

@@ -14,7 +14,7 @@ import (
 )
 
 func newExec(c console) *cobra.Command {
-	var asRoot, tty, asJSON bool
+	var asRoot, tty, asJSON, noInput bool
 	var dir, session string
 	var env, secrets []string
 	var timeout time.Duration
@@ -26,25 +26,36 @@ own room, to install packages there; no other agent sees any of it. With --root 
 door of whoever operates the sandbox, past all that keeps agents apart. Each use is in the audit.
 
 The guest is started if need be. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The exit code
-is the command's own, 128+n if signal n ended it, 125 if the sandbox failed, 126 if the command cannot be run, 127 if there
-is no such command. With --json the command's output and its end are told in one JSON object, and the exit code is the same.
+is the command's own, 128+n if signal n ended it, 125 if the sandbox failed and it did not run, 126 if it cannot be run, 127 if there
+is no such command, and 255 if it had begun and how it ended is not known: the guest or the daemon ended meanwhile. With --json
+the command's output and its end are told in one JSON object, and the exit code is the same.
+
+The command reads what this program is given to read, all of it: in a loop that reads lines of a file, say -n.
 
 With --session the command runs in a shell of the agent's that stays: the next one finds the folder, variables and functions
 that this one leaves. A single argument is then a line for the shell, several are words that it takes as they are. The command
 reads nothing, and its output comes at its end, also after Ctrl-C: of a long one the beginning and the end. --cwd and --env count
-only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
+only for a shell that is made anew; --timeout is 30s unless you say otherwise. The exit code 125 says that no answer came.`,
 		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
   osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
   osaurus-sandbox exec alice --secret TOKEN -- ./deploy
   osaurus-sandbox exec alice --tty -- vi notes.txt
+  while read -r f; do osaurus-sandbox exec alice -n -- wc "$f"; done < list
   osaurus-sandbox exec alice --root -- apk add jq
   osaurus-sandbox exec --root -- df -h /`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c := c // for this run
 			agent, args, err := whose(cmd, args, asRoot)
 			if err != nil {
 				return err
+			}
+			if noInput && tty {
+				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --no-stdin")).Advise("A terminal is there to be typed on: say one of them.")
+			}
+			if noInput {
+				c.in = nil
 			}
 			if tty && asJSON {
 				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --json")).Advise("A terminal's output is for a person: say one of them.")
@@ -87,13 +98,14 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asRoot, "root", false, "as root: of the agent's room, or without an agent of the guest")
-	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home, or /)")
+	f.StringVar(&dir, "cwd", "", "the folder it runs in; relative to the default, which is the agent's home, or / for root")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")
 	f.StringVar(&session, "session", "", "in this persistent shell of the agent's")
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 	f.BoolVar(&tty, "tty", false, "run it on a terminal, as large as this one")
+	f.BoolVarP(&noInput, "no-stdin", "n", false, "have it read nothing, and leave what this program is given to read to others")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object at its end")
 	return cmd
 }

@@ -19,18 +19,12 @@ func execJSON(ctx context.Context, c console, command guest.Command, run starter
 	var out, errs bytes.Buffer
 	command.MaxOutput = maxJSONOutput
 	began := time.Now()
-	var p *witnessed
-	_, err := runCommand(ctx, console{c.in, &out, &errs}, command, func(ctx context.Context, command guest.Command) (process, error) {
-		started, err := run(ctx, command)
-		if err == nil {
-			p = &witnessed{process: started}
-		}
-		return p, err
-	})
-	if _, ended := errors.AsType[exit](err); p == nil || err != nil && !ended {
+	var w witness
+	_, err := runCommand(ctx, console{c.in, &out, &errs}, command, w.watch(run))
+	if _, isExit := errors.AsType[exit](err); !w.ended || err != nil && !isExit {
 		return err // it did not run, or nobody knows how it ended
 	}
-	e := p.exit
+	e := w.exit
 	return errors.Join(err, printJSON(c.out, struct {
 		Stdout    string  `json:"stdout"`
 		Stderr    string  `json:"stderr"`
@@ -46,16 +40,4 @@ func execJSON(ctx context.Context, c console, command guest.Command, run starter
 		out.String(), errs.String(), e.Status(), int(e.Signal), e.TimedOut, e.OOM, e.PIDs, e.Quota,
 		e.StdoutTruncated+e.StderrTruncated > 0, time.Since(began).Seconds(),
 	}))
-}
-
-// witnessed is a process whose end is remembered.
-type witnessed struct {
-	process
-	exit guest.Exit
-}
-
-func (w *witnessed) Wait() (guest.Exit, error) {
-	var err error
-	w.exit, err = w.process.Wait()
-	return w.exit, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -42,8 +43,11 @@ func execInSession(ctx context.Context, c console, client *control.Client, agent
 	if err := show(c, result); err != nil {
 		return err
 	}
-	if result.Code != 0 {
+	switch {
+	case result.Code != 0:
 		return exit{code: result.Code}
+	case result.TimedOut && !asJSON:
+		return exit{code: exitInterrupted + int(syscall.SIGTERM)}
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ const (
 	exitInvalidArgs  = fault.ExitInvalidArgs
 	exitRejected     = fault.ExitRejected
 	exitUserDenied   = fault.ExitUserDenied
-	exitTimeout      = fault.ExitTimeout
 	exitUnavailable  = fault.ExitUnavailable
 	exitNotFound     = fault.ExitNotFound
 	exitToolNotFound = fault.ExitToolNotFound
@@ -33,6 +32,7 @@ const (
 	exitCannotRun   = 126 // the command is there and cannot be run
 	exitNoCommand   = 127 // there is no such command
 	exitInterrupted = 128 // plus the signal
+	exitLost        = 255 // the sandbox failed when the command had begun: ssh has the same
 )
 
 // exitCodes is printed by help.
@@ -41,7 +41,8 @@ const exitCodes = `Exit codes:
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n
-  boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command
+  boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command,
+  255 it had begun, and how it ended is not known
 `
 
 // exitCode is the exit code for an error, from its kind alone.
@@ -79,6 +80,12 @@ func (e exit) Error() string {
 
 func (e exit) Unwrap() error { return e.err }
 
+// lost is why nobody knows how a command ended that had begun: whoever runs it again
+// runs it twice.
+type lost struct{ error }
+
+func (l lost) Unwrap() error { return l.error }
+
 // runsCommand marks, as an annotation, a command that runs another.
 const runsCommand = "runs-command"
 
@@ -89,6 +96,9 @@ func forSandbox(ctx context.Context, err error) error {
 	_, isInterrupted := errors.AsType[interrupted](context.Cause(ctx))
 	if err == nil || isExit || isInterrupted {
 		return err
+	}
+	if _, isLost := errors.AsType[lost](err); isLost {
+		return exit{exitLost, err}
 	}
 	return exit{exitSandbox, err}
 }

@@ -41,27 +41,14 @@ func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string
 	}
 	writef(w, "Type %s (it is not shown): ", what)
 	defer fmt.Fprintln(w)
-	type line struct {
-		text string
-		err  error
+	text, err := typedLine(ctx, bufio.NewReader(terminal))
+	switch err = errors.Join(err, restore()); {
+	case errors.Is(err, io.EOF):
+		return secrets.Value{}, fault.New(fault.UserDenied, op, what, errors.New("nothing was typed"))
+	case err != nil:
+		return secrets.Value{}, fault.New(fault.KindOf(err), op, what, err)
 	}
-	typed := make(chan line, 1)
-	go func() { // which stays behind if nobody types: nothing else ends its read
-		text, err := bufio.NewReader(terminal).ReadString('\n')
-		typed <- line{text, err}
-	}()
-	select {
-	case l := <-typed:
-		switch err := errors.Join(l.err, restore()); {
-		case errors.Is(err, io.EOF):
-			return secrets.Value{}, fault.New(fault.UserDenied, op, what, errors.New("nothing was typed"))
-		case err != nil:
-			return secrets.Value{}, fault.New(fault.Execution, op, what, err)
-		}
-		return secrets.ParseValue(strings.TrimSuffix(l.text, "\n"))
-	case <-ctx.Done():
-		return secrets.Value{}, fault.New(fault.KindOf(ctx.Err()), op, what, errors.Join(ctx.Err(), restore()))
-	}
+	return secrets.ParseValue(strings.TrimSuffix(text, "\n"))
 }
 
 // passphrasePrompt asks on the terminal that this program was started on, even

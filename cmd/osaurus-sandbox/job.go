@@ -74,7 +74,7 @@ func newJobStart(c console) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&dir, "cwd", "", "the folder it runs in (default the agent's home)")
+	f.StringVar(&dir, "cwd", "", "the folder it runs in; relative to the agent's home, which is the default")
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.StringVar(&label, "label", "", "what you call it")

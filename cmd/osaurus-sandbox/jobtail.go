@@ -40,21 +40,17 @@ func newJobTail(c console) *cobra.Command {
 					return err
 				}
 				defer stream.Close()
-				for first := true; stream.Receive(); first = false {
-					part := stream.Msg()
-					if first && !all {
-						part.Data, part.Offset = lastLines(part.Data, lines, part.Offset)
-					}
+				show := func(part *controlpb.TailJobResponse) error {
 					if asJSON {
-						err = printLine(c.out, part)
-					} else {
-						_, err = c.out.Write(part.Data)
+						return printLine(c.out, part)
 					}
-					if err != nil {
-						return err
-					}
+					_, err := c.out.Write(part.Data)
+					return err
 				}
-				return stream.Err()
+				if all {
+					return each(stream, show)
+				}
+				return tailLines(stream, lines, follow, show)
 			})
 		},
 	}
@@ -63,6 +59,37 @@ func newJobTail(c console) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many lines")
 	return cmd
+}
+
+// jobOutput is what the daemon answers of a job's output, part by part.
+type jobOutput = connect.ServerStreamForClient[controlpb.TailJobResponse]
+
+// each shows all parts as they come.
+func each(stream *jobOutput, show func(*controlpb.TailJobResponse) error) error {
+	for stream.Receive() {
+		if err := show(stream.Msg()); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+// tailLines shows the last lines, and where they are followed all that comes. What has been
+// written by now is then the first part; else it is all parts, and they are one.
+func tailLines(stream *jobOutput, lines int, follow bool, show func(*controlpb.TailJobResponse) error) error {
+	if !stream.Receive() {
+		return stream.Err()
+	}
+	part := stream.Msg()
+	for !follow && stream.Receive() {
+		more := stream.Msg()
+		part.Data, part.Next, part.Job = append(part.Data, more.Data...), more.Next, more.Job
+	}
+	part.Data, part.Offset = lastLines(part.Data, lines, part.Offset)
+	if err := show(part); err != nil {
+		return err
+	}
+	return each(stream, show)
 }
 
 // lastLines are the last lines of a part of the output, and where they begin.

@@ -61,14 +61,14 @@ const lastWords = 2 * time.Second
 
 // explain prefers the machine's own account of why a command was lost: the
 // connection knows only that it broke.
-func explain(m vm.Machine, lost error) error {
-	if _, isExit := errors.AsType[exit](lost); isExit || lost == nil {
-		return lost
+func explain(m vm.Machine, err error) error {
+	if _, isLost := errors.AsType[lost](err); !isLost {
+		return err
 	}
 	select {
 	case <-m.Done():
-		return cmp.Or(m.Err(), lost)
+		return lost{cmp.Or(m.Err(), err)}
 	case <-time.After(lastWords):
-		return lost
+		return err
 	}
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -84,7 +82,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if m.confirm != "" {
-				if err := confirm(c, yes, m.use, m.confirm); err != nil {
+				if err := confirm(ctx, c, yes, m.use, m.confirm); err != nil {
 					return err
 				}
 			}
@@ -175,32 +173,12 @@ func answer[R any, P interface {
 }
 
 // provision follows the journey for its result only: withProgress shows it.
-func provision(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-	stream, err := s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))
-	if err != nil {
-		return nil, err
+func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, err error) {
+	for r, err := range control.Messages(s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))) {
+		if err != nil {
+			return nil, err
+		}
+		last = r.Status
 	}
-	defer stream.Close()
-	var last *controlpb.Status
-	for stream.Receive() {
-		last = stream.Msg().Status
-	}
-	return last, stream.Err()
-}
-
-// confirm asks a person whether they mean it, unless they have said yes.
-func confirm(c console, yes bool, what, loss string) error {
-	if yes {
-		return nil
-	}
-	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
-		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
-	}
-	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
-	line, _ := bufio.NewReader(c.in).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
-	}
-	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes")).Advise("Nothing was changed. Answer y, or say --yes with the command.")
+	return last, nil
 }

@@ -73,20 +73,27 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 	return kept, os.RemoveAll(dir)
 }
 
-// keepEdited keeps a recipe as what a plugin is now. Its name is empty if its file was broken.
+// keepEdited keeps a recipe as what a plugin is now, or leaves the plugin what it was. Its name
+// is empty if its file was broken.
 func keepEdited(ctx context.Context, client *control.Client, plugin, name string, text []byte) (*controlpb.Plugin, error) {
 	r, err := plugins.Parse(text)
 	if err != nil {
 		return nil, err
 	}
+	back := func() error { return nil }
 	if name != "" && r.Name != name {
-		if _, err := rename(ctx, client, plugin, r.Name); err != nil {
+		renamed, err := rename(ctx, client, plugin, r.Name)
+		if err != nil {
 			return nil, err
+		}
+		back = func() error { // also for somebody who has pressed Ctrl-C
+			_, err := rename(context.WithoutCancel(ctx), client, renamed.Id, name)
+			return err
 		}
 	}
 	answer, err := client.Plugins.Import(ctx, connect.NewRequest(&controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true}))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, back())
 	}
 	return answer.Msg.Plugin, nil
 }
@@ -114,19 +121,19 @@ func edited(ctx context.Context, c console, path string) ([]byte, error) {
 		if refused == nil {
 			return text, nil
 		}
-		if again, err := editAgain(c, answers); !again || err != nil {
+		if again, err := editAgain(ctx, c, answers); !again || err != nil {
 			return nil, errors.Join(err, fault.New(fault.InvalidArgs, "edit", path, refused).Advise("The plugin is what it was, and what you wrote is in "+path+"."))
 		}
 	}
 }
 
 // editAgain asks whether to go on. Where nobody is there to ask, no.
-func editAgain(c console, answers *bufio.Reader) (bool, error) {
-	if terminalWidth(c.err) == 0 || !isTerminal(c.in) {
+func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, error) {
+	if !someoneThere(c) {
 		return false, nil
 	}
 	fmt.Fprint(c.err, "Edit it again? [Y/n] ")
-	line, err := answers.ReadString('\n')
+	line, err := typedLine(ctx, answers)
 	if err != nil {
 		return false, fault.New(fault.UserDenied, "edit", "", err)
 	}

@@ -172,7 +172,7 @@ func newPluginRemove(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin remove word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			if err := confirm(c, yes, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {
+			if err := confirm(cmd.Context(), c, yes, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {
 				return err
 			}
 			_, err := client.Plugins.Remove(cmd.Context(), connect.NewRequest(&controlpb.RemovePluginRequest{Plugin: args[0]}))

@@ -26,7 +26,8 @@ type process interface {
 type starter func(context.Context, guest.Command) (process, error)
 
 // runCommand runs a command in the guest with the console's streams and
-// signals; an exit code other than 0 is an exit error. The first signal goes to
+// signals; an exit code other than 0 is an exit error, and lost what went wrong
+// after it had begun. The first signal goes to
 // the command. The second, or one before the command runs, means that nobody
 // waits for anything any more: then patient is false.
 func runCommand(ctx context.Context, c console, cmd guest.Command, start starter) (patient bool, err error) {
@@ -67,29 +68,52 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 		return false, context.Cause(ctx)
 	case errors.Is(err, syscall.EPIPE):
 		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as a pipeline's reader expects
-	case err == nil && exited.Status() != 0:
+	case err != nil:
+		return true, lost{err}
+	case exited.Status() != 0:
 		return true, exit{code: exited.Status()}
 	}
-	return true, err
+	return true, nil
 }
 
 // runForPerson is runCommand for somebody who is told, and sees by the exit code, that the
 // command was ended because its time was over.
 func runForPerson(ctx context.Context, c console, cmd guest.Command, start starter) error {
-	var p *witnessed
-	_, err := runCommand(ctx, c, cmd, func(ctx context.Context, cmd guest.Command) (process, error) {
-		started, err := start(ctx, cmd)
-		if err != nil {
-			return nil, err
-		}
-		p = &witnessed{process: started}
-		return p, nil
-	})
-	if p != nil && p.exit.TimedOut {
+	var w witness
+	_, err := runCommand(ctx, c, cmd, w.watch(start))
+	if w.exit.TimedOut {
 		writef(c.err, timeIsOver)
 		err = cmp.Or(err, error(exit{code: exitInterrupted + int(syscall.SIGTERM)}))
 	}
 	return err
+}
+
+// witness remembers how a command ended.
+type witness struct {
+	exit  guest.Exit
+	ended bool
+}
+
+// watch is a starter of commands whose end the witness sees.
+func (w *witness) watch(start starter) starter {
+	return func(ctx context.Context, cmd guest.Command) (process, error) {
+		p, err := start(ctx, cmd)
+		if err != nil {
+			return nil, err
+		}
+		return watched{p, w}, nil
+	}
+}
+
+type watched struct {
+	process
+	by *witness
+}
+
+func (p watched) Wait() (guest.Exit, error) {
+	exited, err := p.process.Wait()
+	p.by.exit, p.by.ended = exited, err == nil
+	return exited, err
 }
 
 // timeIsOver is what a person is told of a command that was ended by --timeout.

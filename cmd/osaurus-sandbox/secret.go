@@ -147,16 +147,18 @@ func newSecretList(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			store, err := secretStore(c)
-			if err != nil {
-				return err
-			}
-			keys, err := store.List(cmd.Context(), agent)
-			if err != nil {
-				return err
-			}
+			var of config.PluginID
 			if plugin != "" {
-				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return string(k.Plugin) != plugin })
+				if of, err = config.ParsePluginID(plugin); err != nil {
+					return err
+				}
+			}
+			keys, err := listSecrets(cmd.Context(), c, agent)
+			if err != nil {
+				return err
+			}
+			if of != "" {
+				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Plugin != of })
 			}
 			if asJSON {
 				return printJSON(c.out, keys)

@@ -8,21 +8,26 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
 )
 
-// changeSecret has a secret be changed by the daemon that runs, so that it is in
-// the audit and what it writes is freed of it at once. Without one, or where the
-// store is closed to the daemon and may not be to this program (a passphrase can
-// be typed here), it is changed here.
-func changeSecret(ctx context.Context, c console, byDaemon func(*control.Client) error, here func(secrets.Store) error) error {
+// withSecrets has the daemon that runs see to the secrets of an agent, so that each change is
+// in the audit and what it writes is freed of them at once. Without one, or where the store is
+// closed to the daemon and may not be to this program (a passphrase can be typed here), it is
+// done here. The daemon is asked for their names before, which are in no store that is closed
+// to it: what it refuses to change after that is not for this program to change.
+func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon func(*control.Client, []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
 	client, err := reach(ctx)
 	if err == nil {
 		defer client.Close()
-		err = byDaemon(client)
+		var r *connect.Response[controlpb.ListSecretsResponse]
+		if r, err = client.Secrets.List(ctx, connect.NewRequest(&controlpb.ListSecretsRequest{Agent: string(agent)})); err == nil {
+			return byDaemon(client, r.Msg.Keys)
+		}
 	}
 	if fault.KindOf(err) != fault.Unavailable {
 		return err
@@ -35,7 +40,7 @@ func changeSecret(ctx context.Context, c console, byDaemon func(*control.Client)
 }
 
 func setSecret(ctx context.Context, c console, k secrets.Key, v secrets.Value) error {
-	return changeSecret(ctx, c, func(client *control.Client) error {
+	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
 		_, err := client.Secrets.Set(ctx, connect.NewRequest(&controlpb.SetSecretRequest{
 			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
 		}))
@@ -44,12 +49,26 @@ func setSecret(ctx context.Context, c console, k secrets.Key, v secrets.Value) e
 }
 
 func deleteSecret(ctx context.Context, c console, k secrets.Key) error {
-	return changeSecret(ctx, c, func(client *control.Client) error {
+	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
 		_, err := client.Secrets.Delete(ctx, connect.NewRequest(&controlpb.DeleteSecretRequest{
 			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
 		}))
 		return err
 	}, func(store secrets.Store) error { return store.Delete(ctx, k) })
+}
+
+func listSecrets(ctx context.Context, c console, agent config.AgentID) (keys []secrets.Key, err error) {
+	err = withSecrets(ctx, c, agent, func(_ *control.Client, list []*controlpb.SecretKey) error {
+		keys = make([]secrets.Key, len(list))
+		for i, k := range list {
+			keys[i] = secrets.Key{Agent: config.AgentID(k.Agent), Plugin: config.PluginID(k.Plugin), Name: config.SecretName(k.Name)}
+		}
+		return nil
+	}, func(store secrets.Store) (err error) {
+		keys, err = store.List(ctx, agent)
+		return err
+	})
+	return keys, err
 }
 
 func newSecretAsk(c console) *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,27 +24,36 @@ func execTerminal(ctx context.Context, c console, command guest.Command, run sta
 		isTerminal = terminalWidth(own) > 0
 	}
 	command.Terminal = &guest.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
-	restore := func() error { return nil }
 	if isTerminal {
 		command.Terminal.Size = terminalSize(own)
 	}
+	view, shown := newScreen(c.out), terminalWidth(c.out) > 0
+	c.out = view
+	var undo []func() error // what is done to the terminals
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
 	_, err := runCommand(ctx, c, command, func(ctx context.Context, command guest.Command) (process, error) {
 		p, err := run(ctx, command)
+		if err == nil && shown {
+			undo = append(undo, view.restore)
+		}
 		if err != nil || !isTerminal {
 			return p, err
 		}
-		undo, err := makeRaw(own)
+		restore, err := makeRaw(own)
 		if err != nil {
 			return nil, err // and the end of the context ends the command
 		}
-		restore = undo
+		undo = append(undo, restore)
 		go follow(own, resized, p)
 		return p, nil
 	})
-	if failed := restore(); err == nil && failed != nil {
+	var failed error
+	for _, restore := range undo {
+		failed = errors.Join(failed, restore())
+	}
+	if err == nil && failed != nil {
 		return fault.New(fault.Execution, "restore terminal", own.Name(), failed).Advise("Run: reset.")
 	}
 	return err

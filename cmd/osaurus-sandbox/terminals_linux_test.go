@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"syscall"
@@ -128,9 +129,31 @@ func tryCompletion(t *testing.T) {
 	}
 }
 
+// tryInput is what a command reads, and what it leaves to others.
+func tryInput(t *testing.T) {
+	for _, test := range []struct{ args, want string }{{"exec alice -- cat", "given"}, {"exec alice -n -- cat", ""}} {
+		given := strings.NewReader("given")
+		var out, errs bytes.Buffer
+		code := run(t.Context(), console{given, &out, &errs}, strings.Fields(test.args))
+		if code != 0 || out.String() != test.want || given.Len() != len("given")-len(test.want) {
+			t.Errorf("%s: %d, %q, %d bytes are left, %s", test.args, code, out.String(), given.Len(), &errs)
+		}
+	}
+}
+
+// tryTerminal is a program that leaves a terminal as nobody wants it.
+func tryTerminal(t *testing.T) {
+	term := onTerminal(t, nil, "exec", "alice", "--tty", "--", "printf", `\033[?1049h\033[?25lso`)
+	if code, shown := term.end(); code != 0 || !strings.HasSuffix(shown, "\x1b[?1049h\x1b[?25lso"+plainScreen+"\x1b[?25h\x1b[?1049l") {
+		t.Errorf("%d, %q", code, shown)
+	}
+}
+
 // The command line, with this host as the guest.
 func TestTerminals(t *testing.T) {
 	hostHome(t)
+	t.Run("input", tryInput)
+	t.Run("terminal", tryTerminal)
 	t.Run("sessions", trySessions)
 	t.Run("jobs", tryJobs)
 	t.Run("completion", tryCompletion)

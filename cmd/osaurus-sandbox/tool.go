@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
@@ -115,11 +116,13 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		Properties map[string]struct {
 			Type, Description string
 			Default           json.RawMessage
-			Enum              []string
+			Enum              []any
 		}
 		Required []string
 	}
-	if err := json.Unmarshal([]byte(t.InputSchema), &schema); err != nil {
+	asWritten := json.NewDecoder(strings.NewReader(t.InputSchema))
+	asWritten.UseNumber()
+	if err := asWritten.Decode(&schema); err != nil {
 		return err
 	}
 	writef(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, lines(t.Description))
@@ -133,11 +136,20 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		}
 		what := p.Description
 		if len(p.Enum) > 0 {
-			what = strings.TrimSpace(strings.Join(p.Enum, " | ") + "  " + what)
+			what = strings.TrimSpace(choices(p.Enum) + "  " + what)
 		}
 		writef(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
 	}
 	return table.Flush()
+}
+
+// choices are the values that an argument may have, for a person.
+func choices(values []any) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, " | ")
 }
 
 func newToolCall(c console) *cobra.Command {
@@ -162,22 +174,17 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 				return err
 			}
 			defer client.Close()
-			stream, err := client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
-				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
-			}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
 			var envelope string
-			for stream.Receive() {
-				if p := stream.Msg().Progress; p != nil {
+			for m, err := range control.Messages(client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
+				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
+			}))) {
+				if err != nil {
+					return faultrpc.Decode("call tool", args[1], err)
+				}
+				if p := m.Progress; p != nil {
 					writef(c.err, "%s\n", lines(p.Text))
 				}
-				envelope = stream.Msg().Envelope
-			}
-			if err := stream.Err(); err != nil {
-				return faultrpc.Decode("call tool", args[1], err)
+				envelope = m.Envelope
 			}
 			return printEnvelope(c, args[1], envelope, asJSON)
 		},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +18,15 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/remote"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/sandbox"
 	"osaurus-sandbox/sandbox/sandboxtest"
 	"osaurus-sandbox/vm/qemu"
 )
 
-// TestContract runs the conformance kit through a daemon in a real guest's room.
+// TestContract runs the conformance kit in an agent's room of a real guest: as a
+// daemon's client does, and as the daemon itself.
 func TestContract(t *testing.T) {
-	client := serve(t)
+	server, client := serve(t)
 	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "kit"})); err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +34,24 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Run(t, suite)
+	t.Run("Remote", func(t *testing.T) { sandboxtest.Run(t, suite) })
+	t.Run("Room", func(t *testing.T) {
+		var recorded sync.Map
+		suite.Name = "room"
+		suite.Sandbox = sandbox.Recorded(server.Agents.Room("kit"), func(r sandbox.Request) error {
+			recorded.Store(r.Tenant, true)
+			return nil
+		})
+		suite.Audited = func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
+			_, found := recorded.Load(tenant)
+			return found, nil
+		}
+		sandboxtest.Run(t, suite)
+	})
 }
 
 // serve runs a daemon with a real guest until the test ends.
-func serve(t *testing.T) *control.Client {
+func serve(t *testing.T) (*control.Server, *control.Client) {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	p := lab.DebianPack(t)
@@ -48,9 +64,9 @@ func serve(t *testing.T) *control.Client {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan *control.Server, 1), make(chan error, 1)
 	go func() {
-		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: &qemu.Driver{}, Ready: func(*control.Server) { close(ready) }})
+		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: lab.Driver(&qemu.Driver{}), Ready: func(s *control.Server) { ready <- s }})
 	}()
 	t.Cleanup(func() {
 		end()
@@ -58,8 +74,9 @@ func serve(t *testing.T) *control.Client {
 			t.Error(err)
 		}
 	})
+	var server *control.Server
 	select {
-	case <-ready:
+	case server = <-ready:
 	case err := <-ended:
 		ended <- nil
 		t.Fatal(err)
@@ -74,5 +91,5 @@ func serve(t *testing.T) *control.Client {
 	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return server, client
 }

@@ -136,6 +136,7 @@ type Job struct {
 	// Where the job's own room shows the end of its output, to be read only: the file
 	// that grows, and beside it, with ".1" after its name, the part before that.
 	LogFile       string `protobuf:"bytes,16,opt,name=log_file,json=logFile,proto3" json:"log_file,omitempty"`
+	Plugin        string `protobuf:"bytes,17,opt,name=plugin,proto3" json:"plugin,omitempty"` // it was started for, as in Start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +279,13 @@ func (x *Job) GetLabel() string {
 func (x *Job) GetLogFile() string {
 	if x != nil {
 		return x.LogFile
+	}
+	return ""
+}
+
+func (x *Job) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
 	}
 	return ""
 }
@@ -961,7 +969,7 @@ var File_jobs_proto protoreflect.FileDescriptor
 const file_jobs_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"jobs.proto\x12\x10osaurus.guest.v1\"\xd2\x03\n" +
+	"jobs.proto\x12\x10osaurus.guest.v1\"\xea\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -979,7 +987,8 @@ const file_jobs_proto_rawDesc = "" +
 	"\awritten\x18\r \x01(\x04R\awritten\x12\x18\n" +
 	"\adropped\x18\x0e \x01(\x04R\adropped\x12\x14\n" +
 	"\x05label\x18\x0f \x01(\tR\x05label\x12\x19\n" +
-	"\blog_file\x18\x10 \x01(\tR\alogFile\"+\n" +
+	"\blog_file\x18\x10 \x01(\tR\alogFile\x12\x16\n" +
+	"\x06plugin\x18\x11 \x01(\tR\x06plugin\"+\n" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x00\x12\x0f\n" +
 	"\vSTATE_ENDED\x10\x01\"\xa5\x01\n" +

@@ -100,7 +100,6 @@ func refusals(ctx context.Context, t *testing.T, c *guest.Client) {
 		{"NUL", guest.Command{Args: []string{"/bin/sh", "a\x00b"}}, fault.InvalidArgs},
 		{"bad variable", guest.Command{Args: sh("true"), Env: []string{"nothing"}}, fault.InvalidArgs},
 		{"long argument", guest.Command{Args: []string{"/bin/sh", long}}, fault.InvalidArgs},
-		{"relative directory", guest.Command{Args: sh("true"), Dir: "tmp"}, fault.InvalidArgs},
 		{"negative timeout", guest.Command{Args: sh("true"), Timeout: -1}, fault.InvalidArgs},
 	} {
 		_, err := c.Exec(ctx, tc.cmd)
@@ -114,7 +113,7 @@ func environment(ctx context.Context, t *testing.T, c *guest.Client) {
 	var out bytes.Buffer
 	exit, err := c.Run(ctx, guest.Command{
 		Args: append(sh(`echo "$PWD|$1|$A|$B|${HOME-unset}"`), "name", "a \xff\n'b"),
-		Env:  []string{"PATH=/bin", "A=1", "B=\xfe="}, Dir: "/etc", Stdout: &out,
+		Env:  []string{"PATH=/bin", "A=1", "B=\xfe="}, Dir: "etc", Stdout: &out,
 	})
 	if want := "/etc|a \xff\n'b|1|\xfe=|unset\n"; err != nil || exit.Code != 0 || out.String() != want {
 		t.Errorf("%+v %v %q, want %q", exit, err, out.String(), want)

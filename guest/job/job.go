@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/plain"
 )
 
 const (
@@ -30,6 +30,7 @@ type job struct {
 	id      config.JobID
 	user    string
 	label   string
+	plugin  string // it was started for
 	args    [][]byte
 	started time.Time
 	log     log
@@ -45,9 +46,9 @@ type job struct {
 }
 
 func newJob(r *guestpb.StartJobRequest) *job {
-	j := &job{id: newID(), user: r.User, label: r.Label, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
+	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
 	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
-		j.args = append(j.args, []byte(faultrpc.Clip(string(a))))
+		j.args = append(j.args, []byte(plain.Clip(string(a))))
 	}
 	return j
 }
@@ -123,7 +124,7 @@ func (j *job) describe() *guestpb.Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := &guestpb.Job{
-		Id: string(j.id), User: j.user, Label: j.label, Args: j.args, Pid: int32(j.child.PID()), StartedUnixNano: j.started.UnixNano(),
+		Id: string(j.id), User: j.user, Label: j.label, Plugin: j.plugin, Args: j.args, Pid: int32(j.child.PID()), StartedUnixNano: j.started.UnixNano(),
 		Written: written, Dropped: dropped, Oom: j.oom, Pids: j.pids, Killed: j.killed, LogFile: j.logFile,
 	}
 	if j.running() {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/job"
@@ -40,6 +41,7 @@ func newRig(t *testing.T) *rig {
 	logs := t.TempDir()
 	room := job.Room{
 		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func() (bool, bool) { return true, false },
+		Plugin: func(config.PluginID, bool) process.Place { return nil },
 	}
 	k := job.NewKeeper(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
 		if user != alice && user != bob {
@@ -117,6 +119,19 @@ func TestJobOfNobody(t *testing.T) {
 	}
 	if list := r.List(alice); len(list) > 0 {
 		t.Errorf("%v", list)
+	}
+}
+
+// A job that the host starts for a plugin is known by it, and one of the agent's own is not,
+// whatever it is called.
+func TestJobOfAPlugin(t *testing.T) {
+	r := newRig(t)
+	j, err := r.Start(t.Context(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("sleep"), []byte("60")}, Label: "daemon", Plugin: "rss"})
+	if err != nil || j.Plugin != "rss" {
+		t.Errorf("%v, %v", j, err)
+	}
+	if own := r.start("true"); own.Plugin != "" {
+		t.Errorf("%v", own)
 	}
 }
 

@@ -167,7 +167,7 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		place = room.Plugin(config.PluginID(r.Plugin), r.Offline)
 	}
 	child, err := k.opts.Processes.Start(process.Spec{
-		Args: wire.Texts(r.Args), Env: process.MergeEnv(room.Env, wire.Texts(r.Env)), Dir: cmp.Or(string(r.Dir), room.Home),
+		Args: wire.Texts(r.Args), Env: process.MergeEnv(room.Env, wire.Texts(r.Env)), Dir: wire.Folder(room.Home, r.Dir),
 		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: place,
 	})
 	if err != nil {

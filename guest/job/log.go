@@ -106,26 +106,36 @@ func (l *log) size() (written, dropped uint64) {
 	return l.start + l.length, l.start - l.earlier
 }
 
-// read returns at most n bytes from an offset on, or from where the log begins
-// if that is later.
+// read returns the n bytes from an offset on, or from where the log begins if that is
+// later: fewer where it ends.
 func (l *log) read(offset, n uint64) (data []byte, from uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	end := l.start + l.length
-	from = min(max(offset, l.start-l.earlier), end)
-	file, at, until := l.now, from-l.start, end
-	if from < l.start {
-		file, at, until = l.before, from-(l.start-l.earlier), l.start
-	}
-	n = min(n, until-from)
-	if n == 0 || file == nil {
+	begin, end := l.start-l.earlier, l.start+l.length
+	from = min(max(offset, begin), end)
+	if n = min(n, end-from); n == 0 || l.now == nil {
 		return nil, from, nil
 	}
 	data = make([]byte, n)
-	if got, err := file.ReadAt(data, int64(at)); err != nil && !(errors.Is(err, io.EOF) && got > 0) {
-		return nil, from, fault.New(fault.Execution, "read log", l.path, err)
+	earlier := min(n, max(l.start, from)-from) // of what is read
+	if earlier > 0 {
+		err = l.fill(data[:earlier], l.before, from-begin)
+	}
+	if err == nil && earlier < n {
+		err = l.fill(data[earlier:], l.now, from+earlier-l.start)
+	}
+	if err != nil {
+		return nil, from, err
 	}
 	return data, from, nil
+}
+
+// fill reads what is in a file of the log. The lock is held.
+func (l *log) fill(data []byte, f *os.File, at uint64) error {
+	if got, err := f.ReadAt(data, int64(at)); err != nil && !(errors.Is(err, io.EOF) && got > 0) {
+		return fault.New(fault.Execution, "read log", l.path, err)
+	}
+	return nil
 }
 
 // remove deletes the log.

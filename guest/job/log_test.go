@@ -3,6 +3,7 @@
 package job
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 
@@ -36,5 +37,27 @@ func TestNoFileForLog(t *testing.T) {
 	l.write([]byte("next"))
 	if written, dropped := l.size(); written != 2*logPart+4 || dropped != logPart {
 		t.Errorf("with one: %d dropped of %d", dropped, written)
+	}
+}
+
+// TestReadOverParts: what is read where one file of the log ends goes on in the next.
+func TestReadOverParts(t *testing.T) {
+	var l log
+	if err := l.open(filepath.Join(t.TempDir(), "log")); err != nil {
+		t.Fatal(err)
+	}
+	defer l.remove()
+	all := make([]byte, logPart+8)
+	for i := range all {
+		all[i] = byte(i >> 2) // no two places near the end of the first are alike
+	}
+	l.write(all)
+	for _, from := range []uint64{0, logPart - 8, logPart - 1, logPart, logPart + 7, logPart + 8} {
+		for _, n := range []uint64{1, 8, 16, 2 * logPart} {
+			want := all[from:min(from+n, uint64(len(all)))]
+			if got, at, err := l.read(from, n); err != nil || at != from || !bytes.Equal(got, want) {
+				t.Errorf("%d from %d are %d from %d, %v", n, from, len(got), at, err)
+			}
+		}
 	}
 }

@@ -49,6 +49,15 @@ type cloneArgs struct {
 // wait for its share of the processor, would stop this process. This child has this
 // process's memory too, as copying its page tables costs more than all the rest; but
 // nobody waits for it who does not want to.
+//
+// Until it first runs it has copies of all that this process has open, as a fork has, and where
+// its group waits for its share of the processor it may have them for as long as execWithin: the
+// end of another command's input, or of a connection, comes no sooner. Outputs do not wait for it
+// (sandbox.Linger). No way without that is known which costs less than it mends. A table of files
+// of the forking thread's own would lack those of the runtime's poller, which any thread may
+// use. To enter the group only later takes a grace period of the kernel, longer than most
+// programs take to start. One that runs ahead of all shares until then (SCHED_FIFO) never
+// runs where the kernel divides that among groups and gives its own none.
 func (i *image) begin() (*child, error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

@@ -89,10 +89,6 @@ func shield() {
 }
 
 func build(r *report) error {
-	var p plan
-	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxReport)).Decode(&p); err != nil {
-		return fmt.Errorf("read what to make: %w", err)
-	}
 	filter, err := refused().Compile()
 	if err != nil {
 		return err
@@ -102,6 +98,10 @@ func build(r *report) error {
 	}
 	// Of this room's network alone: ping needs no privilege. A kernel without it is fine.
 	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
+	var p plan // until it comes, this is any room's first process
+	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxReport)).Decode(&p); err != nil {
+		return fmt.Errorf("read what to make: %w", err)
+	}
 	if err := unix.Sethostname([]byte(p.Hostname)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}

@@ -45,6 +45,7 @@ type Options struct {
 type Keeper struct {
 	opts    Options
 	prepare func() error // once
+	spare   spare
 
 	mu    sync.Mutex
 	doors map[string]*door // by user
@@ -170,21 +171,31 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := r.folders(k); err != nil {
 		return nil, err
 	}
-	if err := r.group.make(); err != nil {
-		return nil, fault.New(fault.Unavailable, op, spec.User, err)
-	}
-	if err := errors.Join(r.limit(spec.Limits), r.openEvents()); err != nil {
-		return nil, fault.New(fault.Execution, op, spec.User, err)
-	}
-	err = r.openOutlet(k.opts, token)
-	if err == nil {
-		err = r.start(k.opts)
-	}
-	if err != nil {
+	if err := k.inhabit(r, token); err != nil {
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
+	k.spare.refill(k.opts)
 	return r, nil
+}
+
+// inhabit gives a room that has its folders its limits, its way to the bridge and its first process.
+func (k *Keeper) inhabit(r *Room, token []byte) error {
+	const op = "make room"
+	if err := r.group.make(); err != nil {
+		return fault.New(fault.Unavailable, op, r.spec.User, err)
+	}
+	if err := errors.Join(r.limit(r.spec.Limits), r.openEvents()); err != nil {
+		return fault.New(fault.Execution, op, r.spec.User, err)
+	}
+	if err := r.openOutlet(k.opts, token); err != nil {
+		return err
+	}
+	f, err := k.spare.take(k.opts)
+	if err != nil {
+		return err
+	}
+	return r.open(f, k.opts)
 }
 
 // forget ends what was open for the room alone. The disk could not be written out

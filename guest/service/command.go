@@ -45,7 +45,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 // with a terminal.
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
-	spec := process.Spec{Args: wire.Texts(start.Args), Env: wire.Texts(start.Env), Dir: string(start.Dir)}
+	spec := process.Spec{Args: wire.Texts(start.Args), Env: wire.Texts(start.Env), Dir: wire.Folder("/", start.Dir)}
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,6 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 // furnish says where the command runs, as whom, and with what environment.
 func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
 	if len(start.Room) == 0 {
-		spec.Dir = cmp.Or(spec.Dir, "/")
 		return nil
 	}
 	var err error
@@ -94,11 +93,8 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 	}
 	c.marks = c.room.Marks()
 	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
-	if spec.Dir == "" {
-		spec.Dir = "/"
-		if !start.RoomRoot {
-			spec.Dir = c.room.Home()
-		}
+	if !start.RoomRoot {
+		spec.Dir = wire.Folder(c.room.Home(), start.Dir)
 	}
 	spec.Place = c.room.Place(start.RoomRoot)
 	switch {

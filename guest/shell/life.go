@@ -124,13 +124,9 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		return err
 	}
 	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
-	dir := string(spec.Dir)
-	if dir == "" {
-		dir = room.Home
-	}
 	fd := uintptr(theirs)
 	l.child, err = l.session.keeper.opts.Processes.Start(process.Spec{
-		Args: l.kind.args(l.desk.inside), Env: env, Dir: dir, Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+		Args: l.kind.args(l.desk.inside), Env: env, Dir: wire.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
 	})
 	if err != nil {
 		_ = ours.Close()

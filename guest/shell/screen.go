@@ -24,8 +24,13 @@ type screen struct {
 	told []byte // the end of that, which is looked at when somebody asks
 }
 
-// maxLine bounds the line that is being written; longer ones are broken.
-const maxLine = 4096
+const (
+	// maxLine bounds the line that is being written; longer ones are broken.
+	maxLine = 4096
+	// maxGap is how far beyond the line's end the cursor goes, which makes spaces: further than
+	// terminals are wide, and not so far that a few bytes for each time cost the guest much.
+	maxGap = 512
+)
 
 // show takes what the terminal shows.
 func (s *screen) show(b []byte) {
@@ -92,7 +97,7 @@ func (s *screen) put(r rune) {
 
 // move puts the cursor somewhere in the line, which grows up to there.
 func (s *screen) move(to int) {
-	s.at = max(0, min(to, maxLine-1))
+	s.at = max(0, min(to, maxLine-1, len(s.line)+maxGap))
 	for len(s.line) < s.at {
 		s.line = append(s.line, ' ')
 	}
@@ -109,7 +114,7 @@ type ink struct {
 type inkState byte
 
 const (
-	plain   inkState = iota
+	letters inkState = iota
 	escape           // after ESC
 	charset          // after ESC and an intermediate byte: one more follows
 	control          // after ESC [
@@ -137,18 +142,18 @@ func (i *ink) write(s *screen, b []byte) {
 
 func (i *ink) rune(s *screen, r rune) {
 	switch i.state {
-	case plain:
+	case letters:
 		i.character(s, r)
 	case escape:
 		i.begin(r)
 	case charset:
-		i.state = plain
+		i.state = letters
 	case control:
 		switch {
 		case r == 0x1b:
 			i.state = escape
 		case r >= 0x40 && r <= 0x7e:
-			i.state = plain
+			i.state = letters
 			i.obey(s, r)
 		case r >= 0x20 && r < 0x40 && len(i.params) < maxParams:
 			i.params = append(i.params, byte(r))
@@ -156,7 +161,7 @@ func (i *ink) rune(s *screen, r rune) {
 	case text:
 		switch r {
 		case 0x07:
-			i.state = plain
+			i.state = letters
 		case 0x1b:
 			i.state = escape // \ and what is no sequence are its end, and others begin
 		}
@@ -172,7 +177,7 @@ func (i *ink) begin(r rune) {
 	case r >= 0x20 && r < 0x30:
 		i.state = charset
 	default:
-		i.state = plain
+		i.state = letters
 	}
 }
 

@@ -29,7 +29,8 @@ func TestScreen(t *testing.T) {
 		{"long sequence", "\x1b[" + strings.Repeat("1;", 10000) + "mx", "x"},
 		{"string without end", "\x1b]0;" + strings.Repeat("x", 10000), ""},
 		{"long line", strings.Repeat("x", 5000), strings.Repeat("x", 4096) + "\n" + strings.Repeat("x", 904)},
-		{"far column", "\x1b[99999999999999999999Gx\x1b[4096Gy", "x" + strings.Repeat(" ", 4094) + "y"},
+		{"far column", "\x1b[99999999999999999999Gx\x1b[4096Gy", "x" + strings.Repeat(" ", maxGap) + "y"},
+		{"far columns", strings.Repeat("\x1b[4096Gx\x1b[2K", 4), strings.Repeat(" ", maxGap)},
 	} {
 		for _, step := range []int{1, 7, 1 << 20} {
 			var s screen

@@ -2,9 +2,12 @@ package install_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 )
@@ -133,5 +136,69 @@ func TestLeft(t *testing.T) {
 	r, ok := i.Find(a.ID, dataTools)
 	if got := w.tree(a); got != "" || !ok || r.Status != install.Broken {
 		t.Errorf("%q %+v", got, r)
+	}
+}
+
+// Who leaves once all is done has what was asked for.
+func TestLeftAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, registry := w.open(a)
+	ctx, leave := context.WithCancel(t.Context())
+	tell := func(p install.Progress) {
+		if p.Step == install.Tools { // the last
+			w.fail = func(string) error { leave(); return nil }
+		}
+	}
+	r, err := i.Install(ctx, a, recipe("1"), install.How{Tell: tell})
+	if err != nil || ctx.Err() == nil || r.Status != install.Ready || listed(registry, a) != "data-tools_look" {
+		t.Errorf("%v, %+v, tools %q", err, r, listed(registry, a))
+	}
+	if tree := w.tree(a); strings.Contains(tree, ".data-tools") {
+		t.Errorf("something is left:\n%s", tree)
+	}
+}
+
+// A guest that ends wherever its agent's plugins are being mended leaves all of them to be
+// mended in the next.
+func TestGuestEndsWhileMending(t *testing.T) {
+	t.Parallel() // it waits for programs
+	for at := 1; ; at++ {
+		w := newWorld(t)
+		a := w.agent("alice")
+		i, _ := w.open(a)
+		ids := []config.PluginID{"one", "two"}
+		for _, id := range ids {
+			r := plugins.Recipe{Name: string(id), Description: "One of two", Setup: "true", Tools: []plugins.Tool{{ID: "run", Description: "Runs", Run: "true"}}}
+			if _, err := i.Install(t.Context(), a, r, install.How{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Remove(layer(a)); err != nil { // it was reset
+			t.Fatal(err)
+		}
+		w.endAfter(at)
+		if err := i.Ready(t.Context(), a); err != nil {
+			t.Fatalf("question %d: %v", at, err)
+		}
+		ended := w.ended()
+		if err := i.Ready(t.Context(), a); err != nil { // it starts one
+			t.Fatalf("question %d: %v", at, err)
+		}
+		for _, id := range ids {
+			r, ok := i.Find(a.ID, id)
+			if !ok || r.Status != install.Ready || r.Doing != nil || r.Failure != nil {
+				t.Errorf("question %d: %s is %+v, %+v", at, id, r, r.Failure)
+			}
+		}
+		if tree := w.tree(a); strings.Contains(tree, ".one") || strings.Contains(tree, ".two") {
+			t.Errorf("question %d: something is left:\n%s", at, tree)
+		}
+		if !ended {
+			if at < 10 {
+				t.Fatalf("it asks for the boot only %d times", at)
+			}
+			return
+		}
 	}
 }

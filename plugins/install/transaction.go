@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
@@ -31,8 +32,8 @@ const (
 	// UndoTime is what an installation that failed may take to be taken back, whoever
 	// has left meanwhile.
 	UndoTime = 3 * time.Minute
-	// executable and plain are the modes of a plugin's files.
-	executable, plain = 0o755, 0o644
+	// executable and usual are the modes of a plugin's files.
+	executable, usual = 0o755, 0o644
 )
 
 // How says how to install.
@@ -43,6 +44,8 @@ type How struct {
 	WithoutSecrets bool
 	// Tell, if not nil, is told how far it is.
 	Tell func(Progress)
+
+	keep []plugins.FilePath // files that stay as the agent has changed them
 }
 
 // Progress is how far an installation is.
@@ -124,23 +127,24 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 // at is the step that is under way.
 func (t *transaction) at() Step { return Steps()[min(t.steps, len(Steps())-1)] }
 
-// walk goes through the steps.
+// walk goes through the steps. Nobody may want it any more between two of them; after the
+// last it is done, whoever has left meanwhile.
 func (t *transaction) walk(ctx context.Context) error {
 	for n, do := range []func(context.Context) error{t.validate, t.start, t.enter, t.depend, t.write, t.ask, t.setUp, t.offer} {
 		t.steps = n
+		t.record.Doing = &Doing{Step: t.at(), Before: t.before} // before all that can fail: undo goes by it
 		t.say("")
+		if err := ctx.Err(); err != nil {
+			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
+		}
 		if err := t.here(ctx); err != nil {
 			return err
 		}
-		t.record.Doing = &Doing{Step: t.at(), Before: t.before}
 		if err := t.put(t.agent.ID, t.record.ID, &t.record); err != nil {
 			return err
 		}
 		if err := do(ctx); err != nil {
 			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
 		}
 	}
 	return nil
@@ -209,17 +213,17 @@ func (t *transaction) depend(ctx context.Context) error {
 
 // write puts the recipe's files into the plugin's folder, and keeps what was there.
 func (t *transaction) write(ctx context.Context) error {
-	files := t.record.Plugin.Files
-	replaced := slices.Collect(maps.Keys(files))
+	files, replaced := map[plugins.FilePath]string{}, map[plugins.FilePath]string{}
+	maps.Copy(files, t.record.Plugin.Files)
+	maps.Copy(replaced, files)
 	if t.before != nil {
-		for name := range t.before.Plugin.Files {
-			if _, stays := files[name]; !stays {
-				replaced = append(replaced, name)
-			}
-		}
+		maps.Copy(replaced, t.before.Plugin.Files)
 	}
-	slices.Sort(replaced)
-	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(replaced), t.agent.Home, string(t.record.ID)); err != nil {
+	for _, name := range t.keep {
+		delete(files, name)
+		delete(replaced, name)
+	}
+	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(slices.Sorted(maps.Keys(replaced))), t.agent.Home, string(t.record.ID)); err != nil {
 		return err
 	}
 	for n, name := range slices.Sorted(maps.Keys(files)) {
@@ -235,7 +239,7 @@ func (t *transaction) write(ctx context.Context) error {
 // that leads out of it is not followed.
 func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name plugins.FilePath) error {
 	text := []byte(r.Plugin.Files[name])
-	mode := uint32(plain)
+	mode := uint32(usual)
 	if bytes.HasPrefix(text, []byte("#!")) {
 		mode = executable
 	}
@@ -341,5 +345,5 @@ func failureOf(step Step, version string, err error) Failure {
 // clip is as much of a text as a record keeps.
 func clip(text string) string {
 	const most = maxSetup + 1024
-	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+	return plain.First(text, most)
 }

@@ -92,6 +92,9 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 		report := Report{Plugin: r.ID, Problems: lack.problems()}
 		elsewhere := false
 		if len(report.Problems) > 0 {
+			if err := i.here(ctx); err != nil {
+				return nil, err
+			}
 			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, lack, mend, by)
 		}
 		if report.Sound() {
@@ -139,11 +142,13 @@ type lack struct {
 // lacks compares a plugin with what is there.
 func (s sight) lacks(r Record) (l lack) {
 	l.reset = s.layer != r.Layer && (r.Plugin.Setup != "" || len(r.Packages) > 0)
-	l.folder = !s.folders[r.ID]
 	for _, p := range r.Packages {
 		if !s.packages[p] {
 			l.packages = append(l.packages, p)
 		}
+	}
+	if l.folder = !s.folders[r.ID]; l.folder {
+		return l // and with it all files: what a link in its place leads to is none of the plugin's
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Plugin.Files)) {
 		switch found, there := s.digests[string(r.ID)+"/"+string(name)]; {
@@ -165,7 +170,7 @@ func (l lack) problems() (list []string) {
 	say(l.reset, "the agent was reset since it was set up")
 	say(l.folder, "its folder is gone")
 	say(len(l.packages) > 0, "the package %s is not installed", strings.Join(l.packages, ", "))
-	say(len(l.missing) > 0 && !l.folder, "gone: %s", some(l.missing))
+	say(len(l.missing) > 0, "gone: %s", some(l.missing))
 	say(len(l.changed) > 0, "changed: %s", some(l.changed))
 	return list
 }
@@ -187,7 +192,8 @@ func some(files []plugins.FilePath) string {
 }
 
 // mend mends a plugin, unless it was changed since it was looked at: whoever did that, elsewhere,
-// has seen to it. Where more than files is gone it is installed again, without asking anybody.
+// has seen to it. Where more than files is gone it is installed again, without asking anybody;
+// what the agent has changed stays then too, but for All.
 func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended, elsewhere bool, err error) {
 	if how == Nothing {
 		return false, false, nil
@@ -202,19 +208,16 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 	if err != nil || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
 		return true, true, nil
 	}
-	files := l.missing
+	files, keep := l.missing, l.changed
 	if how == All {
-		files = append(files, l.changed...)
+		files, keep = append(files, l.changed...), nil
 	}
 	if l.reset || l.folder || len(l.packages) > 0 {
-		_, err := i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true})
-		return err == nil, false, err
-	}
-	if err := i.putBack(ctx, a, r, files); err != nil {
+		_, err = i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true, keep: keep})
+	} else if err = i.putBack(ctx, a, r, files); err != nil {
 		i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
-		return false, false, err
 	}
-	return how == All || len(l.changed) == 0, false, nil
+	return err == nil && len(keep) == 0, false, err
 }
 
 // putBack writes some of a plugin's files again.

@@ -82,6 +82,52 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// Files that the agent has changed stay where its plugin is installed again, until a person
+// says otherwise; what is missing beside them is there.
+func TestChangesStay(t *testing.T) {
+	for name, harm := range map[string]func(a tools.Agent) error{
+		"the agent was reset": func(a tools.Agent) error { return os.Remove(layer(a)) },
+		"a package is gone":   func(a tools.Agent) error { return os.Remove(filepath.Join(a.Home, "../apk")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.agent("alice")
+			i, _ := w.open(a)
+			if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+				t.Fatal(err)
+			}
+			folder := filepath.Join(a.Home, "plugins", "data-tools")
+			w.write(filepath.Join(folder, "helper.sh"), "#!/bin/sh\necho mine\n", 0o755)
+			if err := errors.Join(os.RemoveAll(filepath.Join(folder, "only-1")), harm(a)); err != nil {
+				t.Fatal(err)
+			}
+			look := func(mend install.Mend) install.Report {
+				t.Helper()
+				reports, err := i.Verify(t.Context(), a, mend, "a test")
+				if err != nil || len(reports) != 1 {
+					t.Fatalf("%v %v", reports, err)
+				}
+				return reports[0]
+			}
+			if r := look(install.Missing); r.Mended || r.Err != nil {
+				t.Errorf("%+v", r)
+			}
+			if tree := w.tree(a); !strings.Contains(tree, "echo mine") || !strings.Contains(tree, "only-1/data.txt: 1\n") || !strings.Contains(tree, "set up 1\nset up 1\n") || strings.Contains(tree, ".data-tools") {
+				t.Errorf("there is\n%s", tree)
+			}
+			if r := look(install.Nothing); !slices.Equal(r.Problems, []string{"changed: helper.sh"}) {
+				t.Errorf("then: %+v", r)
+			}
+			if err := harm(a); err != nil {
+				t.Fatal(err)
+			}
+			if r := look(install.All); !r.Mended || strings.Contains(w.tree(a), "mine") {
+				t.Errorf("all: %+v, and\n%s", r, w.tree(a))
+			}
+		})
+	}
+}
+
 // What cannot be mended is told, stays listed, and is right again as soon as it can be.
 func TestCannotBeMended(t *testing.T) {
 	w := newWorld(t)

@@ -39,6 +39,8 @@ type world struct {
 
 	mu       sync.Mutex
 	boot     string
+	asked    int // how often for the boot
+	endsAt   int // the question for the boot before which the guest has ended; 0 is none
 	missing  map[config.SecretName]bool
 	gone     map[config.AgentID]bool
 	fail     func(what string) error // of each contact, or nil
@@ -168,7 +170,25 @@ func (w *world) Start(context.Context) error {
 func (w *world) Boot() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.asked++; w.asked == w.endsAt {
+		w.boot = ""
+	}
 	return w.boot
+}
+
+// endAfter has the guest end after so many more questions for the boot.
+func (w *world) endAfter(questions int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked, w.endsAt = 0, questions+1
+}
+
+// ended reports whether that has happened. It happens no more.
+func (w *world) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endsAt = 0
+	return w.boot == ""
 }
 
 // layer is what stands for install.LayerFile.

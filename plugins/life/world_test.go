@@ -159,7 +159,7 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 		return guest.Job{}, w.trouble
 	}
 	w.started = append(w.started, cmd)
-	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Label: cmd.Label, Running: true}, ended: make(chan struct{})}
+	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Label: cmd.Label, Plugin: cmd.Plugin, Running: true}, ended: make(chan struct{})}
 	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
 	w.jobs[j.ID] = j
 	if w.late {

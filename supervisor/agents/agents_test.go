@@ -203,6 +203,28 @@ func TestCreate(t *testing.T) {
 	w.want(err, fault.InvalidArgs)
 }
 
+// A map of users that cannot be written fails no change, and is written when it can be.
+func TestMapIsLate(t *testing.T) {
+	w := newWorld(t)
+	w.must(os.Remove(w.home.AgentMap()))
+	w.must(os.Mkdir(w.home.AgentMap(), 0o700))
+	alice := w.create("alice")
+	w.create("bob")
+	if a, err := w.Rename(t.Context(), "alice", "carol", by); err != nil || a.Name != "carol" {
+		t.Errorf("%+v %v", a, err)
+	}
+	if _, err := w.Delete(t.Context(), "bob", true, by); err != nil {
+		t.Error(err)
+	}
+	w.reopen()
+	w.must(os.Remove(w.home.AgentMap()))
+	w.must(w.exec("carol")) // the sandbox starts
+	w.until("the map is written", func() bool { _, err := os.Stat(w.home.AgentMap()); return err == nil })
+	if m := w.userMap(); !maps.Equal(m, map[string]string{"agent-alice": string(alice.ID)}) {
+		t.Errorf("%v", m)
+	}
+}
+
 func TestDiagnostic(t *testing.T) {
 	w := newWorld(t)
 	first, err := w.Diagnostic(t.Context(), by)

@@ -45,10 +45,11 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	if agent.Settings, err = with(config.AgentDefaults(), n.Settings); err != nil {
 		return Agent{}, err
 	}
-	if err := a.changing.take(ctx, op, string(name)); err != nil {
+	end, err := a.turn(ctx, everybody, op, string(name))
+	if err != nil {
 		return Agent{}, err
 	}
-	defer a.changing.give()
+	defer end()
 	if err := a.mayBe(op, agent); err != nil {
 		return Agent{}, err
 	}
@@ -62,7 +63,8 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	a.byName[name] = &member{Agent: agent}
 	a.mu.Unlock()
 	a.note(Created, by, agent, nil)
-	return agent, errors.Join(a.show(agent), a.writeMap())
+	a.keepMap()
+	return agent, a.show(agent)
 }
 
 // Diagnostic is the agent as whom diagnostics run. It is made when it is first
@@ -158,17 +160,19 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause
 		return a.agentOf(m), nil
 	}
 	a.note(Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
-	err = errors.Join(a.writeMap(), a.followHome(ctx, m))
-	return a.agentOf(m), err
+	a.keepMap()
+	a.letFollow(ctx, m)
+	return a.agentOf(m), nil
 }
 
 // rename changes the name in the database, and returns the one before.
 func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) (m *member, before config.AgentName, err error) {
 	const op = "rename agent"
-	if err := a.changing.take(ctx, op, ref); err != nil {
+	end, err := a.turn(ctx, everybody, op, ref)
+	if err != nil {
 		return nil, "", err
 	}
-	defer a.changing.give()
+	defer end()
 	if m, err = a.find(ref); err != nil {
 		return nil, "", err
 	}
@@ -206,11 +210,11 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 // in a guest that runs.
 func (a *Agents) followHome(ctx context.Context, m *member) error {
 	user := a.agentOf(m).User
-	t := a.turnOf(user)
-	if err := t.take(ctx, "move home folder", string(user)); err != nil {
+	end, err := a.turn(ctx, user, "move home folder", string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
 		defer l.Return()
 		if a.madeOf(m).in == l.Guest {
@@ -239,10 +243,11 @@ func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, b
 
 // keep changes settings in the database.
 func (a *Agents) keep(ctx context.Context, op, ref string, texts map[string]string) (*member, []string, error) {
-	if err := a.changing.take(ctx, op, ref); err != nil {
+	end, err := a.turn(ctx, everybody, op, ref)
+	if err != nil {
 		return nil, nil, err
 	}
-	defer a.changing.give()
+	defer end()
 	m, err := a.find(ref)
 	if err != nil {
 		return nil, nil, err
@@ -286,7 +291,7 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		return false, err
 	}
 	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
-	err = a.writeMap()
+	a.keepMap()
 	pending = true
 	if l, gone := a.borrowRunning(ctx); gone == nil {
 		defer l.Return()
@@ -296,17 +301,18 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		}
 	}
 	if workspace {
-		err = errors.Join(err, a.removeHome(ctx, agent))
+		err = a.removeHome(ctx, agent)
 	}
 	return pending, err
 }
 
 // forget takes an agent out of the database.
 func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
-	if err := a.changing.take(ctx, "delete agent", ref); err != nil {
+	end, err := a.turn(ctx, everybody, "delete agent", ref)
+	if err != nil {
 		return Agent{}, err
 	}
-	defer a.changing.give()
+	defer end()
 	m, err := a.find(ref)
 	if err != nil {
 		return Agent{}, err

@@ -107,6 +107,10 @@ func TestChangesInASilentGuest(t *testing.T) {
 	}
 	g := w.backend.Guest()
 	g.Mute(true)
+	soon, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = w.Set(soon, "carol", map[string]string{"limits.memoryMB": "256"}, by) // nobody knows yet that it is silent
+	w.want(err, fault.Unavailable)
 	w.becomes(supervisor.Unresponsive)
 	if a, err := w.Rename(t.Context(), "alice", "dora", by); err != nil || a.Folder != "alice" {
 		t.Errorf("the home was moved under a room: %+v %v", a, err)

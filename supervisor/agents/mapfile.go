@@ -1,25 +1,30 @@
 package agents
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plain"
 )
 
-// writeMap writes which agent each Linux user is, for other programs.
-func (a *Agents) writeMap() error {
+// keepMap writes which agent each Linux user is, for other programs. The file is made of the
+// agents, and where it cannot be written none of their changes has failed: tidy tries again.
+func (a *Agents) keepMap() {
 	a.writing.Lock() // so that the last one to write has the newest
 	defer a.writing.Unlock()
+	err := a.writeMap()
+	if was := a.late.Swap(err != nil); err != nil && !was {
+		a.Log.Warn("the map of users is written later", "error", err)
+	}
+}
+
+// writeMap writes it. The lock is held.
+func (a *Agents) writeMap() error {
 	users := map[config.LinuxUser]config.AgentID{}
 	for _, agent := range a.List() {
 		users[agent.User] = agent.ID
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(users); err != nil { // sorts the keys
+	text, err := plain.Document(users) // sorts the keys
+	if err != nil {
 		return err
 	}
-	return config.WriteFile(a.Home.AgentMap(), text.Bytes())
+	return config.WriteFile(a.Home.AgentMap(), text)
 }

@@ -114,11 +114,11 @@ func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) e
 	}
 	const op = "make room"
 	user := a.agentOf(m).User
-	t := a.turnOf(user)
-	if err := t.take(ctx, op, string(user)); err != nil {
+	end, err := a.turn(ctx, user, op, string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	if a.isMade(l, m) {
 		return nil
 	}
@@ -173,8 +173,8 @@ func (a *Agents) setMade(m *member, to made) {
 }
 
 // apply has changed settings count in the guest that runs. An agent without a
-// room there gets them with its room. Nobody waits for a guest that does not answer: tidy
-// applies them when it does.
+// room there gets them with its room. Nobody waits for a guest that does not answer, or that
+// falls silent meanwhile: tidy applies them when it does answer.
 func (a *Agents) apply(ctx context.Context, m *member) error {
 	const op = "limit room"
 	l, ok := a.Sandbox.Visit()
@@ -182,19 +182,54 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return nil
 	}
 	defer l.Return()
-	agent := a.agentOf(m)
-	if a.silent() {
-		if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
-			return nil
-		}
-		return fault.New(fault.Unavailable, op, string(agent.User), errors.New("the guest does not answer")).
-			Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
-	}
-	t := a.turnOf(agent.User)
-	if err := t.take(ctx, op, string(agent.User)); err != nil {
+	heard, end := a.whileHeard(ctx)
+	defer end()
+	err := a.applyNow(heard, l, m)
+	if err == nil || context.Cause(heard) != errSilent {
 		return err
 	}
-	defer t.give()
+	agent := a.agentOf(m)
+	if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
+		return nil
+	}
+	return fault.New(fault.Unavailable, op, string(agent.User), errSilent).
+		Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
+}
+
+// errSilent is why the context of a call ends to a guest that is known not to answer.
+var errSilent = errors.New("the guest does not answer")
+
+// whileHeard is a context that ends when the guest is known not to answer.
+func (a *Agents) whileHeard(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	status := a.Sandbox.Status()
+	if status.State == supervisor.Unresponsive {
+		end(errSilent) // before anything is asked
+	}
+	go func() {
+		for status.State != supervisor.Unresponsive {
+			var err error
+			if status, err = a.Sandbox.Next(ctx, status.Revision); err != nil {
+				return // the context or the sandbox has ended
+			}
+		}
+		end(errSilent)
+	}()
+	return ctx, func() { end(nil) }
+}
+
+// applyNow is apply in a guest that answers.
+func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) error {
+	const op = "limit room"
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	agent := a.agentOf(m)
+	end, err := a.turn(ctx, agent.User, op, string(agent.User))
+	if err != nil {
+		return err
+	}
+	defer end()
 	agent = a.agentOf(m) // as it is by now
 	was, want := a.madeOf(m), made{l.Guest, agent.room()}
 	if was.in != want.in || was == want {
@@ -225,11 +260,11 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	}
 	defer l.Return()
 	agent := a.agentOf(m)
-	t := a.turnOf(agent.User)
-	if err := t.take(ctx, op, string(agent.Name)); err != nil {
+	end, err := a.turn(ctx, agent.User, op, string(agent.Name))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	a.mu.Lock()
 	m.made = made{in: l.Guest}
 	a.revoke(m)
@@ -244,11 +279,11 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 
 // clear removes what deleted agents of a user may have in the guest.
 func (a *Agents) clear(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
-	t := a.turnOf(user)
-	if err := t.take(ctx, "remove room", string(user)); err != nil {
+	end, err := a.turn(ctx, user, "remove room", string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	return a.clearNow(ctx, l, user)
 }
 

@@ -17,11 +17,14 @@ const tidyEvery = time.Minute
 // tidy removes what deleted agents have in a guest, and has changed settings count there,
 // whenever one has started or answers again, and has homes follow their agents' names when
 // one has ended: whoever begins something in the next guest has the home's path before
-// there is a room.
+// there is a room. It also tries again to write the map of users.
 func (a *Agents) tidy() {
 	var was supervisor.Status
 	var tidied time.Time
 	for status := a.Sandbox.Status(); ; { // which changes every few seconds while a guest runs
+		if a.late.Load() {
+			a.keepMap()
+		}
 		switch status.State {
 		case supervisor.Running:
 			if was.State != supervisor.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {

@@ -97,9 +97,9 @@ func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e gue
 	return e, err
 }
 
-// SetRoomLimits implements supervisor.Rooms.
-func (g *Guest) SetRoomLimits(_ context.Context, user config.LinuxUser, l guest.Limits) error {
-	return g.ask("limit", string(user), func() error {
+// SetRoomLimits implements supervisor.Rooms. A guest that is silent has it wait.
+func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.Limits) error {
+	err := g.ask("limit", string(user), func() error {
 		r, ok := g.rooms[user]
 		if !ok {
 			return noRoom(user)
@@ -108,6 +108,10 @@ func (g *Guest) SetRoomLimits(_ context.Context, user config.LinuxUser, l guest.
 		g.rooms[user] = r
 		return nil
 	})
+	if g.Ping(ctx) != nil {
+		<-ctx.Done()
+	}
+	return err
 }
 
 // ResetRoom implements supervisor.Rooms.

@@ -110,7 +110,8 @@ func (w *watch) look(same context.Context, agent config.AgentID, boot string) {
 }
 
 // looked looks at an agent's plugins once, if there are any, and reports whether that has
-// worked. If they were looked at in this guest it costs nothing.
+// worked. If they were looked at in this guest it costs nothing. A look that has begun is waited
+// for whatever changes: it keeps its place until it is over, however often the guest falls silent.
 func (w *watch) looked(same context.Context, agent config.AgentID, boot string) bool {
 	a, gone := w.agent(agent)
 	if list, err := w.Installer.List(agent); gone != nil || err != nil || len(list) == 0 {
@@ -119,7 +120,7 @@ func (w *watch) looked(same context.Context, agent config.AgentID, boot string) 
 	select {
 	case w.places <- struct{}{}:
 		defer func() { <-w.places }()
-		return w.Installer.ReadyIn(same, a, boot)
+		return w.Installer.ReadyIn(w.over, a, boot)
 	case <-same.Done():
 		return true
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,9 @@ type world struct {
 	silent   atomic.Bool // the guest runs no command
 	refused  chan struct{}
 	started  chan struct{} // a guest, for what plugins need
+	held     chan struct{} // if not nil, commands wait until it is closed
+
+	busy, most atomic.Int32 // commands that run, and that have run, at a time
 }
 
 func newWorld(t *testing.T) *world {
@@ -158,6 +162,15 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest
 		}
 		return nil, fault.New(fault.Timeout, "run command", "", errors.New("the guest does not answer"))
 	}
+	defer w.busy.Add(-1)
+	for n := w.busy.Add(1); ; {
+		if most := w.most.Load(); n <= most || w.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	if w.held != nil {
+		<-w.held
+	}
 	here := func(text string) string {
 		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
 		return strings.ReplaceAll(text, a.Home, filepath.Join(w.room, "home"))
@@ -259,5 +272,31 @@ func TestWatchWaitsForNoPause(t *testing.T) {
 			w.must(change(w))
 			w.mended(name)
 		})
+	}
+}
+
+// However often a guest falls silent and answers again, no more agents' plugins are looked at
+// together than in a guest that does not.
+func TestWatchOfAGuestThatFlaps(t *testing.T) {
+	w := newWorld(t)
+	const all = 3 * atOnce
+	for n := range all {
+		w.setter(fmt.Sprint("agent", n))
+	}
+	w.held = make(chan struct{})
+	release := sync.OnceFunc(func() { close(w.held) })
+	defer release()
+	w.look(lookAgain)
+	w.must(w.sandbox.Start(t.Context(), by))
+	for range 20 {
+		w.bench.Load().watch.changed.Ring()
+		time.Sleep(10 * time.Millisecond) // another look would begin
+	}
+	release()
+	for range all {
+		w.mended("a start")
+	}
+	if most := w.most.Load(); most > atOnce {
+		t.Errorf("%d were looked at together", most)
 	}
 }

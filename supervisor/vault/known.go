@@ -3,11 +3,13 @@ package vault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 )
@@ -28,12 +30,13 @@ const (
 // what live says.
 type known struct {
 	live    redact.Live
-	values  map[secrets.Key]secrets.Value
-	changes int           // of values, by whoever set or read one
-	asked   time.Time     // when the store was asked last
-	looking chan struct{} // closed when it has answered; nil if it is not asked
-	first   bool          // for the first time
-	trouble string        // that the log has
+	values  map[secrets.Key]secrets.Value // redact.MaxSecrets at most
+	lent    map[secrets.Key]bool          // to programs: these are known before all others
+	changes int                           // of values, by whoever set or read one
+	asked   time.Time                     // when the store was asked last
+	looking chan struct{}                 // closed when it has answered; nil if it is not asked
+	first   bool                          // for the first time
+	trouble string                        // that the log has
 }
 
 // Redact is what takes an agent's secrets out of its output, also those that it
@@ -97,9 +100,9 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 	defer cancel()
 	for {
 		v.mu.Lock()
-		before := k.changes
+		before, lent := k.changes, maps.Clone(k.lent)
 		v.mu.Unlock()
-		values, err := v.read(ctx, agent)
+		values, err := v.read(ctx, agent, lent)
 		v.mu.Lock()
 		if err == nil && before != k.changes {
 			v.mu.Unlock()
@@ -111,6 +114,7 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 			trouble = err.Error()
 		} else {
 			k.values = values
+			maps.DeleteFunc(k.lent, func(key secrets.Key, _ bool) bool { _, there := values[key]; return !there })
 			k.live.Set(scrubber(values))
 		}
 		said := k.trouble
@@ -123,13 +127,15 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 	}
 }
 
-// read reads an agent's secrets, as many as are looked for, where that asks
-// nobody for anything.
-func (v *Vault) read(ctx context.Context, agent config.AgentID) (map[secrets.Key]secrets.Value, error) {
+// read reads an agent's secrets, as many as are looked for and first those that its programs
+// have, where that asks nobody for anything.
+func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets.Key]bool) (map[secrets.Key]secrets.Value, error) {
 	keys, err := v.Names(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
+	others := func(key secrets.Key) bool { return !lent[key] }
+	keys = append(slices.DeleteFunc(slices.Clone(keys), others), slices.DeleteFunc(keys, func(key secrets.Key) bool { return !others(key) })...)
 	values := map[secrets.Key]secrets.Value{}
 	for _, key := range keys[:min(len(keys), redact.MaxSecrets)] {
 		value, err := v.open().Get(ctx, key)
@@ -154,22 +160,54 @@ func scrubber(values map[secrets.Key]secrets.Value) *redact.Scrubber {
 	return redact.New(list)
 }
 
-// learn has a value be known from now on.
+// learn has a value be known from now on, if there is room for it: those that programs have come
+// before those that are only kept.
 func (v *Vault) learn(key secrets.Key, value secrets.Value) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
-	if was, there := k.values[key]; there && was.Reveal() == value.Reveal() {
+	if _, there := k.values[key]; !there && len(k.values) >= redact.MaxSecrets {
+		k.changes++ // it is known once a program has it
 		return
 	}
 	v.change(k, func(values map[secrets.Key]secrets.Value) { values[key] = value })
+}
+
+// learnLent is learn for a value that a program is about to get. It fails where programs have as
+// many as are looked for: this one would be read in their output.
+func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.of(key.Agent)
+	if was, there := k.values[key]; there && k.lent[key] && was.Reveal() == value.Reveal() {
+		return nil
+	}
+	if len(k.lent) >= redact.MaxSecrets && !k.lent[key] {
+		return fault.New(fault.Rejected, "read secret", string(key.Name), fmt.Errorf("the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets)).
+			Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
+	}
+	if k.lent == nil {
+		k.lent = map[secrets.Key]bool{}
+	}
+	k.lent[key] = true
+	v.change(k, func(values map[secrets.Key]secrets.Value) {
+		values[key] = value
+		for other := range values { // one that no program has makes room
+			if len(values) > redact.MaxSecrets && !k.lent[other] {
+				delete(values, other)
+			}
+		}
+	})
+	return nil
 }
 
 // unlearn forgets a value.
 func (v *Vault) unlearn(key secrets.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.change(v.of(key.Agent), func(values map[secrets.Key]secrets.Value) { delete(values, key) })
+	k := v.of(key.Agent)
+	delete(k.lent, key)
+	v.change(k, func(values map[secrets.Key]secrets.Value) { delete(values, key) })
 }
 
 // change changes what is known. The mutex is held.

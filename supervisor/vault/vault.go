@@ -148,6 +148,10 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 		key, value, err = v.find(ctx, who, name)
 		told = forProgram(name, err)
 	}
+	if err == nil {
+		err = v.learnLent(key, value)
+		told = err
+	}
 	entry := audit.Entry{
 		UID: os.Getuid(), Agent: who.Name, Client: client, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
 	}
@@ -162,7 +166,6 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 	if told != nil {
 		return secrets.Value{}, told
 	}
-	v.learn(key, value)
 	return value, nil
 }
 

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -253,6 +255,92 @@ func TestRedact(t *testing.T) {
 	n, err := r.DeleteAll(t.Context(), alice)
 	if keys, listed := r.List(t.Context(), alice); n != 2 || err != nil || len(keys) != 0 || listed != nil {
 		t.Errorf("%d deleted, %v; left are %v, %v", n, err, keys, listed)
+	}
+}
+
+// memory is a store of alice's secrets that is as quick as none on a disk.
+type memory struct {
+	mu     sync.Mutex
+	values map[secrets.Key]secrets.Value
+}
+
+func (m *memory) Check(context.Context) (string, error) { return "in memory", nil }
+
+func (m *memory) Get(_ context.Context, k secrets.Key) (secrets.Value, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v, there := m.values[k]; there {
+		return v, nil
+	}
+	return secrets.Value{}, secrets.Missing.Fault("read secret", string(k.Name), nil)
+}
+
+func (m *memory) Set(_ context.Context, k secrets.Key, v secrets.Value) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values[k] = v
+	return nil
+}
+
+func (m *memory) Delete(_ context.Context, k secrets.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, k)
+	return nil
+}
+
+func (m *memory) List(context.Context, config.AgentID) ([]secrets.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(m.values), secrets.Key.Compare), nil
+}
+
+// What programs have is kept out of the output before what is only in the store, and what would
+// not be kept out no program gets.
+func TestLendMoreThanIsLookedFor(t *testing.T) {
+	r := newRig(t, nil)
+	r.stores[config.SecretsInKeychain] = &memory{values: map[secrets.Key]secrets.Value{}}
+	r.choose(config.SecretsInKeychain)
+	const beyond = redact.MaxSecrets + 2
+	name := func(n int) config.SecretName { return config.SecretName(fmt.Sprintf("S%03d", n)) }
+	value := func(n int) string { return fmt.Sprintf("%s-%03d", canary, n) }
+	for n := range beyond {
+		r.set(key("", name(n)), value(n))
+	}
+	who := bridge.Caller{Agent: alice, Name: "alice"}
+	lend := func(n int) error {
+		_, err := r.Lend(t.Context(), who, []config.SecretName{name(n)}, "a test")
+		return err
+	}
+	last := beyond - 1
+	if err := lend(last); err != nil {
+		t.Fatal(err)
+	}
+	live := r.Redact(t.Context(), alice) // asks the store, which names the last one last
+	for n := range redact.MaxSecrets - 1 {
+		if err := lend(n); err != nil {
+			t.Fatalf("%d: %v", n, err)
+		}
+	}
+	for _, n := range []int{0, redact.MaxSecrets - 2, last} {
+		if got := text(live, value(n)); got != redact.Label(name(n)) {
+			t.Errorf("what a program has is read as %q", got)
+		}
+	}
+	more := redact.MaxSecrets - 1
+	if err := lend(more); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "secret list") {
+		t.Errorf("one more: %v", err)
+	}
+	for e, err := range r.audit.List(t.Context(), audit.Filter{Limit: 1}) {
+		if err != nil || e.Outcome != audit.Outcome(fault.Rejected) {
+			t.Errorf("the audit has %+v, %v", e, err)
+		}
+	}
+	if err := r.Delete(t.Context(), key("", name(0))); err != nil {
+		t.Fatal(err)
+	}
+	if err := lend(more); err != nil || text(live, value(more)) != redact.Label(name(more)) {
+		t.Errorf("in the place of one that was deleted: %v", err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/plain"
 )
 
 // HomesDir is where the homes of agents are.
@@ -40,15 +40,20 @@ const (
 	MaxSide = 10000
 	// MaxOutput bounds what the guest keeps of a command's output until its end.
 	MaxOutput = 1 << 20
+	// maxUser is what the kernel's records of logins take.
+	maxUser = 32
+	// maxHome is twice what the host calls any home.
+	maxHome = 128
 	// MaxTerm is longer than the name of any terminal.
 	MaxTerm = 64
 	// MaxToken is more than 256 bits take in any way of writing them.
 	MaxToken = 128
 )
 
+// Without counts, which are unrolled at each start of the guest's program.
 var (
-	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]{1,128}$`)
+	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
+	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]+$`)
 	termName  = regexp.MustCompile(`^[A-Za-z0-9._+-]*$`)
 	tokenText = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 )
@@ -56,8 +61,8 @@ var (
 // CheckUser says what is wrong with the name of a room's user, which becomes a
 // name of folders too.
 func CheckUser(user string) error {
-	if !userName.MatchString(user) || user == "root" {
-		return fault.New(fault.InvalidArgs, "check room", faultrpc.Clip(user), errors.New("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
+	if len(user) > maxUser || !userName.MatchString(user) || user == "root" {
+		return fault.New(fault.InvalidArgs, "check room", plain.Clip(user), errors.New("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
 	}
 	return nil
 }
@@ -74,11 +79,11 @@ func CheckRoom(r *guestpb.Room) error {
 		return bad("user id %d is not between %d and %d", r.Uid, MinUID, MaxUID)
 	}
 	name, below := strings.CutPrefix(r.Home, HomesDir+"/")
-	if !below || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
-		return bad("home %q is no folder of %s", faultrpc.Clip(r.Home), HomesDir)
+	if !below || len(name) > maxHome || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
+		return bad("home %q is no folder of %s", plain.Clip(r.Home), HomesDir)
 	}
 	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
-		return bad("%q is no host name", faultrpc.Clip(r.Hostname))
+		return bad("%q is no host name", plain.Clip(r.Hostname))
 	}
 	if _, ok := guestpb.Room_Network_name[int32(r.Network)]; !ok {
 		return bad("%v is no kind of network", r.Network)
@@ -159,7 +164,7 @@ func checkPlace(s *guestpb.Start) error {
 			return err
 		}
 		if len(s.Pty.Term) > MaxTerm || !termName.MatchString(s.Pty.Term) {
-			return fmt.Errorf("%q is no name of a terminal", faultrpc.Clip(s.Pty.Term))
+			return fmt.Errorf("%q is no name of a terminal", plain.Clip(s.Pty.Term))
 		}
 	}
 	if s.MaxOutputBytes > MaxOutput {

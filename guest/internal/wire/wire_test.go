@@ -40,13 +40,25 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// A folder that is asked for is one from the root on, or from the usual one.
+func TestFolder(t *testing.T) {
+	for asked, want := range map[string]string{
+		"": "/home/alice", ".": "/home/alice", "src": "/home/alice/src", "src/": "/home/alice/src", "../bob": "/home/bob", "../../../..": "/",
+		"/": "/", "/tmp": "/tmp", "/tmp/": "/tmp/",
+	} {
+		if got := Folder("/home/alice", []byte(asked)); got != want {
+			t.Errorf("%q is %q, not %q", asked, got, want)
+		}
+	}
+}
+
 // FuzzCheck: what passes the checks keeps their promises.
 func FuzzCheck(f *testing.F) {
 	f.Add("sh", "A=1", "/tmp", "tag", "/workspace", "box", "10.0.2.15/24", "10.0.2.2")
 	f.Add("", "=", "..", "a b", "/", "-", "::1/64", "x")
 	f.Fuzz(func(t *testing.T, arg, env, dir, tag, path, host, addr, gw string) {
 		s := &guestpb.Start{Args: [][]byte{[]byte(arg)}, Env: [][]byte{[]byte(env)}, Dir: []byte(dir)}
-		if CheckStart(s) == nil && (arg == "" || strings.Contains(arg+env+dir, "\x00") || !strings.Contains(env, "=") || dir != "" && dir[0] != '/') {
+		if CheckStart(s) == nil && (arg == "" || strings.Contains(arg+env+dir, "\x00") || !strings.Contains(env, "=") || Folder("/home", s.Dir)[0] != '/') {
 			t.Errorf("%q passed", s)
 		}
 		b := &guestpb.Boot{

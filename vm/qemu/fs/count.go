@@ -42,6 +42,8 @@ func (u *usage) countLocked() {
 		defer share.release()
 		start := time.Now()
 		bytes, files, err := u.count(share)
+		u.shrinking.Lock()
+		defer u.shrinking.Unlock()
 		defer u.lockNames()()
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -138,7 +140,7 @@ func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error
 	}
 	for {
 		names, err := folder.Readdirnames(countBatch)
-		if err == io.EOF {
+		if err == io.EOF || errors.Is(err, os.ErrNotExist) { // there are no more, or the folder was removed
 			return nil
 		}
 		if err != nil {

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -26,6 +28,10 @@ const (
 	// maxInFlight bounds the bytes of all requests being served at once, for
 	// go-fuse allocates as much. What is beyond waits in the ring.
 	maxInFlight = 64 << 20
+	// maxSlow bounds the requests that may wait for the host's disk at once: each
+	// has a thread of this process, which ends if it has too many. A disk is as
+	// busy with fewer. What is beyond waits in the ring.
+	maxSlow = 128
 	// maxBackground is how many read-aheads the guest may have under way.
 	maxBackground = 64
 )
@@ -34,7 +40,7 @@ const (
 type Options struct {
 	// Files bounds the descriptors held for the guest: of folders in use, which
 	// are recycled, and of open files, of which one too many is ENFILE in the
-	// guest. The default is 4096, or a quarter of the process's limit if that
+	// guest, as is one more than are left for who has opened so many. The default is 4096, or a quarter of the process's limit if that
 	// is less.
 	Files int
 	// Log gets what the host's user should know; the default discards it.
@@ -59,6 +65,8 @@ type Device struct {
 	floor floor
 	// memory is how many bytes more may be in flight.
 	memory budget
+	// slow is how many requests more may wait for the host's disk.
+	slow budget
 
 	mu     sync.Mutex
 	cur    *session // nil: not mounted
@@ -101,8 +109,8 @@ func New(share vm.Share, opts Options) (*Device, error) {
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
 	d := &Device{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
-	d.memory.left = maxInFlight
-	d.memory.freed.L = &d.memory.mu
+	d.memory.init(maxInFlight)
+	d.slow.init(maxSlow)
 	d.floor.min = share.MinFree
 	if d.rules.root, err = identify(d.root); err == nil {
 		err = d.host.probe(d.root)
@@ -200,7 +208,7 @@ func (d *Device) mount(h header, request, reply [][]byte, space int) int {
 
 // HandleQueue implements vhostuser.Device. What cannot take long is served at
 // once, without the cost of another goroutine; the rest has a goroutine per
-// request, of which the ring bounds the number.
+// request.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
 	for {
 		c, ok := q.Pop()
@@ -226,8 +234,12 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			defer d.memory.give(size)
 			return d.handle(h, c)
 		}
-		if o, _ := operationOf(h.op); o.slow {
-			q.Go(c, serve)
+		if slow(h.op, c.Out) {
+			d.slow.take(1)
+			q.Go(c, func(c *vhostuser.Chain) int {
+				defer d.slow.give(1)
+				return serve(c)
+			})
 		} else {
 			q.Push(c, serve(c))
 			q.Notify()
@@ -246,6 +258,14 @@ func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
 	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
 }
 
+// releaseSlowly lets go of a descriptor, which may take as long as a request
+// that waits for the disk, and has a thread as well.
+func (d *Device) releaseSlowly(file *descriptor) {
+	d.slow.take(1)
+	defer d.slow.give(1)
+	file.release()
+}
+
 func (d *Device) panicked(r any) {
 	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
 }
@@ -258,16 +278,16 @@ func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, s
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
-	if h.op != opWrite {
-		// Names and the like are checked and then used: take them out of the
-		// guest's reach. WRITE's data goes to the file as it is, and its
-		// header go-fuse copies itself.
-		b := make([]byte, length)
-		gather(b, request)
-		request = [][]byte{b}
-		if h2 := readHeader(request); h2 != h {
-			return refuse(h, unix.EIO, reply, space)
-		}
+	// Names and the like are checked and then used: take them out of the guest's
+	// reach. Only WRITE's data goes to the file as it is.
+	if h.op == opWrite {
+		length = int(unsafe.Sizeof(fuse.WriteIn{}))
+	}
+	taken := make([]byte, length)
+	gather(taken, request)
+	request = append([][]byte{taken}, section(request, length, math.MaxInt)...)
+	if readHeader(request) != h {
+		return refuse(h, unix.EIO, reply, space)
 	}
 	if h.op == opInit {
 		return d.mount(h, request, reply, space)
@@ -297,10 +317,12 @@ func newProtocol(s *session) *fuse.ProtocolServer {
 		disabled = fuse.CAP_AUTO_INVAL_DATA
 	}
 	return fuse.NewProtocolServer(s, &fuse.MountOptions{
-		MaxWrite:             maxData,
-		MaxReadAhead:         maxData,
-		MaxBackground:        maxBackground,
-		EnableSymlinkCaching: true, // a link's target never changes, only the link
+		MaxWrite:      maxData,
+		MaxReadAhead:  maxData,
+		MaxBackground: maxBackground,
+		// A link's target never changes, only the link; but without times of birth
+		// a new one may pass for one that was there before.
+		EnableSymlinkCaching: s.dev.rules.root.born != 0,
 		ExtraCapabilities:    extra,
 		DisabledCapabilities: disabled,
 		Logger:               log.New(io.Discard, "", 0), // the guest decides how much it says
@@ -317,6 +339,8 @@ type budget struct {
 	freed sync.Cond
 	left  int
 }
+
+func (b *budget) init(n int) { b.left, b.freed.L = n, &b.mu }
 
 // take waits until n can be taken. No n is larger than the whole.
 func (b *budget) take(n int) {

@@ -26,10 +26,10 @@ func (s *session) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fu
 	if err != nil {
 		return status(err)
 	}
-	return status(s.open(n, in.Flags, out))
+	return status(s.open(n, in.Flags, in.Uid, out))
 }
 
-func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
+func (s *session) open(n *node, flags, user uint32, out *fuse.OpenOut) error {
 	host, writable, err := openFlags(flags)
 	switch {
 	case err != nil:
@@ -41,7 +41,7 @@ func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
 	case s.dev.share.ReadOnly && (writable || flags&unix.O_TRUNC != 0):
 		return unix.EROFS
 	}
-	if err := s.mayOpen(); err != nil {
+	if err := s.mayOpen(user); err != nil {
 		return err
 	}
 	var info fileInfo
@@ -60,7 +60,7 @@ func (s *session) open(n *node, flags uint32, out *fuse.OpenOut) error {
 			return err
 		}
 	}
-	if out.Fh, err = s.openHandle(n, d, writable); err != nil {
+	if out.Fh, err = s.openHandle(n, d, writable, user); err != nil {
 		return err
 	}
 	if s.cacheHolds(n, &info) && flags&unix.O_TRUNC == 0 {
@@ -80,7 +80,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		return status(err)
 	}
 	defer dir.release()
-	if err := s.mayOpen(); err != nil {
+	if err := s.mayOpen(in.Uid); err != nil {
 		return status(err)
 	}
 	// Always exclusively: what is there already may be anything.
@@ -103,7 +103,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
 		n, err := s.lookup(parent, dir, name, &in.Caller, &out.EntryOut)
 		if err == nil {
-			if err = s.open(n, in.Flags, &out.OpenOut); err != nil {
+			if err = s.open(n, in.Flags, in.Uid, &out.OpenOut); err != nil {
 				s.Forget(n.id, 1)
 			}
 		}
@@ -117,7 +117,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		d.release()
 		return status(err)
 	}
-	if out.Fh, err = s.openHandle(n, d, writable); err != nil {
+	if out.Fh, err = s.openHandle(n, d, writable, in.Uid); err != nil {
 		s.Forget(n.id, 1) // the guest does not hear of it
 		return status(err)
 	}
@@ -125,9 +125,23 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	return fuse.OK
 }
 
-// Flush implements fuse.RawFileSystem: there is nothing to flush, and the
-// guest's kernel need not ask again.
-func (s *session) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
+// Flush implements fuse.RawFileSystem: there is nothing to flush, and the guest's
+// kernel need not ask again; but where writes fail late, who closes a file is told.
+func (s *session) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	if !s.dev.host.failsLate {
+		return fuse.ENOSYS
+	}
+	h, done, err := s.handle(in.Fh)
+	if err != nil {
+		return status(err)
+	}
+	defer done()
+	fd, err := unix.FcntlInt(uintptr(h.file.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	return status(err)
+}
 
 // Release implements fuse.RawFileSystem.
 func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
@@ -176,7 +190,7 @@ func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 // punch frees a part of a file.
 func (s *session) punch(h *handle, in *fuse.FallocateIn) error {
 	u := s.zone(h.node).usage
-	defer u.lockNames()()
+	defer u.shrink()()
 	t, err := h.charge(u)
 	if err != nil {
 		return err

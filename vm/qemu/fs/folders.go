@@ -25,7 +25,7 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	if err != nil {
 		return status(err)
 	}
-	if err := s.mayOpen(); err != nil {
+	if err := s.mayOpen(in.Uid); err != nil {
 		return status(err)
 	}
 	dir, err := s.folder(n)
@@ -37,7 +37,7 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	if err != nil {
 		return status(err)
 	}
-	out.Fh, err = s.openHandle(n, newDescriptor(fd), false)
+	out.Fh, err = s.openHandle(n, newDescriptor(fd), false, in.Uid)
 	return status(err)
 }
 
@@ -89,6 +89,7 @@ func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) e
 		for len(l.rest) > 0 {
 			var e fuse.DirEntry
 			n := e.Parse(l.rest)
+			e.Ino = s.shownIno(identity{dev: h.node.identity.dev, ino: e.Ino})
 			if shown(h.file, &e) && !add(h, e) {
 				return nil
 			}

@@ -16,6 +16,7 @@ type handle struct {
 	node     *node
 	file     *descriptor
 	writable bool
+	opener   uint32 // the user of the guest
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,11 +63,13 @@ func (s *session) handle(fh uint64) (h *handle, done func(), err error) {
 	return h, h.file.release, nil
 }
 
-// mayOpen refuses one open file too many.
-func (s *session) mayOpen() error {
+// mayOpen refuses a user of the guest one open file too many. Each may have as
+// many as are left, so one that opens what it can leaves half to the next, and
+// however many do so, there are some for whoever comes then.
+func (s *session) mayOpen(user uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.handles) >= s.maxHandles {
+	if s.opened[user] >= s.maxHandles-len(s.handles) {
 		return unix.ENFILE
 	}
 	return nil
@@ -74,8 +77,8 @@ func (s *session) mayOpen() error {
 
 // openHandle gives an open file or folder a number. It takes d over, which counts for as long as it is
 // open, whatever becomes of its name.
-func (s *session) openHandle(n *node, d *descriptor, writable bool) (uint64, error) {
-	h := &handle{node: n, file: d, writable: writable}
+func (s *session) openHandle(n *node, d *descriptor, writable bool, user uint32) (uint64, error) {
+	h := &handle{node: n, file: d, writable: writable, opener: user}
 	if _, err := h.charge(s.zone(n).usage); err != nil {
 		d.release()
 		return 0, err
@@ -84,6 +87,7 @@ func (s *session) openHandle(n *node, d *descriptor, writable bool) (uint64, err
 	defer s.mu.Unlock()
 	s.lastFH++
 	s.handles[s.lastFH] = h
+	s.opened[user]++
 	if n.open == nil {
 		n.open = map[*handle]struct{}{}
 	}
@@ -115,6 +119,9 @@ func (s *session) removeHandle(fh uint64) {
 	h := s.handles[fh]
 	delete(s.handles, fh)
 	if h != nil {
+		if s.opened[h.opener]--; s.opened[h.opener] == 0 {
+			delete(s.opened, h.opener)
+		}
 		if delete(h.node.open, h); len(h.node.open) == 0 {
 			h.node.open = nil
 		}

@@ -264,6 +264,37 @@ func TestHostFillsAndEmpties(t *testing.T) {
 	l.exact()
 }
 
+// A walk that fails leaves no subtree uncounted, and a folder that is removed meanwhile fails none.
+func TestWalkThatFails(t *testing.T) {
+	c := newClient(t, vm.Share{Subtrees: subtrees(t)}, Options{})
+	c.host("home", "no folder")
+	if err := c.dev.share.Subtrees.Set(vm.Subtree{Path: "home", MaxBytes: 1000 * kib}); err != nil {
+		t.Fatal(err)
+	}
+	l := limited{client: c}
+	c.statfs(root) // a request in which the rules are read
+	l.settled()
+	if err := os.Remove(filepath.Join(c.dir, "home")); err != nil {
+		t.Fatal(err)
+	}
+	c.host("home/old", string(make([]byte, 900*kib)))
+	l.due()
+	l.home = must(c.walk("home"))(t).NodeId
+	f := must(c.create(l.home, "f"))(t)
+	l.settled()
+	want(t, "write too much", c.write(f.Fh, 0, make([]byte, 200*kib), 0), unix.EDQUOT)
+
+	gone, err := os.Open(t.TempDir())
+	if err == nil {
+		err = os.Remove(gone.Name())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	want(t, "look into a folder that was removed", eachEntry(gone, func(string, *fileInfo) error { return unix.EIO }), nil)
+}
+
 // Many requests at once, and walks among them: in the end the count is exact,
 // and it never was too low to hold the limit.
 func TestCountingUnderFire(t *testing.T) {

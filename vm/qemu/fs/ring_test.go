@@ -5,8 +5,11 @@ package fs
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
+	"strings"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -77,6 +80,42 @@ func (g *ringGuest) take() (slot int, reply []byte) {
 	head, n := g.requests.MustTake()
 	at := slots + int(head)/4*slotBytes + replyAt
 	return int(head) / 4, g.m.Mem[at : at+int(n)]
+}
+
+// running counts the goroutines that are in a function.
+func running(name string) int {
+	var all strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+	return strings.Count(all.String(), name+"(")
+}
+
+// However many requests wait for the disk, each with a thread, they are no more than that.
+func TestSlowRequestsAreBounded(t *testing.T) {
+	const atOnce, asked = 4, 10
+	l := newLimited(t, 0, 100)
+	for n := range asked {
+		l.host(fmt.Sprint("home/", n), "")
+	}
+	l.dev.slow.left = atOnce
+	g := newRingGuest(t, l.dev)
+	g.put(0, message[none](opLookup, root, nil, "home"), 500)
+	g.take()
+	unlock := l.usage().lockNames() // as if the disk were slow
+	for n := range asked {
+		g.put(n, message[none](opUnlink, 2, nil, fmt.Sprint(n)), 100)
+	}
+	eventually(t, func() bool { return running("fs.(*budget).take") == 1 && running("fs.(*session).Unlink") == atOnce })
+	unlock()
+	for range asked {
+		if _, reply := g.take(); len(reply) != outHeaderSize || reply[4] != 0 {
+			t.Errorf("unlink: %v", reply)
+		}
+	}
+	l.dev.slow.mu.Lock()
+	defer l.dev.slow.mu.Unlock()
+	if l.dev.slow.left != atOnce {
+		t.Errorf("%d of %d may wait for the disk in the end", l.dev.slow.left, atOnce)
+	}
 }
 
 // Reads and writes through the ring, of what the host has cached and of what it

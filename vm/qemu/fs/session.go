@@ -34,7 +34,7 @@ const (
 
 // session is one mount of the share by the guest, and the file system that
 // go-fuse serves. It embeds what answers ENOSYS, which tells the guest's kernel
-// not to ask again: FLUSH (writes are written through), ACCESS (the guest's
+// not to ask again: FLUSH (writes are written through, on most hosts), ACCESS (the guest's
 // kernel checks permissions itself), locks (its own too), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
@@ -49,6 +49,7 @@ type session struct {
 	nodes    map[uint64]*node
 	byID     map[identity]*node
 	handles  map[uint64]*handle
+	opened   map[uint32]int // how many of them by each user of the guest
 	lastNode uint64
 	lastFH   uint64
 	paths    list.List // of *node that hold a descriptor, latest used first
@@ -108,6 +109,7 @@ func newSession(d *Device) *session {
 		nodes:         map[uint64]*node{root.id: root},
 		byID:          map[identity]*node{root.identity: root},
 		handles:       map[uint64]*handle{},
+		opened:        map[uint32]int{},
 		lastNode:      root.id,
 		nameTTL:       fresh,
 		attrTTL:       fresh,
@@ -227,11 +229,16 @@ func (s *session) holdPathLocked(n *node, d *descriptor) {
 	}
 }
 
-// losePathLocked gives up a node's descriptor.
+// losePathLocked gives up a node's descriptor. With that of a removed file the
+// disk may have much to free: nobody waits for it.
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
 		s.paths.Remove(n.elem)
-		n.path.release()
+		if n.removed {
+			go s.dev.releaseSlowly(n.path)
+		} else {
+			n.path.release()
+		}
 		n.elem, n.path = nil, nil
 	}
 	if n.charged != nil {

@@ -38,8 +38,8 @@ type Conn struct {
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time
 
-	next   *Conn // in Device.ready
-	queued bool
+	prev, next *Conn // in Device.ready
+	queued     bool  // there, or released and never there again
 
 	mu           sync.Mutex
 	rcond, wcond sync.Cond
@@ -48,7 +48,7 @@ type Conn struct {
 	need         need
 	closed       bool // Close was called
 	forgotten    bool // the device's table was told that it is dead
-	released     bool // the device was told that it is closed and dead
+	released     bool // the device was told that it is closed, dead and has nothing to send
 	closeTimer   *time.Timer
 
 	// Receiving.
@@ -58,7 +58,6 @@ type Conn struct {
 	window          int    // what the guest may send before it is read
 	fwdCnt, fwdTold uint32 // bytes read; of which the guest knows
 	peerShut        uint32 // shutdown flags received
-	recvClosed      bool   // Close was called
 	readDL          deadline
 
 	// Sending.
@@ -82,11 +81,11 @@ func newConn(d *Device, o origin, k key) *Conn {
 // its place no longer, and reports whether there is something to send.
 func (c *Conn) unlock() (send bool) {
 	dead := c.state == stateDead
-	forget, release := dead && !c.forgotten, dead && c.closed && !c.released
+	forget, release := dead && !c.forgotten, dead && c.closed && c.need == 0 && !c.released
 	c.forgotten = c.forgotten || forget
 	c.released = c.released || release
 	if release {
-		c.d.grow(firstWindow - c.window)
+		c.d.grown.Add(int64(firstWindow - c.window))
 	}
 	send = c.pending()
 	c.mu.Unlock()
@@ -129,7 +128,7 @@ func (c *Conn) read(p []byte) (int, error) {
 			return n, nil
 		case c.err != nil:
 			return 0, c.opError("read", c.err)
-		case c.peerShut&shutSend != 0 || c.recvClosed || c.state == stateDead:
+		case c.peerShut&shutSend != 0 || c.state == stateDead:
 			return 0, io.EOF
 		}
 		c.rbuf = p
@@ -184,13 +183,14 @@ func (c *Conn) writeErr() error {
 }
 
 // CloseWrite ends the stream to the guest.
-func (c *Conn) CloseWrite() error { return c.shutdown(shutSend, false) }
+func (c *Conn) CloseWrite() error { return c.shutdown(shutSend) }
 
 // Close implements net.Conn. What was written is still delivered.
-func (c *Conn) Close() error { return c.shutdown(shutBoth, true) }
+func (c *Conn) Close() error { return c.shutdown(shutBoth) }
 
 // shutdown announces that this side will not do what flags say any more.
-func (c *Conn) shutdown(flags uint32, forGood bool) error {
+// Without receiving it is closed.
+func (c *Conn) shutdown(flags uint32) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -198,12 +198,9 @@ func (c *Conn) shutdown(flags uint32, forGood bool) error {
 	}
 	c.shutWant |= flags
 	if flags&shutRecv != 0 {
-		c.recvClosed = true
+		c.closed = true
 		c.fwdCnt += uint32(c.in.n)
 		c.in.clear(c.d.chunks)
-	}
-	if forGood {
-		c.closed = true
 		c.readDL.stop()
 		c.writeDL.stop()
 		if c.state != stateDead {
@@ -234,8 +231,8 @@ func (c *Conn) die(err error) {
 // fail ends the connection without telling the guest.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
+	c.need = 0
 	if c.state != stateDead {
-		c.need = 0
 		// A dial that failed was never handed to anyone who could close it.
 		c.closed = c.closed || c.state == stateDialing
 		c.die(err)

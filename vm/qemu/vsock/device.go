@@ -3,7 +3,9 @@
 package vsock
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,7 +68,7 @@ type Device struct {
 	mu        sync.Mutex
 	closed    bool
 	conns     map[key]*Conn
-	count     [origins]int // connections that are not yet both closed and gone from the wire
+	placed    [origins]map[*Conn]struct{} // what is not yet both closed and gone from the wire
 	listeners map[uint32]*Listener
 	ready     connList // have something to send
 	stray     []header // resets that belong to no connection
@@ -84,7 +86,11 @@ var (
 
 // New makes a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
-	return &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: firstPort}
+	d := &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: firstPort}
+	for o := range d.placed {
+		d.placed[o] = map[*Conn]struct{}{}
+	}
+	return d
 }
 
 // Features implements vhostuser.Device. Without a feature bit the device has
@@ -132,8 +138,8 @@ func (d *Device) Close() error {
 func (d *Device) failAll(err error, spare func(*Conn) bool) {
 	d.mu.Lock()
 	var all []*Conn
-	for _, c := range d.conns {
-		all = append(all, c)
+	for _, placed := range d.placed {
+		all = slices.AppendSeq(all, maps.Keys(placed))
 	}
 	d.mu.Unlock()
 	for _, c := range all {
@@ -229,10 +235,10 @@ func (d *Device) add(c *Conn) error {
 	switch {
 	case d.closed:
 		return net.ErrClosed
-	case d.count[c.origin] >= maxConns:
+	case len(d.placed[c.origin]) >= maxConns:
 		return syscall.ENOBUFS
 	}
-	d.count[c.origin]++
+	d.placed[c.origin][c] = struct{}{}
 	d.conns[c.key] = c
 	return nil
 }
@@ -246,14 +252,19 @@ func (d *Device) forget(c *Conn) {
 	}
 }
 
-// release gives up the place of a connection that is both closed and gone.
+// release gives up the place of a connection that is both closed and gone. Until
+// the guest has taken its reset it has one: a guest that takes nothing makes no
+// more of them.
 func (d *Device) release(c *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.count[c.origin]--
+	delete(d.placed[c.origin], c)
+	d.ready.remove(c)
+	c.queued = true // whoever has yet to queue it is too late
 }
 
-// grow widens a window, if there is room for that.
+// grow widens a window by so much, if there is room for that. What one asks in
+// vain is there for a moment: it must keep no other from giving back.
 func (d *Device) grow(by int) bool {
 	if d.grown.Add(int64(by)) > maxGrown {
 		d.grown.Add(-int64(by))

@@ -55,8 +55,8 @@ func FuzzPacket(f *testing.F) {
 			g.rx.Stop()
 		})
 		d.mu.Lock()
-		if len(d.stray) > maxStray || d.count[fromGuest] > maxConns {
-			t.Errorf("%d resets wait, %d connections", len(d.stray), d.count[fromGuest])
+		if len(d.stray) > maxStray || len(d.placed[fromGuest]) > maxConns {
+			t.Errorf("%d resets wait, %d connections", len(d.stray), len(d.placed[fromGuest]))
 		}
 		for _, c := range d.conns {
 			c.mu.Lock()

@@ -50,13 +50,19 @@ func (c *Conn) pending() bool {
 // guest had no buffer for this one.
 func (c *Conn) send(q *vhostuser.Queue) (more, starved bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer func() { more = c.unlock() }()
+	return false, !c.sendOne(q)
+}
+
+// sendOne sends a packet, if there is one, and reports false if the guest has
+// no buffer for it. The caller holds c.mu.
+func (c *Conn) sendOne(q *vhostuser.Queue) bool {
 	if !c.pending() {
-		return false, false
+		return true
 	}
 	chain, ok := q.Pop()
 	if !ok {
-		return false, true
+		return false
 	}
 	h := header{srcCID: hostCID, dstCID: uint64(c.d.cid), srcPort: c.key.host, dstPort: c.key.guest,
 		typ: typeStream, bufAlloc: uint32(c.window), fwdCnt: c.fwdCnt}
@@ -73,7 +79,7 @@ func (c *Conn) send(q *vhostuser.Queue) (more, starved bool) {
 		n := min(len(c.wbuf), c.credit(), chain.InLen-headerLen, maxPayload)
 		if n <= 0 { // a buffer that holds no data: useless, hand it back
 			q.Push(chain, 0)
-			return true, false
+			return true
 		}
 		h.len = uint32(n)
 		data = c.wbuf[:n]
@@ -87,7 +93,7 @@ func (c *Conn) send(q *vhostuser.Queue) (more, starved bool) {
 	}
 	q.Push(chain, put(chain, &h, data))
 	c.sent(&h)
-	return c.pending(), false
+	return true
 }
 
 // sent does the accounts for a packet.
@@ -170,7 +176,7 @@ func (c *Conn) received(n int, data iov) {
 		c.reset(syscall.ECONNRESET)
 		return
 	}
-	if c.recvClosed { // nobody will read it
+	if c.closed { // nobody will read it
 		c.fwdCnt += uint32(n)
 		return
 	}

@@ -5,14 +5,15 @@ package vsock
 import "osaurus-sandbox/vm/qemu/vhostuser"
 
 // connList is a queue of connections, linked through them. Device.mu guards
-// it; a connection is in it at most once.
+// it; a connection is in it at most once, and not after the device released it:
+// so there are never more in it than have a place.
 type connList struct{ first, last *Conn }
 
 func (l *connList) pushBack(c *Conn) {
 	if c.queued {
 		return
 	}
-	c.queued = true
+	c.queued, c.prev = true, l.last
 	if l.last == nil {
 		l.first = c
 	} else {
@@ -25,24 +26,38 @@ func (l *connList) pushFront(c *Conn) {
 	if c.queued {
 		return
 	}
-	c.queued = true
-	c.next = l.first
-	l.first = c
-	if l.last == nil {
+	c.queued, c.next = true, l.first
+	if l.first == nil {
 		l.last = c
+	} else {
+		l.first.prev = c
 	}
+	l.first = c
 }
 
 func (l *connList) pop() *Conn {
 	c := l.first
-	if c == nil {
-		return nil
+	if c != nil {
+		l.remove(c)
 	}
-	if l.first = c.next; l.first == nil {
-		l.last = nil
-	}
-	c.next, c.queued = nil, false
 	return c
+}
+
+func (l *connList) remove(c *Conn) {
+	if !c.queued {
+		return
+	}
+	if c.prev == nil {
+		l.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next, c.queued = nil, nil, false
 }
 
 // enqueue notes that c may have something to send.

@@ -198,7 +198,7 @@ func TestLimits(t *testing.T) {
 	wantRefused(1 + 5 + 7)
 	dial(t, d).Close() // the host has a share of its own
 	open[0].Close()
-	eventually(t, "room", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.count[fromGuest] < maxConns })
+	eventually(t, "room", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.placed[fromGuest]) < maxConns })
 	connect(1)
 	accept(1)
 	for _, c := range open[1:] {
@@ -208,6 +208,56 @@ func TestLimits(t *testing.T) {
 	_, err := l.Accept()
 	wantErrno(t, "accept after close", err, net.ErrClosed)
 	atRest(t, d)
+}
+
+// TestGuestThatTakesNothing connects and ends that again, time after time, while nothing is taken of what
+// the host has to say to it.
+func TestGuestThatTakesNothing(t *testing.T) {
+	const rounds = 50
+	for name, end := range map[string]func(*fakeGuest, key){
+		"it resets":        func(g *fakeGuest, k key) { g.send(k, opRST, 0, nil) },
+		"the host resets":  func(g *fakeGuest, k key) { g.send(k, opShutdown, shutBoth, nil) },
+		"the host gave up": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := New(guestCID)
+			g := startGuest(t, d)
+			g.do(func() { g.deaf = true })
+			g.reboot()
+			l := listen(t, d)
+			defer l.Close()
+			var first net.Conn // stays, and waits at the head of all
+			for port := range uint32(1 + rounds) {
+				g.connect(port)
+				c, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case port == 0:
+					first = c
+				case end == nil:
+					c.(*Conn).abort()
+				default:
+					g.do(func() { end(g, key{hostPort, port}) })
+					_, _ = c.Read(make([]byte, 1))
+					c.Close()
+				}
+			}
+			d.mu.Lock()
+			queued, placed := 0, len(d.placed[fromGuest])
+			for c := d.ready.first; c != nil; c = c.next {
+				queued++
+			}
+			d.mu.Unlock()
+			if queued > placed {
+				t.Errorf("%d connections are kept for the guest, of which %d have a place", queued, placed)
+			}
+			d.Reset()
+			first.Close()
+			atRest(t, d)
+		})
+	}
 }
 
 // TestPortReuse connects from a port whose last connection the host has
@@ -227,8 +277,8 @@ func TestPortReuse(t *testing.T) {
 		c.Close()
 	}
 	d.mu.Lock()
-	if d.count[fromGuest] != 1 {
-		t.Errorf("%d connections, want the last one only", d.count[fromGuest])
+	if len(d.placed[fromGuest]) != 1 {
+		t.Errorf("%d connections, want the last one only", len(d.placed[fromGuest]))
 	}
 	d.mu.Unlock()
 }
@@ -366,5 +416,13 @@ func TestWindowsAreBounded(t *testing.T) {
 	}
 	if total := n * (lastWindow - firstWindow); total > maxGrown || total < maxGrown-lastWindow {
 		t.Errorf("windows grew by %d bytes, the limit is %d", total, maxGrown)
+	}
+	// It is given back also in the moment in which another asks in vain.
+	c := newConn(d, fromGuest, key{hostPort, 1})
+	c.window = lastWindow
+	before := d.grown.Add(maxGrown)
+	c.fail(net.ErrClosed)
+	if got := before - d.grown.Load(); got != lastWindow-firstWindow {
+		t.Errorf("%d bytes were given back", got)
 	}
 }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+)
+
+// An artifact that comes half is not there, so that it can be saved once more; what was there
+// before stays.
+func TestSaveBrokenOff(t *testing.T) {
+	for name, artifact := range map[string]broken{"a file": {files: []string{""}}, "a folder": {folder: true, files: []string{"a/b", "c"}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewArtifactsHandler(artifact)))))
+			to := t.TempDir()
+			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != exitExecution || !strings.Contains(stderr, "the disk broke") {
+				t.Errorf("%d, %s%s", code, out, stderr)
+			}
+			if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
+				t.Errorf("%v is left, %v", left, err)
+			}
+			path := filepath.Join(to, "x")
+			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != exitRejected {
+				t.Errorf("over another: %d, %s%s", code, out, stderr)
+			}
+			if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
+				t.Errorf("what was there is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// broken is an artifact that cannot be read to its end.
+type broken struct {
+	controlpbconnect.UnimplementedArtifactsHandler
+	folder bool
+	files  []string
+}
+
+func (a broken) Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+	return connect.NewResponse(&controlpb.ShowArtifactResponse{Artifact: &controlpb.Artifact{Id: 1, Name: "x", Folder: a.folder}}), nil
+}
+
+func (a broken) Read(_ context.Context, _ *connect.Request[controlpb.ReadArtifactRequest], stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+	for _, file := range a.files {
+		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &file, Data: []byte("half")}); err != nil {
+			return err
+		}
+	}
+	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
+}

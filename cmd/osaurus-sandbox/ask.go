@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"strings"
+
+	"osaurus-sandbox/fault"
+)
+
+// typedLine is the next line that a person types. Who waits for it can be interrupted.
+func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	typed := make(chan line, 1)
+	go func() { // which stays behind if nobody types: nothing else ends its read
+		text, err := from.ReadString('\n')
+		typed <- line{text, err}
+	}()
+	select {
+	case l := <-typed:
+		return l.text, l.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// someoneThere reports whether a person can be asked.
+func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && isTerminal(c.in) }
+
+// confirm asks a person whether they mean it, unless they have said yes.
+func confirm(ctx context.Context, c console, yes bool, what, loss string) error {
+	if yes {
+		return nil
+	}
+	if !someoneThere(c) {
+		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
+	}
+	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
+	line, err := typedLine(ctx, bufio.NewReader(c.in))
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil {
+		writef(c.err, "\n") // the answer's own is missing
+	}
+	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes")).Advise("Nothing was changed. Answer y, or say --yes with the command.")
+}

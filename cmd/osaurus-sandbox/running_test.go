@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// begun is a command that has begun, and whose end is told.
+type begun struct {
+	exit guest.Exit
+	err  error
+}
+
+func (begun) Signal(context.Context, guest.Signal) error { return nil }
+func (begun) Resize(guest.TerminalSize) error            { return nil }
+func (begun) Done() <-chan struct{}                      { return nil }
+func (p begun) Wait() (guest.Exit, error)                { return p.exit, p.err }
+
+// Whoever runs a command again that 125 was said of runs it once: what had begun ends otherwise.
+func TestExitCodeOfLostCommand(t *testing.T) {
+	broke := fault.New(fault.Unavailable, "run command", "", errors.New("the machine ended before it did"))
+	for name, test := range map[string]struct {
+		start error
+		begun begun
+		want  int
+	}{
+		"it ended":             {nil, begun{guest.Exit{Code: 3}, nil}, 3},
+		"nothing was begun":    {broke, begun{}, exitSandbox},
+		"its end is not known": {nil, begun{guest.Exit{}, broke}, exitLost},
+		"nobody reads it":      {nil, begun{guest.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
+		"its time was over":    {nil, begun{guest.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
+	} {
+		start := func(context.Context, guest.Command) (process, error) {
+			if test.start != nil {
+				return nil, test.start
+			}
+			return test.begun, nil
+		}
+		for as, run := range map[string]func(context.Context, console, guest.Command, starter) error{"plain": runForPerson, "json": execJSON} {
+			var out, errs bytes.Buffer
+			err := run(t.Context(), console{strings.NewReader(""), &out, &errs}, guest.Command{Args: []string{"x"}}, start)
+			code := finish(t.Context(), &errs, forSandbox(t.Context(), err))
+			if test.begun.exit.TimedOut && as == "json" {
+				test.want = 0
+			}
+			if told := strings.Contains(out.String(), "exit_code"); code != test.want || as == "json" && told != (test.start == nil && test.begun.err == nil) {
+				t.Errorf("%s, %s: %d, %s%s", name, as, code, &out, &errs)
+			}
+		}
+	}
+}
+
+// A command of a session that was ended because its time was over has failed, whatever it
+// says of itself.
+func TestSessionTimesOut(t *testing.T) {
+	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewShellsHandler(tooLong{})))))
+	for _, test := range []struct {
+		args []string
+		code int
+	}{{nil, exitInterrupted + int(syscall.SIGTERM)}, {[]string{"--json"}, 0}} {
+		args := append(append([]string{"exec", "alice", "--session", "s"}, test.args...), "--", "sleep 1000")
+		if code, out, stderr := sandbox(t, args...); code != test.code || test.args == nil && !strings.Contains(stderr, "its time was over") {
+			t.Errorf("%v: %d, %s%s", args, code, out, stderr)
+		}
+	}
+}
+
+// handling answers the calls of one service.
+func handling(path string, service http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle(path, service)
+	return mux
+}
+
+// tooLong are sessions in which every command ends well when its time is over.
+type tooLong struct {
+	controlpbconnect.UnimplementedShellsHandler
+}
+
+func (tooLong) Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
+	return connect.NewResponse(&controlpb.RunInSessionResponse{TimedOut: true}), nil
+}

@@ -1,0 +1,58 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// A model looks for what is wrong where it is told to: at the folder only if that is not there.
+func TestFolderIsBlamed(t *testing.T) {
+	call := alice()
+	call.Agent.Home = "/workspace/agents/alice"
+	noFolder := fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.New(fault.NotFound, "enter directory", call.Agent.Home+"/src", errors.New("no such file or directory")))
+	for name, test := range map[string]struct {
+		err    error
+		folder bool
+	}{
+		"no folder":        {noFolder, true},
+		"a long command":   {fault.New(fault.InvalidArgs, "check command", "", errors.New("argument or variable 4 has 133120 bytes, more than 131072")), false},
+		"a deleted agent":  {fault.New(fault.NotFound, "find agent", "alice", errors.New("there is none")), false},
+		"no shell to run":  {fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.New(fault.NotFound, "start program", "/bin/sh", errors.New("no such file or directory"))), false},
+		"a broken machine": {fault.New(fault.Unavailable, guest.OpRun, "/bin/sh", errors.New("it has ended")), false},
+	} {
+		r := NewRegistry(slog.New(slog.DiscardHandler), newExec(refusing{err: test.err}), newCode(refusing{err: test.err}))
+		for arguments, tool := range map[string]string{
+			`{"command": "make", "cwd": "src"}`:                     "sandbox_exec",
+			`{"command": "make", "cwd": "src", "background": true}`: "sandbox_exec",
+			`{"code": "1", "cwd": "src"}`:                           "sandbox_execute_code",
+		} {
+			call := call
+			call.Turn = arguments // each has what may run in a turn
+			got := r.Call(t.Context(), call, tool, json.RawMessage(arguments)).Text()
+			if blamed := strings.Contains(got, `"field":"cwd"`); blamed != test.folder {
+				t.Errorf("%s, %s %s: %s", name, tool, arguments, got)
+			}
+		}
+	}
+}
+
+// refusing are rooms in which nothing is started.
+type refusing struct {
+	Rooms
+	err error
+}
+
+func (r refusing) Exec(context.Context, Agent, guest.Command) (guest.Running, error) {
+	return nil, r.err
+}
+
+func (r refusing) StartJob(context.Context, Agent, guest.JobCommand) (guest.Job, error) {
+	return guest.Job{}, r.err
+}
