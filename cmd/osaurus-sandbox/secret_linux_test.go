@@ -15,15 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"filippo.io/age"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/secrets/agefile"
 )
 
@@ -378,66 +373,6 @@ func answerPrompt(t *testing.T) {
 	if code := <-denied; code != exitUserDenied {
 		t.Errorf("denied: %d", code)
 	}
-}
-
-// What the daemon refuses to change this program does not change behind its back, as where the
-// audit takes no note; a store that is closed to the daemon is opened here.
-func TestSecretsByDaemon(t *testing.T) {
-	for name, test := range map[string]struct {
-		daemon refusing
-		set    int
-		want   string // in what is listed
-	}{
-		"the audit is full":   {refusing{set: true}, exitUnavailable, "THEIRS"},
-		"the store is closed": {refusing{list: true, set: true}, 0, "TOKEN"},
-		"all is well":         {refusing{}, 0, "THEIRS"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			home := standIn(t, handling(controlpbconnect.NewSecretsHandler(test.daemon)))
-			t.Setenv(config.HomeVariable, string(home))
-			t.Setenv(agefile.PassphraseFileVariable, "")
-			if err := config.WriteFile(home.SettingsFile(), []byte(`{"secrets": "file"}`)); err != nil {
-				t.Fatal(err)
-			}
-			if code, out, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != test.set {
-				t.Errorf("set: %d, %s%s", code, out, stderr)
-			}
-			if code, out, stderr := fed(t, "", "secret", "list", someAgent); code != 0 || !strings.Contains(out, test.want) {
-				t.Errorf("list: %d, %s%s", code, out, stderr)
-			}
-			k, err := secretKey(t.Context(), []string{someAgent, "TOKEN"}, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := agefile.New(home, nil).Get(t.Context(), k); (err == nil) != test.daemon.list {
-				t.Errorf("kept by this program: %v", err)
-			}
-		})
-	}
-}
-
-// refusing is a daemon that may not list secrets, or change any.
-type refusing struct {
-	controlpbconnect.UnimplementedSecretsHandler
-	list, set bool
-}
-
-func refuse(it bool) error {
-	if !it {
-		return nil
-	}
-	return faultrpc.Encode(fault.New(fault.Unavailable, "secret", "", errors.New("no")))
-}
-
-func (r refusing) List(context.Context, *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
-	if err := refuse(r.list); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.ListSecretsResponse{Keys: []*controlpb.SecretKey{{Agent: strings.ToLower(someAgent), Name: "THEIRS"}}}), nil
-}
-
-func (r refusing) Set(context.Context, *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
-	return connect.NewResponse(&controlpb.SetSecretResponse{}), refuse(r.set)
 }
 
 // awaitInMemory waits until a process has the secret in its memory: a test that
