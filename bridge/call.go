@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +8,12 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // maxError bounds the text of an error: it is read by people and models.
@@ -133,7 +132,7 @@ func (c *call) failure(err error) wire.Failure {
 	kind := fault.KindOf(err)
 	_, ours := errors.AsType[HostOnly](err)
 	if _, ok := errors.AsType[*fault.Error](err); ok && !ours {
-		return wire.Failure{Error: clip(err.Error()), Kind: kind, Advice: clip(fault.AdviceOf(err))}
+		return wire.Failure{Error: plain.First(err.Error(), maxError), Kind: kind, Advice: plain.First(fault.AdviceOf(err), maxError)}
 	}
 	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
 	if kind == fault.Timeout {
@@ -142,17 +141,10 @@ func (c *call) failure(err error) wire.Failure {
 	return wire.Failure{Error: "it went wrong on the host", Kind: kind}
 }
 
-func clip(text string) string {
-	if len(text) > maxError {
-		text = text[:maxError]
-	}
-	return strings.ToValidUTF8(text, "")
-}
-
 // send writes a whole answer.
 func (c *call) send(status int, body any) {
 	c.answered = true
-	text, err := marshal(body)
+	text, err := plain.JSON(body)
 	if err != nil {
 		c.server.Log.Error("the bridge's own answer is not JSON", "path", brief(c.r.URL.Path), "error", err)
 		status, text = http.StatusInternalServerError, []byte(`{"error":"it went wrong on the host"}`)
@@ -167,15 +159,4 @@ func (c *call) send(status int, body any) {
 // hurry bounds how long the program may take to read what is written next.
 func (c *call) hurry() {
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerLimit)) // a connection that has ended needs none
-}
-
-// marshal is JSON as others' shims know it: <, > and & stay what they are.
-func marshal(body any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(body); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // chat asks a model.
@@ -70,7 +71,7 @@ func (c *call) stream(do func(tell func(part string) error) error) error {
 		return http.NewResponseController(c.w).Flush()
 	}
 	err := do(func(content string) error {
-		text, err := marshal(wire.Answer{Content: content})
+		text, err := plain.JSON(wire.Answer{Content: content})
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (c *call) stream(do func(tell func(part string) error) error) error {
 	case !c.answered || c.left():
 		return err
 	}
-	text, err := marshal(c.failure(err))
+	text, err := plain.JSON(c.failure(err))
 	if err != nil {
 		return err
 	}

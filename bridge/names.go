@@ -3,9 +3,9 @@ package bridge
 import (
 	"errors"
 	"regexp"
-	"strings"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 type (
@@ -62,6 +62,5 @@ func notAllowed(op, text, allowed string) error {
 
 // brief is as much of a text as is enough to recognise it.
 func brief(text string) string {
-	const shown = 80
-	return strings.ToValidUTF8(text[:min(len(text), shown)], "")
+	return plain.First(text, 80)
 }

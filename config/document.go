@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
+
+	"osaurus-sandbox/plain"
 )
 
 // document is a JSON object that keeps the order of its members and the exact
@@ -39,7 +40,7 @@ func (e *syntaxError) Error() string {
 // parseDocument reads exactly one JSON object in UTF-8 whose keys are all
 // different. Errors are *syntaxError.
 func parseDocument(text []byte) (*document, error) {
-	if at := invalidUTF8(text); at >= 0 {
+	if at := plain.InvalidUTF8(text); at >= 0 {
 		return nil, &syntaxError{at: at, err: errors.New("not UTF-8 text")}
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -90,22 +91,9 @@ func malformed(text []byte, at int, key string, err error) error {
 	return &syntaxError{at: at, key: key, err: err}
 }
 
-func invalidUTF8(text []byte) int {
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size == 1 {
-			return at
-		}
-		at += size
-	}
-	return -1
-}
-
 // position names an offset as people count: "line:column", both from 1.
 func position(text []byte, at int) string {
-	before := text[:min(at, len(text))]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	line, column := plain.Place(text, at)
 	return fmt.Sprintf("%d:%d", line, column)
 }
 

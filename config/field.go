@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // field is one key of some settings: the only place that knows its name, its
@@ -227,14 +228,5 @@ func parseText[T ~string](raw json.RawMessage, parse func(string) (T, error)) (T
 	return v, nil
 }
 
-// briefLen is as much of a wrong value as helps to find it.
-const briefLen = 60
-
-// brief is a value for an error text: on one line and short.
-func brief(raw json.RawMessage) string {
-	text := strings.Join(strings.Fields(string(raw)), " ")
-	if runes := []rune(text); len(runes) > briefLen {
-		return string(runes[:briefLen]) + "…"
-	}
-	return text
-}
+// brief is as much of a wrong value as helps to find it.
+func brief(raw json.RawMessage) string { return plain.Line(string(raw), 60) }

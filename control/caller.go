@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"os"
 
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -33,7 +33,7 @@ func naming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
 		for _, name := range []string{r.Header.Get(clientHeader), r.UserAgent(), "unnamed"} {
-			if c.client = faultrpc.Clip(name); c.client != "" {
+			if c.client = plain.Clip(name); c.client != "" {
 				break
 			}
 		}

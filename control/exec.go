@@ -93,11 +93,11 @@ func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *
 	cmd.Stderr = out.to(func(b []byte) *controlpb.ExecResponse {
 		return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
 	})
-	var in *input
+	in := io.WriteCloser(unheard{io.Discard})
 	if start.Stdin {
-		in = newInput()
-		defer in.close()
-		cmd.Stdin = in.reader
+		r, w := io.Pipe()
+		defer r.Close() // releases whoever waits for the command to read
+		cmd.Stdin, in = r, w
 	}
 	out.mu.Lock() // until it is said that the command has started
 	process, err := run(ctx, cmd)
@@ -105,8 +105,8 @@ func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *
 		out.mu.Unlock()
 		return guest.Exit{}, err
 	}
-	if in != nil || cmd.Terminal != nil {
-		go in.follow(stream, process)
+	if start.Stdin || cmd.Terminal != nil {
+		go follow(stream, process, in)
 	}
 	id, forget := s.running.add(process)
 	defer forget()
@@ -164,47 +164,29 @@ func (s service) Signal(ctx context.Context, r *connect.Request[controlpb.Signal
 	return connect.NewResponse(&controlpb.SignalResponse{}), err
 }
 
-// input is what comes after start for the command's standard input.
-type input struct {
-	reader *io.PipeReader
-	writer *io.PipeWriter
-}
+// unheard is the input of a command that takes none.
+type unheard struct{ io.Writer }
 
-func newInput() *input {
-	r, w := io.Pipe()
-	return &input{r, w}
-}
+func (unheard) Close() error { return nil }
 
-// follow carries what comes after start, also where that is no input.
-func (i *input) follow(stream *execStream, process supervisor.Process) {
+// follow carries what comes after start.
+func follow(stream *execStream, process supervisor.Process, in io.WriteCloser) {
 	for {
 		m, err := stream.Receive()
 		switch what := m.GetWhat().(type) {
 		case *controlpb.ExecRequest_Resize:
 			err = process.Resize(terminalSize(what.Resize.Rows, what.Resize.Cols))
 		case *controlpb.ExecRequest_Stdin:
-			if i != nil {
-				_, err = i.writer.Write(what.Stdin)
-			}
+			_, err = in.Write(what.Stdin)
 		case *controlpb.ExecRequest_StdinEnd:
-			i.end()
+			_ = in.Close()
 		}
 		if err != nil {
-			i.end() // who goes away without a word ends the call too
+			_ = in.Close() // who goes away without a word ends the call too
 			return
 		}
 	}
 }
-
-// end is the end of the command's input.
-func (i *input) end() {
-	if i != nil {
-		_ = i.writer.Close()
-	}
-}
-
-// close releases whoever waits for the command to read.
-func (i *input) close() { _ = i.reader.Close() }
 
 // outputs sends what the command writes, one message at a time.
 type outputs struct {

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
@@ -82,7 +82,7 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 			size += proto.Size(p)
 		}
 		if err != nil {
-			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: faultrpc.Clip(err.Error()), Advice: fault.AdviceOf(err)}
+			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: plain.Clip(err.Error()), Advice: fault.AdviceOf(err)}
 			answer.Broken = append(answer.Broken, b)
 			size += proto.Size(b)
 		}
@@ -256,14 +256,12 @@ func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
 
 // VerifyPlugins looks at plugins and mends them, and has all that is told of them in one answer.
 func (c *Client) VerifyPlugins(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
-	stream, err := c.Installs.Verify(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	all := &controlpb.VerifyPluginsResponse{}
-	for stream.Receive() {
-		all.Reports = append(all.Reports, stream.Msg().Reports...)
+	for part, err := range Messages(c.Installs.Verify(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
+		}
+		all.Reports = append(all.Reports, part.Reports...)
 	}
-	return all, stream.Err()
+	return all, nil
 }

@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"
@@ -76,7 +76,7 @@ func pluginsAfter(after string, entries []library.Entry, broken []library.Broken
 			answer.Next = last
 			return answer
 		}
-		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: faultrpc.Clip(b.Err.Error()), Advice: faultrpc.Clip(fault.AdviceOf(b.Err))}
+		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: plain.Clip(b.Err.Error()), Advice: plain.Clip(fault.AdviceOf(b.Err))}
 		answer.Broken, last = append(answer.Broken, p), b.Path
 		size += proto.Size(p)
 	}

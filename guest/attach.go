@@ -8,9 +8,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/plain"
 )
 
 // Attachment is a person before the shell of a session.
@@ -104,7 +104,7 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 	defer a.cancel()
 	for {
 		if ended := m.GetEnded(); ended != nil {
-			a.end = ShellEnd{Code: int(ended.Code), Cause: faultrpc.Clip(ended.Cause)}
+			a.end = ShellEnd{Code: int(ended.Code), Cause: plain.Clip(ended.Cause)}
 			return
 		}
 		if a.err = Deliver(output, "terminal", m.GetOutput()); a.err != nil {

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/plain"
 )
 
 // Port is the AF_VSOCK port that a guest answers on.
@@ -81,7 +82,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, connect.NewRequest(hello))
 		if err == nil {
-			c.version = faultrpc.Clip(answer.Msg.GuestVersion)
+			c.version = plain.Clip(answer.Msg.GuestVersion)
 			if v := answer.Msg.Version; v < wire.VersionMin || v > wire.VersionMax {
 				err = fmt.Errorf("the guest chose version %d of the protocol", v)
 				c.Close()

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/plain"
 )
 
 // Command is a program to run in the guest, as its root or in a room. Like
@@ -184,7 +185,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: faultrpc.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	p := &Process{client: c, cmd: cmd, name: plain.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
 	send := p.onLine
 	if cmd.Stdin != nil || cmd.Terminal != nil {
 		send = p.onStream

@@ -1,14 +1,13 @@
 package plugins
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // Hash is a recipe's content in 64 hexadecimal digits.
@@ -17,14 +16,11 @@ type Hash string
 // Encode writes the recipe in its one form: keys sorted, what says nothing left out, two spaces of
 // indentation, a newline at the end. What Parse reads of it is the same recipe.
 func (r Recipe) Encode() ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // people read it, and commands are full of & and >
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(r.object()); err != nil {
+	text, err := plain.Document(r.object())
+	if err != nil {
 		return nil, fault.New(fault.InvalidArgs, "write recipe", brief(r.Name), err)
 	}
-	return out.Bytes(), nil
+	return text, nil
 }
 
 // Hash is the content's SHA-256: that of what Encode writes without the time of the change.

@@ -6,6 +6,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 const idAdvice = "Name the plugin with letters, digits, spaces, dots, dashes and underscores, at most 64, with a letter or digit at either end."
@@ -57,11 +58,4 @@ func reserved(id config.PluginID) bool {
 func ownTools() []string { return []string{"share_artifact"} }
 
 // brief is as much of a text as is enough to recognise it, on one line.
-func brief(text string) string {
-	const shown = 60
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if runes := []rune(text); len(runes) > shown {
-		return string(runes[:shown]) + "…"
-	}
-	return text
-}
+func brief(text string) string { return plain.Line(text, 60) }

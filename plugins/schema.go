@@ -1,9 +1,9 @@
 package plugins
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
+
+	"osaurus-sandbox/plain"
 )
 
 // SchemaURL names the schema.
@@ -11,14 +11,7 @@ const SchemaURL = "https://json-schema.org/draft/2020-12/schema"
 
 // Schema is the JSON Schema of a recipe, for editors. What it takes Parse may still refuse: two
 // paths that are one file, a default that is none of the choices, a character that people do not see.
-func Schema() ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(recipeSchema())
-	return out.Bytes(), err
-}
+func Schema() ([]byte, error) { return plain.Document(recipeSchema()) }
 
 // schema is a part of one. encoding/json sorts its keys.
 type schema map[string]any

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"unicode/utf8"
+
+	"osaurus-sandbox/plain"
 )
 
 // node is a value of JSON with the place where it stands. value is nil, a bool, a string, a
@@ -84,7 +85,7 @@ func grow(text []byte) (*tree, *stumble) {
 		return nil, &stumble{path: root, rule: "size", err: fmt.Errorf("%d bytes are more than %d", len(text), MaxRecipe),
 			fix: "Put what is big where setup can download it."}
 	}
-	if at := invalidUTF8(text); at >= 0 {
+	if at := plain.InvalidUTF8(text); at >= 0 {
 		return nil, &stumble{at: at, path: root, rule: "json", err: errors.New("not UTF-8 text"), fix: "Save the file as UTF-8; a recipe holds texts only."}
 	}
 	g := &grower{tree: tree{text: text, at: map[string]int{}}, dec: json.NewDecoder(bytes.NewReader(text))}
@@ -194,24 +195,6 @@ func (t *tree) locate(f Finding) Finding {
 		path = parent(path)
 		at, known = t.at[path]
 	}
-	f.Line, f.Column = place(t.text, at)
+	f.Line, f.Column = plain.Place(t.text, at)
 	return f
-}
-
-func invalidUTF8(text []byte) int {
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size == 1 {
-			return at
-		}
-		at += size
-	}
-	return -1
-}
-
-// place is an offset as people count, both from 1.
-func place(text []byte, at int) (line, column int) {
-	before := text[:min(at, len(text))]
-	line = bytes.Count(before, []byte("\n")) + 1
-	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }

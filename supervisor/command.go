@@ -14,11 +14,6 @@ const (
 	Exec      Command = "exec"   // run a command in the guest
 )
 
-// Commands lists every command.
-func Commands() []Command {
-	return []Command{Provision, Start, Stop, Restart, Reset, Remove, Exec}
-}
-
 // answer is what becomes of a command in a state.
 type answer int
 

@@ -47,7 +47,7 @@ func (s *Supervisor) mayBegin(by Cause) error {
 }
 
 // count takes note of how an operation ended. The mutex is held.
-func (s *Supervisor) count(op *operation, end State, err error) {
+func (s *Supervisor) count(op *operation, end State) {
 	switch {
 	case end == Running && !op.cause.automatic():
 		s.failures = failures{}

@@ -116,7 +116,7 @@ func TestModel(t *testing.T) {
 				what := ""
 				switch n := random.IntN(10); {
 				case n < 6:
-					c := supervisor.Commands()[random.IntN(6)] // Exec is for the crowd
+					c := commands()[random.IntN(6)] // Exec is for the crowd
 					what = string(c)
 					err := w.command(t.Context(), c)
 					m.command(c)
@@ -201,7 +201,7 @@ const callLimit = 5 * time.Minute
 func (w *world) call(random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Duration(random.IntN(int(callLimit))))
 	defer cancel()
-	c := supervisor.Commands()[random.IntN(len(supervisor.Commands()))]
+	c := commands()[random.IntN(len(commands()))]
 	deadline, _ := ctx.Deadline()
 	err := w.command(ctx, c)
 	if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Kind == "") {

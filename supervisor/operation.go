@@ -148,7 +148,7 @@ func (s *Supervisor) carryOut(op *operation) {
 	defer s.mu.Unlock()
 	op.err = err
 	s.op, s.status.Operation = nil, ""
-	s.count(op, end, err)
+	s.count(op, end)
 	if err != nil {
 		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
 	}

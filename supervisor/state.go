@@ -20,11 +20,6 @@ const (
 	Failed         State = "failed"       // with a reason
 )
 
-// States lists every state.
-func States() []State {
-	return []State{SetupRequired, NotProvisioned, Provisioning, Stopped, Starting, Running, Unresponsive, Stopping, Failed}
-}
-
 // follows lists the states that may come right after each.
 func follows(s State) []State {
 	return map[State][]State{

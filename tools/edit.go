@@ -50,7 +50,7 @@ func newEdit(files Files) Tool {
 		Description: `Replace a text in a file by another. The old text must be in the file exactly once: take lines around it if it is not. ` +
 			`Line ends and permissions stay as they are.`,
 	}, func(ctx context.Context, c *Call, in editIn) (editOut, error) {
-		p, err := c.path("path", in.Path)
+		p, err := c.path(in.Path)
 		if err != nil {
 			return editOut{}, err
 		}

@@ -1,12 +1,11 @@
 package tools
 
 import (
-	"bytes"
-	"encoding/json"
+	"fmt"
 	"maps"
-	"slices"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // Envelope is the answer of a call. Its JSON begins with "ok", and the other keys
@@ -56,35 +55,11 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	if e.Tool != "" {
 		members["tool"] = e.Tool
 	}
-	var b bytes.Buffer
-	b.WriteString(`{"ok":`)
-	if err := write(&b, e.OK()); err != nil {
+	text, err := plain.JSON(members) // sorts the keys
+	if err != nil {
 		return nil, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(members)) {
-		b.WriteByte(',')
-		if err := write(&b, key); err != nil {
-			return nil, err
-		}
-		b.WriteByte(':')
-		if err := write(&b, members[key]); err != nil {
-			return nil, err
-		}
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-// write adds a value without escapes for HTML.
-func write(b *bytes.Buffer, v any) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	b.Write(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
-	return nil
+	return append(fmt.Appendf(nil, `{"ok":%t,`, e.OK()), text[1:]...), nil
 }
 
 // fail is the envelope of a call that failed.

@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/sandbox/shellword"
 )
 
@@ -154,7 +155,7 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 		c.Warn("what runs in the background has no session: it runs in a shell of its own")
 	}
 	job, err := rooms.StartJob(ctx, c.Agent, guest.JobCommand{
-		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: strings.ToValidUTF8(in.Command[:min(len(in.Command), maxLabel)], ""),
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: plain.First(in.Command, maxLabel),
 	})
 	if err != nil {
 		return execOut{}, wrongFolder(err, in.Cwd, dir)

@@ -31,7 +31,7 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 	var b bytes.Buffer
 	r, err := files.ReadFile(ctx, a, p.file(), guest.FilePart{Limit: maxEdit, OrNothing: true}, &b)
 	if err != nil {
-		return nil, nil, aboutPath("path", err)
+		return nil, nil, aboutPath(err)
 	}
 	if r.Truncated {
 		return nil, nil, &Failure{
@@ -46,12 +46,12 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w guest.FileWrite) (guest.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
 	out, err := files.WriteFile(ctx, a, p.file(), w)
-	return out, aboutPath("path", err)
+	return out, aboutPath(err)
 }
 
 // aboutPath says which argument is to blame for what is not there, or not to be
 // touched, and what would do.
-func aboutPath(field string, err error) error {
+func aboutPath(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func aboutPath(field string, err error) error {
 		return err
 	}
 	f := *failureOf(err)
-	f.Field, f.Expected = field, expected
+	f.Field, f.Expected = "path", expected
 	return &f
 }
 

@@ -13,8 +13,9 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plain"
+	"osaurus-sandbox/queue"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/tools/queue"
 )
 
 const (
@@ -194,7 +195,7 @@ func (t *teller) Write(p []byte) (int, error) {
 	line := strings.TrimSpace(lastLines(strings.TrimSpace(string(p)), 1))
 	if line != "" {
 		t.last = time.Now()
-		t.say("%s", strings.ToValidUTF8(line[:min(len(line), maxTold)], ""))
+		t.say("%s", plain.First(line, maxTold))
 	}
 	return n, err
 }

@@ -15,7 +15,7 @@ const nearNames = 5
 
 // missing is what went wrong with a path; of what is not there it shows what is.
 func missing(ctx context.Context, files Files, a Agent, p Path, err error) error {
-	told := aboutPath("path", err)
+	told := aboutPath(err)
 	f, ok := told.(*Failure)
 	if !ok || f.Kind != fault.NotFound || p.Rel == "." {
 		return told

@@ -24,9 +24,10 @@ func (p Path) String() string { return path.Join(p.Root, p.Rel) }
 // roots are where file tools of an agent work. The home is the first.
 func (a Agent) roots() []string { return []string{a.Home, guest.SharedDir, "/output", "/tmp"} }
 
-// path reads the path in an argument. A relative one is in the home folder, and
+// path reads the argument "path". A relative one is in the home folder, and
 // ~ is that folder.
-func (a Agent) path(field, text string) (Path, error) {
+func (a Agent) path(text string) (Path, error) {
+	const field = "path"
 	full, err := a.absolute(field, text)
 	if err != nil {
 		return Path{}, err

@@ -19,7 +19,7 @@ func TestPaths(t *testing.T) {
 		"/workspace/agents/abcX/f": "!outside_allowed_roots", "/workspace/agents": "!outside_allowed_roots", "/etc/passwd": "!outside_allowed_roots", "/workspace/agents/abc/../bob/f": "!outside_allowed_roots",
 		"/Users/me/file": "!outside_allowed_roots", "/tmpx": "!outside_allowed_roots", `C:\Users\me`: "!outside_allowed_roots", "d:/x": "!outside_allowed_roots", "c:x": "/workspace/agents/abc c:x", strings.Repeat("x", 5000): "!too_long",
 	} {
-		p, err := a.path("path", text)
+		p, err := a.path(text)
 		if reason, bad := strings.CutPrefix(want, "!"); bad {
 			f := failureOf(err)
 			if err == nil || f.Kind != fault.InvalidArgs || f.Field != "path" || f.Expected == "" || f.More["reason"] != reason {
@@ -31,7 +31,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	if _, err := a.path("path", "/Users/me/file"); !strings.Contains(err.Error(), "the person's computer") {
+	if _, err := a.path("/Users/me/file"); !strings.Contains(err.Error(), "the person's computer") {
 		t.Error(err)
 	}
 }
@@ -43,7 +43,7 @@ func FuzzPath(f *testing.F) {
 	}
 	a := Agent{Home: "/workspace/agents/abc"}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := a.path("path", text)
+		p, err := a.path(text)
 		if err != nil {
 			return
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"osaurus-sandbox/plain"
 )
 
 // maxArguments bounds the arguments of a call: what the bridge takes of a script. The API
@@ -284,7 +286,7 @@ func kindOf(v any) string {
 func quoted(text string) string {
 	const shown = 80 // enough to recognise it
 	if len(text) > shown {
-		return strconv.Quote(strings.ToValidUTF8(text[:shown], "")) + "…"
+		return strconv.Quote(plain.First(text, shown)) + "…"
 	}
 	return strconv.Quote(text)
 }

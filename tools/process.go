@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	// maxTailLines and tailBytes bound what is shown of a log.
-	maxTailLines = 200
-	tailBytes    = 64 << 10
+	// tailBytes bounds what is shown of a log.
+	tailBytes = 64 << 10
 	// killPatience is how long an answer to kill waits for the end.
 	killPatience = 2 * time.Second
 )

@@ -65,7 +65,7 @@ func newRead(files Files) Tool {
 		Description: `Read a text file in your sandbox: all of it, a range of lines (start_line, line_count), its end (tail_lines), or from a byte on (offset). A folder is listed. ` +
 			`Long files are cut at max_chars, and next says how to go on.`,
 	}, func(ctx context.Context, c *Call, in readIn) (readOut, error) {
-		p, err := c.path("path", in.Path)
+		p, err := c.path(in.Path)
 		if err != nil {
 			return readOut{}, err
 		}
@@ -83,7 +83,7 @@ func newRead(files Files) Tool {
 func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 	entries, more, err := files.ListFolder(ctx, c.Agent, p.file(), maxListed)
 	if err != nil {
-		return readOut{}, aboutPath("path", err)
+		return readOut{}, aboutPath(err)
 	}
 	out := readOut{Kind: "listing", Path: p.String(), EntryCount: len(entries), Truncated: more}
 	for _, e := range entries {
@@ -108,7 +108,7 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 	var b bytes.Buffer
 	r, err := files.ReadFile(ctx, c.Agent, p.file(), part, &b)
 	if err != nil {
-		return readOut{}, aboutPath("path", err)
+		return readOut{}, aboutPath(err)
 	}
 	if r.Info.Kind != guest.RegularFile {
 		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is no regular file"}

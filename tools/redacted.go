@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // redacted is the envelope with every text in it redacted. It is done here, at
@@ -31,12 +32,12 @@ func (e Envelope) redacted(redact Redact) Envelope {
 // redactedJSON is a value as JSON has it, with its texts redacted, and all else as it
 // was: the order of keys too.
 func redactedJSON(v any, redact Redact) any {
-	var raw bytes.Buffer
-	if err := write(&raw, v); err != nil {
+	raw, err := plain.JSON(v)
+	if err != nil {
 		return fail("", fault.New(fault.Execution, "write result", "", err))
 	}
 	var out bytes.Buffer
-	for rest := raw.Bytes(); ; {
+	for rest := raw; ; {
 		at := bytes.IndexByte(rest, '"')
 		if at < 0 {
 			out.Write(rest)
@@ -55,9 +56,9 @@ func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	if key || json.Unmarshal(quoted, &text) != nil {
 		return quoted
 	}
-	var out bytes.Buffer
-	if err := write(&out, redact(text)); err != nil {
+	out, err := plain.JSON(redact(text))
+	if err != nil {
 		return []byte(`""`) // rather than the secret
 	}
-	return out.Bytes()
+	return out
 }

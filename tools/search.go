@@ -52,7 +52,7 @@ func newSearch(files Files) Tool {
 		Description: `Find lines in files by a regular expression (target content), or files by their names (target files). Hidden files, binary files and what .gitignore names are left out; ` +
 			`include *.log looks into those too.`,
 	}, func(ctx context.Context, c *Call, in searchIn) (searchOut, error) {
-		p, err := c.path("path", in.Path)
+		p, err := c.path(in.Path)
 		if err != nil {
 			return searchOut{}, err
 		}

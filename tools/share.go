@@ -48,7 +48,7 @@ func newShare(files Files, artifacts Artifacts) Tool {
 		s := sharing{Call: c, files: files}
 		field, name, copyTo := "filename", in.Filename, s.text(in.Content)
 		if in.Path != "" {
-			p, err := c.path("path", in.Path)
+			p, err := c.path(in.Path)
 			if err != nil {
 				return Artifact{}, err
 			}
@@ -131,7 +131,7 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 	defer func() { err = cmp.Or(err, f.Close()) }()
 	s.copied++
 	_, err = s.files.ReadFile(ctx, s.Agent, p.file(), guest.FilePart{}, f)
-	return aboutPath("path", err)
+	return aboutPath(err)
 }
 
 // folder copies what is in a folder to a path of the artifact. No link in it is
@@ -139,7 +139,7 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error {
 	list, more, err := s.files.ListFolder(ctx, s.Agent, p.file(), maxShared)
 	if err != nil {
-		return aboutPath("path", err)
+		return aboutPath(err)
 	}
 	if s.names += len(list); more || s.names > maxShared {
 		return &Failure{Kind: fault.Rejected, Field: "path", Message: fmt.Sprintf("the folder has more than %d files and folders in it: share an archive of it", maxShared)}

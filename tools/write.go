@@ -33,7 +33,7 @@ func newWrite(files Files) Tool {
 		Hints:       Hints{Destructive: true, Idempotent: true},
 		Description: `Write a text file: all of it at once (the old one stays if anything goes wrong), or with mode append to its end. To change a part of a file, call sandbox_edit_file.`,
 	}, func(ctx context.Context, c *Call, in writeIn) (writeOut, error) {
-		p, err := c.path("path", in.Path)
+		p, err := c.path(in.Path)
 		if err != nil {
 			return writeOut{}, err
 		}
@@ -53,7 +53,7 @@ func newWrite(files Files) Tool {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
-		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true})
+		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {
 			return writeOut{}, err
 		}

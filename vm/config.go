@@ -77,11 +77,11 @@ type Share struct {
 	Ownership Ownership
 	// Subtrees, when not nil, gives parts of the share an owner and limits.
 	// It may be changed while the machine runs. A driver without
-	// OwnershipSubtree ignores the owners, one without SubtreeQuotas the limits.
+	// OwnershipSubtree ignores both.
 	Subtrees *Subtrees
 	// MinFree is how many bytes must stay free on the host's file system:
 	// a write that would go below fails with ENOSPC in the guest. A driver
-	// without SubtreeQuotas cannot keep it.
+	// without OwnershipSubtree cannot keep it.
 	MinFree int64
 }
 

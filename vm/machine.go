@@ -24,15 +24,13 @@ type Driver interface {
 // Capabilities is what a driver can do here. Callers adapt to it and never
 // switch on the driver's name.
 type Capabilities struct {
-	Accelerator   string        // "kvm", "tcg", "apple"
-	Native        bool          // the accelerator runs the guest's instructions directly
-	PowerButton   bool          // RequestStop reaches the machine (not that a guest listens)
-	PauseResume   bool          // Pause and Resume work
-	ResetEnds     bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
-	HalfClose     bool          // connections have CloseWrite; nothing above may rely on it
-	Ownership     []Ownership   // the policies that shares can have, the default first
-	SubtreeQuotas bool          // Share.Subtrees' limits are enforced on the host
-	Network       []NetworkKind // the kinds of network there are
+	Accelerator string        // "kvm", "tcg", "apple"
+	Native      bool          // the accelerator runs the guest's instructions directly
+	PowerButton bool          // RequestStop reaches the machine (not that a guest listens)
+	PauseResume bool          // Pause and Resume work
+	ResetEnds   bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
+	Ownership   []Ownership   // the policies that shares can have, the default first
+	Network     []NetworkKind // the kinds of network there are
 }
 
 // Machine is one run of a virtual machine: it is started once, ends once, and

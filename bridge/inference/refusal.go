@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/secrets"
 )
 
@@ -90,10 +91,7 @@ func (a *answer) said(text []byte) string {
 		said = strings.ReplaceAll(said, key, secrets.Redacted)
 	}
 	said = strings.Join(strings.FieldsFunc(said, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if runes := []rune(said); len(runes) > maxSaid {
-		said = string(runes[:maxSaid]) + "…"
-	}
-	return said
+	return plain.Chars(said, maxSaid)
 }
 
 // after is when an endpoint wants to be asked again.

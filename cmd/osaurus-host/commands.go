@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge/client"
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/plain"
 )
 
 // How long the host may take. Chats have no limit here: a model may think for
@@ -279,7 +280,9 @@ func (c *call) say(line string) error {
 }
 
 func (c *call) print(answer any) error {
-	e := json.NewEncoder(c.out)
-	e.SetEscapeHTML(false)
-	return e.Encode(answer)
+	text, err := plain.JSON(answer)
+	if err != nil {
+		return err
+	}
+	return c.say(string(text))
 }

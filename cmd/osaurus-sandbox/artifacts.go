@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newArtifacts(c console) *cobra.Command {
@@ -34,19 +34,6 @@ each conversation. It stays when the agent is deleted.`,
 	}
 	cmd.AddCommand(newArtifactsList(c), newArtifactsOpen(c), newArtifactsSave(c), newArtifactsDelete(c))
 	return cmd
-}
-
-// eachArtifact does something with each artifact that is asked for, the newest first.
-func eachArtifact(ctx context.Context, client *control.Client, r *controlpb.ListArtifactsRequest, do func(*controlpb.Artifact)) error {
-	stream, err := client.Artifacts.List(ctx, connect.NewRequest(r))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		do(stream.Msg().Artifact)
-	}
-	return stream.Err()
 }
 
 // artifact finds the artifact of an argument.
@@ -73,11 +60,12 @@ func newArtifactsList(c console) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			list := []*controlpb.Artifact{}
-			err := eachArtifact(cmd.Context(), client, &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}, func(f *controlpb.Artifact) {
-				list = append(list, f)
-			})
-			if err != nil {
-				return err
+			request := &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}
+			for r, err := range control.Messages(client.Artifacts.List(cmd.Context(), connect.NewRequest(request))) {
+				if err != nil {
+					return err
+				}
+				list = append(list, r.Artifact)
 			}
 			if asJSON {
 				for _, f := range list {
@@ -95,7 +83,7 @@ func newArtifactsList(c console) *cobra.Command {
 					name += "/"
 				}
 				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), f.Agent, f.Session,
-					bytesText(uint64(f.Size)), faultrpc.Clip(name), faultrpc.Clip(f.Description))
+					bytesText(uint64(f.Size)), plain.Clip(name), plain.Clip(f.Description))
 			}
 			return table.Flush()
 		}),
@@ -168,7 +156,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, names = append(list, f), append(names, faultrpc.Clip(f.Name))
+				list, names = append(list, f), append(names, plain.Clip(f.Name))
 			}
 			if err := confirm(cmd.Context(), c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,19 +37,15 @@ func newArtifactsSave(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stream, err := client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
+			content := control.Messages(client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id})))
 			if toOut(args) {
-				return toOutput(c.out, f, stream)
+				return toOutput(c.out, f, content)
 			}
 			to := "."
 			if len(args) == 2 {
 				to = args[1]
 			}
-			if err := save(to, f, stream); err != nil {
+			if err := save(to, f, content); err != nil {
 				kind := fault.KindOf(err)
 				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
 					kind = fault.Rejected
@@ -73,23 +70,26 @@ func newArtifactsSave(c console) *cobra.Command {
 // file then, and nothing else.
 func toOut(args []string) bool { return len(args) == 2 && args[1] == "-" }
 
-// artifactStream is what the daemon answers of an artifact's files.
-type artifactStream = connect.ServerStreamForClient[controlpb.ReadArtifactResponse]
+// artifactContent is what the daemon answers of an artifact's files.
+type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]
 
-func toOutput(to io.Writer, f *controlpb.Artifact, stream *artifactStream) error {
+func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) error {
 	if f.Folder {
 		return fault.New(fault.InvalidArgs, "print", f.Name, errors.New("it is a folder")).Advise("Say where to save it.")
 	}
-	for stream.Receive() {
-		if _, err := to.Write(stream.Msg().Data); err != nil {
+	for part, err := range content {
+		if err == nil {
+			_, err = to.Write(part.Data)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }
 
 // save writes an artifact into a folder, all of it or nothing. What is there stays as it is.
-func save(to string, f *controlpb.Artifact, stream *artifactStream) (err error) {
+func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
 		return err
@@ -106,12 +106,15 @@ func save(to string, f *controlpb.Artifact, stream *artifactStream) (err error) 
 			err = errors.Join(err, root.RemoveAll(f.Name))
 		}
 	}()
-	for stream.Receive() {
-		if err := s.take(stream.Msg()); err != nil {
+	for part, err := range content {
+		if err == nil {
+			err = s.take(part)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }
 
 // saving is what is being written.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"
@@ -75,7 +75,7 @@ func newAuditList(c console) *cobra.Command {
 						err = printJSONLine(c.out, auditLine(e))
 					} else {
 						_, err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
-							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, faultrpc.Clip(aboutWhat(e)))
+							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, plain.Clip(aboutWhat(e)))
 					}
 					if err != nil {
 						return err

@@ -41,49 +41,33 @@ func bareHome(t *testing.T) config.Home {
 }
 
 // bootAs runs boot in this process.
-func bootAs(t *testing.T, in io.Reader, args ...string) (code int, stdout, stderr string) {
+func bootAs(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	code = run(t.Context(), console{in, &out, &errOut}, append([]string{"boot"}, args...))
-	return code, out.String(), errOut.String()
+	return sandbox(t, append([]string{"boot"}, args...)...)
 }
 
 func TestBoot(t *testing.T) {
 	home := labHome(t)
-	none := strings.NewReader("")
-
-	t.Run("streams and exit code", func(t *testing.T) {
-		in := make([]byte, 1<<20)
-		for i := range in {
-			in[i] = byte(rand.Uint32())
+	t.Run("streams, shares, exit code, and 200 MB of output", func(t *testing.T) {
+		given := make([]byte, 1<<20)
+		for i := range given {
+			given[i] = byte(rand.Uint32())
 		}
-		code, out, errOut := bootAs(t, bytes.NewReader(in), "--timings", "--", "sh", "-c", "cat; echo to stderr >&2; exit 37")
-		if code != 37 || out != string(in) || !strings.Contains(errOut, "to stderr\n") {
-			t.Errorf("exit code %d, %d bytes, %s", code, len(out), errOut)
-		}
-		for _, want := range []string{"tcg", "boot", "until first output", "power off"} {
-			if !strings.Contains(errOut, want) {
-				t.Errorf("no %q in the timings:\n%s", want, errOut)
-			}
-		}
-	})
-	t.Run("no such command", func(t *testing.T) {
-		code, _, errOut := bootAs(t, none, "--timings", "--", "no-such-command")
-		if code != exitNoCommand || !strings.Contains(errOut, "no-such-command") || !strings.Contains(errOut, "power off") {
-			t.Errorf("exit code %d, %s", code, errOut)
-		}
-	})
-	t.Run("shares, and 200 MB of output", func(t *testing.T) {
 		in, out := t.TempDir(), t.TempDir()
 		if err := os.WriteFile(filepath.Join(in, "a"), []byte("alpha"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var count counter
-		var errOut bytes.Buffer
-		code := run(t.Context(), console{none, &count, &errOut}, []string{"boot", "--share", in + ":in:ro", "--share", out + ":out", "--",
-			"sh", "-c", "cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a && dd if=/dev/zero bs=1M count=200"})
-		if code != 0 || count.n != 200<<20 {
-			t.Errorf("exit code %d, %d bytes\n%s", code, count.n, errOut.String())
+		stdout := &beginning{of: len(given)}
+		var stderr bytes.Buffer
+		code := run(t.Context(), console{bytes.NewReader(given), stdout, &stderr}, []string{"boot", "--timings", "--share", in + ":in:ro", "--share", out + ":out", "--",
+			"sh", "-c", "cat; echo to stderr >&2; cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a && dd if=/dev/zero bs=1M count=200; exit 37"})
+		if code != 37 || !bytes.Equal(stdout.kept, given) || stdout.n != len(given)+200<<20 {
+			t.Errorf("exit code %d, %d bytes\n%s", code, stdout.n, &stderr)
+		}
+		for _, want := range []string{"to stderr\n", "tcg", "boot", "until first output", "power off"} {
+			if !strings.Contains(stderr.String(), want) {
+				t.Errorf("no %q in what is said:\n%s", want, &stderr)
+			}
 		}
 		if b, _ := os.ReadFile(filepath.Join(out, "b")); string(b) != "alpha" {
 			t.Errorf("what the guest wrote is %q", b)
@@ -93,7 +77,7 @@ func TestBoot(t *testing.T) {
 		}
 	})
 	t.Run("a share that is not there", func(t *testing.T) {
-		code, _, errOut := bootAs(t, none, "--share", "/no/such:x", "--", "true")
+		code, _, errOut := bootAs(t, "--share", "/no/such:x", "--", "true")
 		if code != exitSandbox || !strings.Contains(errOut, "/no/such") || !strings.Contains(errOut, "advice: ") {
 			t.Errorf("exit code %d, %s", code, errOut)
 		}
@@ -103,10 +87,16 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-type counter struct{ n int64 }
+// beginning keeps the first bytes of what is written, and counts all.
+type beginning struct {
+	of   int
+	kept []byte
+	n    int
+}
 
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
+func (b *beginning) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p[:min(len(p), b.of-len(b.kept))]...)
+	b.n += len(p)
 	return len(p), nil
 }
 
@@ -189,49 +179,25 @@ func gone(pid int) bool {
 	return false
 }
 
+// The first signal goes to the command, but for a hangup under nohup. The second ends the VM.
 func TestBootSignals(t *testing.T) {
 	home := labHome(t)
-	for _, tc := range []struct {
-		name, script string
-		start        func(*testing.T, ...string) *program
-		signals      []syscall.Signal
-		code         int
-	}{
-		{"the first goes to the command, but for a hangup under nohup", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done", startUnderNohup, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 5},
-		{"the second ends the VM", "trap 'echo again' INT; echo ready; while :; do sleep 0.1; done", start, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := tc.start(t, "boot", "--", "sh", "-c", tc.script)
-			p.await(t, "ready\n")
-			qemu := p.qemu(t)
-			for i, s := range tc.signals {
-				if i > 0 && s == tc.signals[i-1] {
-					p.await(t, "again\n") // the same signal twice at once is one
-				}
-				p.signal(t, s)
-			}
-			_ = p.Wait()
-			if code := p.ProcessState.ExitCode(); code != tc.code {
-				t.Errorf("exit code %d, want %d\n%s", code, tc.code, p.err.String())
-			}
-			if !gone(qemu) {
-				t.Error("QEMU is still there")
-			}
-		})
+	p := startUnderNohup(t, "boot", "--", "sh", "-c", "trap 'echo again' INT; echo ready; while :; do sleep 0.1; done")
+	p.await(t, "ready\n")
+	qemu := p.qemu(t)
+	p.signal(t, syscall.SIGHUP)
+	p.signal(t, syscall.SIGINT)
+	p.await(t, "again\n") // the same signal twice at once is one
+	p.signal(t, syscall.SIGINT)
+	_ = p.Wait()
+	if code := p.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
+		t.Errorf("exit code %d\n%s", code, p.err.String())
+	}
+	if !gone(qemu) {
+		t.Error("QEMU is still there")
 	}
 	if left, err := os.ReadDir(home.Run()); err != nil || len(left) != 1 {
 		t.Errorf("left in run: %v, %v", left, err)
-	}
-}
-
-func TestBootWhoseReaderGoesAway(t *testing.T) {
-	labHome(t)
-	p := start(t, "boot", "--", "yes")
-	p.await(t, "y\n")
-	p.out.(io.Closer).Close()
-	_ = p.Wait()
-	if code := p.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) {
-		t.Errorf("exit code %d\n%s", code, p.err.String())
 	}
 }
 

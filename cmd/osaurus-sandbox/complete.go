@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp/clients"
-	"osaurus-sandbox/fault/faultrpc"
 )
 
 // completeLimit is how long a person who has pressed Tab waits.
@@ -130,7 +129,7 @@ func packNames() (names []string) {
 // known lists what the daemon knows that a word can stand for; owner is the
 // argument before it, whose they are. What cannot be listed is not offered.
 func known(ctx context.Context, client *control.Client, word, owner string) (offers []string) {
-	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(faultrpc.Plain(what))) }
+	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(what)) }
 	switch word {
 	case "AGENT":
 		if r, err := client.Agents.List(ctx, connect.NewRequest(&controlpb.ListAgentsRequest{})); err == nil {
@@ -175,13 +174,23 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "FACT":
-		_ = eachFact(ctx, client, owner, func(f *controlpb.Fact) error { offer(strconv.FormatInt(f.Id, 10), f.Content); return nil })
+		for r, err := range facts(ctx, client, owner) {
+			if err == nil {
+				offer(strconv.FormatInt(r.Fact.Id, 10), r.Fact.Content)
+			}
+		}
 	case "TASK":
-		_ = eachTask(ctx, client, &controlpb.ListTasksRequest{}, func(t *controlpb.Task) error { offer(t.Id, t.Text); return nil })
+		for r, err := range control.Messages(client.Tasks.List(ctx, connect.NewRequest(&controlpb.ListTasksRequest{}))) {
+			if err == nil {
+				offer(r.Task.Id, r.Task.Text)
+			}
+		}
 	case "ARTIFACT":
-		_ = eachArtifact(ctx, client, &controlpb.ListArtifactsRequest{}, func(f *controlpb.Artifact) {
-			offer(strconv.FormatInt(f.Id, 10), f.Name+" of "+f.Agent)
-		})
+		for r, err := range control.Messages(client.Artifacts.List(ctx, connect.NewRequest(&controlpb.ListArtifactsRequest{}))) {
+			if err == nil {
+				offer(strconv.FormatInt(r.Artifact.Id, 10), r.Artifact.Name+" of "+r.Artifact.Agent)
+			}
+		}
 	}
 	return offers
 }

@@ -26,14 +26,11 @@ What this guest does not have is not checked.`,
 		Example: `  osaurus-sandbox diagnose`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			stream, err := client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
 			failed := 0
-			for stream.Receive() {
-				r := stream.Msg()
+			for r, err := range control.Messages(client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))) {
+				if err != nil {
+					return err
+				}
 				if !r.Passed {
 					failed++
 				}
@@ -44,9 +41,6 @@ What this guest does not have is not checked.`,
 				if err := print(c.out, r); err != nil {
 					return err
 				}
-			}
-			if err := stream.Err(); err != nil {
-				return err
 			}
 			if failed > 0 {
 				return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))

@@ -22,7 +22,6 @@ const (
 	exitInvalidArgs  = fault.ExitInvalidArgs
 	exitRejected     = fault.ExitRejected
 	exitUserDenied   = fault.ExitUserDenied
-	exitTimeout      = fault.ExitTimeout
 	exitUnavailable  = fault.ExitUnavailable
 	exitNotFound     = fault.ExitNotFound
 	exitToolNotFound = fault.ExitToolNotFound

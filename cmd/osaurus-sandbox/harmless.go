@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 // safe is text that goes to a person's terminal as it is.
@@ -26,12 +26,12 @@ func safef(format string, args ...any) safe {
 		switch v := arg.(type) {
 		case safe:
 		case error:
-			args[i] = faultrpc.Plain(v.Error())
+			args[i] = plain.Text(v.Error())
 		case fmt.Stringer:
-			args[i] = faultrpc.Plain(v.String())
+			args[i] = plain.Text(v.String())
 		default:
 			if text := reflect.ValueOf(arg); text.Kind() == reflect.String {
-				args[i] = faultrpc.Plain(text.String())
+				args[i] = plain.Text(text.String())
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func lines(text string) safe {
 	for i, line := range list {
 		parts := strings.Split(line, "\t")
 		for j, part := range parts {
-			parts[j] = faultrpc.Plain(part)
+			parts[j] = plain.Text(part)
 		}
 		list[i] = strings.Join(parts, "\t")
 	}

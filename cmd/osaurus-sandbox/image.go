@@ -36,18 +36,7 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 
 // baker makes images of packs, with the toolbox of the settings in them.
 func baker(home config.Home, s config.Settings) bake.Baker {
-	return bake.Baker{
-		Driver: driver(), Dir: home.Bake(), Mirrors: texts(s.Mirrors), Packages: texts(s.Toolbox),
-		Images: image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]},
-	}
-}
-
-func texts[T ~string](list []T) []string {
-	var out []string
-	for _, item := range list {
-		out = append(out, string(item))
-	}
-	return out
+	return bake.For(home, s, driver(), image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]})
 }
 
 // findImage is the image of a pack as it is here, built if there is none. It

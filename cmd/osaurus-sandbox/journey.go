@@ -59,19 +59,16 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 			return
 		case <-time.After(after):
 		}
-		// Without it the command still does what it should.
-		stream, err := client.WatchStatus(watch, connect.NewRequest(&controlpb.WatchStatusRequest{}))
-		if err != nil {
-			return
-		}
-		defer stream.Close()
 		show, undone := showProgress(c.err), false
 		steps := newSteps(func(e progress.Event) {
 			show(e)
 			undone = e.Note == "" && !e.Finished
 		})
-		for stream.Receive() {
-			steps.show(stream.Msg().Status)
+		for r, err := range control.Messages(client.WatchStatus(watch, connect.NewRequest(&controlpb.WatchStatusRequest{}))) {
+			if err != nil {
+				break // without it the command still does what it should
+			}
+			steps.show(r.Status)
 		}
 		if undone && terminalWidth(c.err) > 0 { // it is on the line still
 			fmt.Fprint(c.err, clearLine)

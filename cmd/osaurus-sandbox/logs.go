@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -42,17 +43,16 @@ func newLogs(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			stream, err := client.Logs(cmd.Context(), connect.NewRequest(&controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
-			for stream.Receive() {
-				if err := print(stream.Msg()); err != nil {
+			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
+			for l, err := range control.Messages(client.Logs(cmd.Context(), connect.NewRequest(request))) {
+				if err == nil {
+					err = print(l)
+				}
+				if err != nil {
 					return err
 				}
 			}
-			return stream.Err()
+			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -132,21 +132,19 @@ a topic that begins with "shared:". These have numbers of their own.`,
 			if agents || agent != "" || len(topics) > 0 {
 				return printTopics(cmd.Context(), c, client, &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}, asJSON)
 			}
-			stream, err := client.Events(cmd.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: follow}))
-			if err != nil {
-				return err
+			print := printEvent
+			if asJSON {
+				print = printLine[*controlpb.EventsResponse]
 			}
-			defer stream.Close()
-			for stream.Receive() {
-				print := printEvent(c)
-				if asJSON {
-					print = func(e *controlpb.EventsResponse) error { return printLine(c.out, e) }
+			for e, err := range control.Messages(client.Events(cmd.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: follow}))) {
+				if err == nil {
+					err = print(c.out, e)
 				}
-				if err := print(stream.Msg()); err != nil {
+				if err != nil {
 					return err
 				}
 			}
-			return stream.Err()
+			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -159,15 +157,13 @@ a topic that begins with "shared:". These have numbers of their own.`,
 	return cmd
 }
 
-func printEvent(c console) func(*controlpb.EventsResponse) error {
-	return func(e *controlpb.EventsResponse) error {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
-			if value := e.Fields[name]; value != "" {
-				parts = append(parts, name+"="+value)
-			}
+func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		if value := e.Fields[name]; value != "" {
+			parts = append(parts, name+"="+value)
 		}
-		_, err := writef(c.out, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
-		return err
 	}
+	_, err := writef(w, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
+	return err
 }

@@ -173,15 +173,12 @@ func answer[R any, P interface {
 }
 
 // provision follows the journey for its result only: withProgress shows it.
-func provision(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-	stream, err := s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))
-	if err != nil {
-		return nil, err
+func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, err error) {
+	for r, err := range control.Messages(s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))) {
+		if err != nil {
+			return nil, err
+		}
+		last = r.Status
 	}
-	defer stream.Close()
-	var last *controlpb.Status
-	for stream.Receive() {
-		last = stream.Msg().Status
-	}
-	return last, stream.Err()
+	return last, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newMemory(c console) *cobra.Command {
@@ -33,19 +34,9 @@ the oldest of those that matter least is forgotten, but never one that you have 
 	return cmd
 }
 
-// eachFact does something with each fact of an agent.
-func eachFact(ctx context.Context, client *control.Client, agent string, do func(*controlpb.Fact) error) error {
-	stream, err := client.Memory.List(ctx, connect.NewRequest(&controlpb.ListFactsRequest{Agent: agent}))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if err := do(stream.Msg().Fact); err != nil {
-			return err
-		}
-	}
-	return stream.Err()
+// facts are those of an agent, the oldest first.
+func facts(ctx context.Context, client *control.Client, agent string) iter.Seq2[*controlpb.ListFactsResponse, error] {
+	return control.Messages(client.Memory.List(ctx, connect.NewRequest(&controlpb.ListFactsRequest{Agent: agent})))
 }
 
 func printFacts(w io.Writer, facts []*controlpb.Fact) error {
@@ -56,7 +47,7 @@ func printFacts(w io.Writer, facts []*controlpb.Fact) error {
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, faultrpc.Clip(f.Content))
+		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, plain.Clip(f.Content))
 	}
 	return table.Flush()
 }
@@ -70,14 +61,13 @@ func newMemoryList(c console) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			answer := &controlpb.SearchFactsResponse{}
-			err := eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error {
-				answer.Facts = append(answer.Facts, f)
-				return nil
-			})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
+			for r, err := range facts(cmd.Context(), client, args[0]) {
+				if err != nil {
+					return err
+				}
+				answer.Facts = append(answer.Facts, r.Fact)
+			}
+			if asJSON {
 				return printProto(c.out, answer)
 			}
 			return printFacts(c.out, answer.Facts)
@@ -94,7 +84,15 @@ func newMemoryExport(c console) *cobra.Command {
 		Example: `  osaurus-sandbox memory export alice > alice.jsonl`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			return eachFact(cmd.Context(), client, args[0], func(f *controlpb.Fact) error { return printLine(c.out, f) })
+			for r, err := range facts(cmd.Context(), client, args[0]) {
+				if err == nil {
+					err = printLine(c.out, r.Fact)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		}),
 	}
 	alwaysJSON(cmd)

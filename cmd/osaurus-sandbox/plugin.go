@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newPlugin(c console) *cobra.Command {
@@ -43,12 +43,7 @@ that they were before; what is installed for an agent is a copy, which changes o
 
 // oneLine is a text where there is no room for more.
 func oneLine(text string) string {
-	const shown = 60
-	runes := []rune(strings.Join(strings.Fields(faultrpc.Plain(text)), " "))
-	if len(runes) > shown {
-		return string(runes[:shown-1]) + "…"
-	}
-	return string(runes)
+	return plain.Line(plain.Text(text), 60)
 }
 
 func newPluginList(c console) *cobra.Command {

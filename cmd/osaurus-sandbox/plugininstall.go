@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm/image/progress"
 )
@@ -22,7 +22,7 @@ import (
 // newPluginInstalls are the commands about which agents have which plugins.
 func newPluginInstalls(c console) []*cobra.Command {
 	return []*cobra.Command{
-		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(c), newPluginEnable(c), newPluginDisable(c), newPluginVerify(c), newPluginStatus(c),
+		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(c), newPluginStatus(c),
 	}
 }
 
@@ -60,7 +60,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		}
 		writef(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 		for _, w := range p.Warnings {
-			writef(c.err, "%s\n", faultrpc.Clip(w))
+			writef(c.err, "%s\n", plain.Clip(w))
 		}
 		noteShutGate(cmd.Context(), c, client, p)
 		if len(p.WithoutSecrets) > 0 {
@@ -98,29 +98,24 @@ func withTools(p *controlpb.InstalledPlugin) string {
 
 // installPlugin installs a plugin, and shows how far that is.
 func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
-	stream, err := client.Installs.Install(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	var p *controlpb.InstalledPlugin
 	last := ""
-	for stream.Receive() {
-		p = stream.Msg().Plugin
-		step := stream.Msg().Progress.GetStep()
+	for m, err := range control.Messages(client.Installs.Install(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
+		}
+		p = m.Plugin
+		step := m.Progress.GetStep()
 		if last != "" && step != last {
 			show(progress.Event{Step: last, Finished: true})
 		}
 		if step != "" && step != last {
 			show(progress.Event{Step: step})
 		}
-		if text := stream.Msg().Progress.GetText(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + faultrpc.Clip(text)})
+		if text := m.Progress.GetText(); text != "" {
+			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
 		}
 		last = step
-	}
-	if err := stream.Err(); err != nil {
-		return nil, err
 	}
 	if p == nil {
 		return nil, fault.New(fault.Execution, "install plugin", r.Plugin, errors.New("the daemon did not say what came of it"))
@@ -128,7 +123,7 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 	return p, nil
 }
 
-func newPluginUninstall(c console) *cobra.Command {
+func newPluginUninstall() *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall PLUGIN AGENT",
 		Short: "Remove a plugin from an agent",
@@ -143,7 +138,7 @@ keeps the plugin.`,
 	}
 }
 
-func newPluginEnable(console) *cobra.Command {
+func newPluginEnable() *cobra.Command {
 	return &cobra.Command{
 		Use: "enable PLUGIN AGENT", Short: "Give an agent the tools of a disabled plugin again",
 		Example: `  osaurus-sandbox plugin enable word-count alice`,
@@ -155,7 +150,7 @@ func newPluginEnable(console) *cobra.Command {
 	}
 }
 
-func newPluginDisable(console) *cobra.Command {
+func newPluginDisable() *cobra.Command {
 	return &cobra.Command{
 		Use: "disable PLUGIN AGENT", Short: "Take a plugin's tools away from an agent, and keep its files",
 		Example: `  osaurus-sandbox plugin disable word-count alice`,
@@ -221,7 +216,7 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 		}
 		problems := strings.Join(report.Problems, "; ")
 		if report.Error != "" {
-			problems += ": " + faultrpc.Clip(report.Error)
+			problems += ": " + plain.Clip(report.Error)
 		}
 		writef(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
 	}
@@ -275,7 +270,7 @@ func howPlugin(p *controlpb.InstalledPlugin) string {
 		words = append(words, "lacks "+strings.Join(p.WithoutSecrets, " "))
 	}
 	if f := p.Failure; f != nil {
-		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, faultrpc.Clip(f.Message)))
+		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, plain.Clip(f.Message)))
 	}
 	return strings.Join(words, ", ")
 }

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -59,20 +59,15 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 // registerPlugin has a plugin be registered, and shows how far that is.
 func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
 	const step = "register"
-	stream, err := client.Registrations.Register(ctx, connect.NewRequest(r))
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
 	var p *controlpb.RegisteredPlugin
-	for stream.Receive() {
-		if text := stream.Msg().GetProgress(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + faultrpc.Clip(text)})
+	for m, err := range control.Messages(client.Registrations.Register(ctx, connect.NewRequest(r))) {
+		if err != nil {
+			return nil, err
 		}
-		p = stream.Msg().GetPlugin()
-	}
-	if err := stream.Err(); err != nil {
-		return nil, err
+		if text := m.GetProgress(); text != "" {
+			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
+		}
+		p = m.GetPlugin()
 	}
 	if p == nil {
 		return nil, fault.New(fault.Execution, "register plugin", r.Agent, errors.New("the daemon did not say what came of it"))
@@ -83,10 +78,10 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
 	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
-		writef(c.out, "  %s  %s\n", t.Name, faultrpc.Clip(t.Description))
+		writef(c.out, "  %s  %s\n", t.Name, plain.Clip(t.Description))
 	}
 	for _, w := range p.Warnings {
-		writef(c.err, "%s\n", faultrpc.Clip(w))
+		writef(c.err, "%s\n", plain.Clip(w))
 	}
 	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

@@ -31,7 +31,7 @@ func showProgress(w io.Writer) progress.Func {
 		colours := paintFor(w)
 		return func(e progress.Event) { drawBar(w, e, columns, colours) }
 	}
-	p := plain{w: w}
+	p := lasting{w: w}
 	return p.show
 }
 
@@ -97,14 +97,14 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 	fmt.Fprint(w, clearLine, line, end)
 }
 
-// plain writes lines that stay.
-type plain struct {
+// lasting writes lines that stay.
+type lasting struct {
 	w    io.Writer
 	step string
 	at   time.Time
 }
 
-func (p *plain) show(e progress.Event) {
+func (p *lasting) show(e progress.Event) {
 	switch now := time.Now(); {
 	case e.Note != "":
 		writef(p.w, "%s\n", e.Note)

@@ -90,20 +90,18 @@ func newPromptWatch(c console) *cobra.Command {
 		Example: `  osaurus-sandbox prompt watch`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			stream, err := client.Prompts.Watch(cmd.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
 			shown := map[string]bool{}
-			for stream.Receive() {
+			for r, err := range control.Messages(client.Prompts.Watch(cmd.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))) {
+				if err == nil && asJSON {
+					err = printLine(c.out, r)
+				}
+				if err != nil {
+					return err
+				}
 				if asJSON {
-					if err := printLine(c.out, stream.Msg()); err != nil {
-						return err
-					}
 					continue
 				}
-				for _, p := range stream.Msg().Prompts {
+				for _, p := range r.Prompts {
 					if shown[p.Id] {
 						continue
 					}
@@ -113,7 +111,7 @@ func newPromptWatch(c console) *cobra.Command {
 					}
 				}
 			}
-			return stream.Err()
+			return nil
 		}),
 	}
 	jsonFlag(cmd, &asJSON)

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/plain"
 )
 
 func newRoot(c console) *cobra.Command {
@@ -92,19 +92,19 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 func alwaysJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", true, "print JSON, as it always does") }
 
 // printJSON prints JSON for people and programs.
-func printJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
+func printJSON(w io.Writer, v any) error {
+	text, err := plain.Document(v)
+	if err == nil {
+		_, err = io.WriteString(w, harmlessJSON(text))
+	}
+	return err
+}
 
 // printJSONLine prints JSON on one line.
-func printJSONLine(w io.Writer, v any) error { return encodeJSON(w, v, "") }
-
-func encodeJSON(w io.Writer, v any, indent string) error {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
-	if err := enc.Encode(v); err != nil {
-		return err
+func printJSONLine(w io.Writer, v any) error {
+	text, err := plain.JSON(v)
+	if err == nil {
+		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
 	}
-	_, err := io.WriteString(w, harmlessJSON(out.Bytes()))
 	return err
 }

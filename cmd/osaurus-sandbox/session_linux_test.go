@@ -98,6 +98,14 @@ func TestSession(t *testing.T) {
 			t.Errorf("%v, %s", err, p.err.String())
 		}
 	})
+	t.Run("its reader goes away", func(t *testing.T) {
+		p := start(t, "exec", "--root", "--", "yes")
+		p.await(t, "y\n")
+		p.out.(io.Closer).Close()
+		if err := p.Wait(); p.ProcessState.ExitCode() != exitInterrupted+int(syscall.SIGPIPE) {
+			t.Errorf("%v, %s", err, p.err.String())
+		}
+	})
 	t.Run("bridge", func(t *testing.T) {
 		if code, _, stderr := sandbox(t, "agent", "create", "asker"); code != 0 {
 			t.Fatal(stderr)
@@ -177,6 +185,7 @@ func TestSession(t *testing.T) {
 		if _, out, _ := sandbox(t, "config", "get", "cpus"); out != "3\n" {
 			t.Errorf("cpus is %s", out)
 		}
+		ok(t, "config", "set", "cpus=2") // more would only slow the starts that follow
 	})
 	t.Run("events, logs, audit", func(t *testing.T) {
 		for _, tc := range []struct {
@@ -206,26 +215,34 @@ func TestSession(t *testing.T) {
 		}
 	})
 	t.Run("a frozen guest", testFrozen)
-	t.Run("a second home beside it", func(t *testing.T) {
-		first := os.Getenv(config.HomeVariable)
-		sessionHome(t, strings.Repeat("x", 150))
-		if code, _, stderr := sandbox(t, "up"); code != 0 {
-			t.Fatal(stderr)
-		}
-		for _, home := range []string{os.Getenv(config.HomeVariable), first} { // both run
-			t.Setenv(config.HomeVariable, home)
-			note := filepath.Join(string(config.Home(home).SharedFolder()), "note")
-			code, out, stderr := sandbox(t, "exec", "--root", "--", "sh", "-c", "test ! -e /workspace/shared/note && echo mine > /workspace/shared/note && echo well")
-			if text, err := os.ReadFile(note); code != 0 || out != "well\n" || err != nil || string(text) != "mine\n" {
-				t.Errorf("%s: %d, %q, %s, %q, %v", home, code, out, stderr, text, err)
-			}
-		}
-	})
+	t.Run("a second home beside it", secondHome)
 	t.Run("a second daemon", func(t *testing.T) {
 		if code, _, stderr := sandbox(t, "serve"); code != exitRejected || !strings.Contains(stderr, "has it") {
 			t.Errorf("%d, %s", code, stderr)
 		}
 	})
+	t.Run("the page of the API", tryDocs) // which ends with the guest's removal
+}
+
+// secondHome has a home of its own made and started from nothing, beside the one that runs,
+// and removed again, by a person.
+func secondHome(t *testing.T) {
+	first := os.Getenv(config.HomeVariable)
+	newHome(t, strings.Repeat("x", 150))
+	code, shown := onTerminal(t, nil, "up").end()
+	if code != 0 || !strings.Contains(shown, "\x1b[32mrunning\x1b[0m") || !strings.Contains(shown, "\r\x1b[Kboot \x1b[32mdone\x1b[0m") {
+		t.Fatalf("%d, %q", code, shown)
+	}
+	second := os.Getenv(config.HomeVariable)
+	for _, home := range []string{second, first} { // both run
+		t.Setenv(config.HomeVariable, home)
+		note := filepath.Join(string(config.Home(home).SharedFolder()), "note")
+		code, out, stderr := sandbox(t, "exec", "--root", "--", "sh", "-c", "test ! -e /workspace/shared/note && echo mine > /workspace/shared/note && echo well")
+		if text, err := os.ReadFile(note); code != 0 || out != "well\n" || err != nil || string(text) != "mine\n" {
+			t.Errorf("%s: %d, %q, %s, %q, %v", home, code, out, stderr, text, err)
+		}
+	}
+	t.Setenv(config.HomeVariable, second)
 	if code, out, stderr := sandbox(t, "down"); code != 0 || !strings.Contains(out, "stopped") {
 		t.Errorf("down: %d, %s%s", code, out, stderr)
 	}
@@ -251,16 +268,11 @@ func target(t *testing.T) string {
 	return "http://10.0.2.2:" + port + "/"
 }
 
-// TestDocs runs docs/api.md word for word, one block after the other in one shell.
-func TestDocs(t *testing.T) {
+// tryDocs runs docs/api.md word for word, one block after the other in one shell.
+func tryDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	newHome(t, "home")
-	code, shown := onTerminal(t, nil, "up").end()
-	if code != 0 || !strings.Contains(shown, "\x1b[32mrunning\x1b[0m") || !strings.Contains(shown, "\r\x1b[Kboot \x1b[32mdone\x1b[0m") {
-		t.Fatalf("%d, %q", code, shown)
 	}
 	var script strings.Builder
 	script.WriteString("set -e\n")

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 )
 
@@ -41,21 +42,19 @@ func newStatus(c console) *cobra.Command {
 				}
 				return printStatus(c.out, status, asJSON)
 			}
-			stream, err := client.WatchStatus(ctx, connect.NewRequest(&controlpb.WatchStatusRequest{}))
-			if err != nil {
-				return err
+			print := printStatusLine
+			if asJSON {
+				print = printLine[*controlpb.Status]
 			}
-			defer stream.Close()
-			for stream.Receive() {
-				print := printStatusLine
-				if asJSON {
-					print = printLine[*controlpb.Status]
+			for r, err := range control.Messages(client.WatchStatus(ctx, connect.NewRequest(&controlpb.WatchStatusRequest{}))) {
+				if err == nil {
+					err = print(c.out, r.Status)
 				}
-				if err := print(c.out, stream.Msg().Status); err != nil {
+				if err != nil {
 					return err
 				}
 			}
-			return stream.Err()
+			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 func newTask(c console) *cobra.Command {
@@ -34,21 +34,6 @@ expires. The beginning of a task's id is enough.`,
 	return cmd
 }
 
-// eachTask does something with each task of an agent, or of all.
-func eachTask(ctx context.Context, client *control.Client, request *controlpb.ListTasksRequest, do func(*controlpb.Task) error) error {
-	stream, err := client.Tasks.List(ctx, connect.NewRequest(request))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if err := do(stream.Msg().Task); err != nil {
-			return err
-		}
-	}
-	return stream.Err()
-}
-
 // withTask calls the daemon about the task that is meant by a beginning of its id.
 func withTask(ctx context.Context, text string, do func(client *control.Client, id string) error) error {
 	client, err := need(ctx)
@@ -61,18 +46,18 @@ func withTask(ctx context.Context, text string, do func(client *control.Client, 
 		return do(client, text)
 	}
 	var found []string
-	err = eachTask(ctx, client, &controlpb.ListTasksRequest{}, func(t *controlpb.Task) error {
-		if strings.HasPrefix(t.Id, strings.ToUpper(text)) {
-			found = append(found, t.Id)
+	for r, err := range control.Messages(client.Tasks.List(ctx, connect.NewRequest(&controlpb.ListTasksRequest{}))) {
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case len(found) == 1:
+		if strings.HasPrefix(r.Task.Id, strings.ToUpper(text)) {
+			found = append(found, r.Task.Id)
+		}
+	}
+	switch len(found) {
+	case 1:
 		return do(client, found[0])
-	case len(found) == 0:
+	case 0:
 		return fault.New(fault.NotFound, "find task", text, errors.New("there is none whose id begins so")).Advise("See `osaurus-sandbox task list`.")
 	}
 	return fault.New(fault.InvalidArgs, "find task", text, errors.New("more than one id begins so")).Advise("Write more of it.")
@@ -113,18 +98,24 @@ func newTaskList(c console) *cobra.Command {
   osaurus-sandbox task list alice --open`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			request := &controlpb.ListTasksRequest{Agent: first(args), Open: open}
-			if asJSON {
-				return eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error { return printLine(c.out, t) })
-			}
 			table := newTable(c.out)
-			fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
-			err := eachTask(cmd.Context(), client, request, func(t *controlpb.Task) error {
-				const row = 100 // of a text, enough to recognise it
-				_, err := writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, faultrpc.Clip(t.Text))
-				return err
-			})
-			return errors.Join(err, table.Flush())
+			if !asJSON {
+				fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
+			}
+			for r, err := range control.Messages(client.Tasks.List(cmd.Context(), connect.NewRequest(&controlpb.ListTasksRequest{Agent: first(args), Open: open}))) {
+				switch t := r.GetTask(); {
+				case err != nil:
+				case asJSON:
+					err = printLine(c.out, t)
+				default:
+					const row = 100 // of a text, enough to recognise it
+					_, err = writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, plain.Clip(t.Text))
+				}
+				if err != nil {
+					return errors.Join(err, table.Flush())
+				}
+			}
+			return table.Flush()
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -157,7 +148,7 @@ func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
 				row[0] = ""
 			}
 			if line != "" || i > 0 {
-				writef(table, "%s\t%s\n", row[0], faultrpc.Plain(line))
+				writef(table, "%s\t%s\n", row[0], plain.Text(line))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
@@ -173,22 +174,17 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 				return err
 			}
 			defer client.Close()
-			stream, err := client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
-				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
-			}))
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
 			var envelope string
-			for stream.Receive() {
-				if p := stream.Msg().Progress; p != nil {
+			for m, err := range control.Messages(client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
+				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
+			}))) {
+				if err != nil {
+					return faultrpc.Decode("call tool", args[1], err)
+				}
+				if p := m.Progress; p != nil {
 					writef(c.err, "%s\n", lines(p.Text))
 				}
-				envelope = stream.Msg().Envelope
-			}
-			if err := stream.Err(); err != nil {
-				return faultrpc.Decode("call tool", args[1], err)
+				envelope = m.Envelope
 			}
 			return printEnvelope(c, args[1], envelope, asJSON)
 		},

@@ -7,29 +7,24 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 // printTopics prints what programs of agents have told.
 func printTopics(ctx context.Context, c console, client *control.Client, request *controlpb.ReadTopicsRequest, asJSON bool) error {
-	stream, err := client.Topics.Read(ctx, connect.NewRequest(request))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		e := stream.Msg()
+	for e, err := range control.Messages(client.Topics.Read(ctx, connect.NewRequest(request))) {
 		switch {
+		case err != nil:
 		case asJSON:
 			err = printLine(c.out, e)
 		case e.GapTo != 0:
 			_, err = writef(c.out, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
 		default:
-			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, faultrpc.Clip(e.Payload), e.Source)
+			_, err = writef(c.out, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, plain.Clip(e.Payload), e.Source)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return stream.Err()
+	return nil
 }

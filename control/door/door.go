@@ -20,7 +20,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 )
 
 const (
@@ -116,7 +116,7 @@ func (g Guard) Admit(w http.ResponseWriter, r *http.Request) (status int, err er
 func (g Guard) admit(r *http.Request) (status int, err error) {
 	const op = "check request"
 	refused := func(subject, why, advice string) (int, error) {
-		return http.StatusForbidden, fault.New(fault.Rejected, op, faultrpc.Clip(subject), errors.New(why)).Advise(advice)
+		return http.StatusForbidden, fault.New(fault.Rejected, op, plain.Clip(subject), errors.New(why)).Advise(advice)
 	}
 	if !g.knows(r.Host) {
 		return refused("Host "+r.Host, "it is not a name of this listener", g.OtherHost)

@@ -117,20 +117,18 @@ func toolFrom(t *controlpb.Tool) Tool {
 // Call implements Sandbox.
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
-		stream, err := client.Tools.Call(ctx, connect.NewRequest(&controlpb.CallToolRequest{
+		for m, err := range control.Messages(client.Tools.Call(ctx, connect.NewRequest(&controlpb.CallToolRequest{
 			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn, Session: c.Conversation,
-		}))
-		if err != nil {
-			return err
-		}
-		defer stream.Close()
-		for stream.Receive() {
-			if p := stream.Msg().Progress; p != nil && c.Tell != nil {
+		}))) {
+			if err != nil {
+				return faultrpc.Decode("", "", err)
+			}
+			if p := m.Progress; p != nil && c.Tell != nil {
 				c.Tell(tools.Progress{Text: p.Text, Done: p.Done, Total: p.Total})
 			}
-			envelope = Envelope(stream.Msg().Envelope)
+			envelope = Envelope(m.Envelope)
 		}
-		return faultrpc.Decode("", "", stream.Err())
+		return nil
 	})
 	return envelope, err
 }
@@ -153,12 +151,9 @@ func (a API) watch(ctx context.Context, agent Agent, changed func()) {
 		return
 	}
 	defer client.Close()
-	stream, err := client.Tools.Watch(ctx, connect.NewRequest(&controlpb.WatchToolsRequest{Agent: string(agent.ID)}))
-	if err != nil {
-		return
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		changed()
+	for _, err := range control.Messages(client.Tools.Watch(ctx, connect.NewRequest(&controlpb.WatchToolsRequest{Agent: string(agent.ID)}))) {
+		if err == nil {
+			changed()
+		}
 	}
 }

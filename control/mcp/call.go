@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/tools"
 )
 
@@ -85,7 +85,7 @@ func (p *progress) tell(news tools.Progress) {
 	if time.Since(p.last) < progressPace {
 		return
 	}
-	text := faultrpc.Clip(news.Text)
+	text := plain.Clip(news.Text)
 	if news.Total > 0 {
 		text = fmt.Sprintf("%s (%.0f %%)", text, 100*min(news.Done/news.Total, 1))
 	}

@@ -13,7 +13,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/tools"
 )
 
@@ -132,7 +132,7 @@ func clientOf(r mcp.Request) Client {
 	if info == nil {
 		return ""
 	}
-	name := faultrpc.Plain(info.Name)
+	name := plain.Text(info.Name)
 	return Client(name[:min(len(name), maxClient)])
 }
 

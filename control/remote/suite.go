@@ -27,16 +27,12 @@ func Suite(ctx context.Context, client *control.Client, agent string) (sandboxte
 	return sandboxtest.Suite{
 		Name: "room of " + name, Sandbox: New(client, name), Root: shown.Msg.Agent.Home,
 		Audited: func(ctx context.Context, tenant sandbox.Tenant) (bool, error) {
-			stream, err := client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: name, Limit: recent}))
-			if err != nil {
-				return false, err
+			for r, err := range control.Messages(client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: name, Limit: recent}))) {
+				if err != nil || strings.Contains(r.Detail, string(tenant)) {
+					return err == nil, err
+				}
 			}
-			defer stream.Close()
-			found := false
-			for stream.Receive() {
-				found = found || strings.Contains(stream.Msg().Detail, string(tenant))
-			}
-			return found, stream.Err()
+			return false, nil
 		},
 	}, nil
 }

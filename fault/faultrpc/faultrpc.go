@@ -6,18 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc/faultpb"
+	"osaurus-sandbox/plain"
 )
-
-// MaxText clips one text, which a person will read.
-const MaxText = 1 << 10
 
 // code gives each kind of fault its Connect code. The kind itself travels as
 // a detail: several share a code.
@@ -65,7 +60,7 @@ func EncodeAs(code connect.Code, err error) *connect.Error {
 	if ce, ok := errors.AsType[*connect.Error](err); ok {
 		return ce
 	}
-	out := connect.NewError(code, errors.New(Clip(err.Error())))
+	out := connect.NewError(code, errors.New(plain.Clip(err.Error())))
 	if d, err := connect.NewErrorDetail(Fault(err)); err == nil {
 		out.AddDetail(d)
 	}
@@ -74,11 +69,11 @@ func EncodeAs(code connect.Code, err error) *connect.Error {
 
 // Fault is an error as a message, for where Connect does not carry it.
 func Fault(err error) *faultpb.Fault {
-	f := &faultpb.Fault{Kind: string(fault.KindOf(err)), Cause: Clip(err.Error()), Advice: Clip(fault.AdviceOf(err))}
+	f := &faultpb.Fault{Kind: string(fault.KindOf(err)), Cause: plain.Clip(err.Error()), Advice: plain.Clip(fault.AdviceOf(err))}
 	if e, ok := errors.AsType[*fault.Error](err); ok && err == error(e) {
-		f.Op, f.Subject, f.Cause = Clip(e.Op), Clip(e.Subject), ""
+		f.Op, f.Subject, f.Cause = plain.Clip(e.Op), plain.Clip(e.Subject), ""
 		if e.Err != nil {
-			f.Cause = Clip(e.Err.Error())
+			f.Cause = plain.Clip(e.Err.Error())
 		}
 	}
 	return f
@@ -86,7 +81,7 @@ func Fault(err error) *faultpb.Fault {
 
 // Received is a fault that came as a message, as Connect would have brought it.
 func Received(f *faultpb.Fault) *connect.Error {
-	err := connect.NewWireError(code(fault.Kind(f.GetKind())), errors.New(Clip(f.GetCause())))
+	err := connect.NewWireError(code(fault.Kind(f.GetKind())), errors.New(plain.Clip(f.GetCause())))
 	if d, failed := connect.NewErrorDetail(f); failed == nil {
 		err.AddDetail(d)
 	}
@@ -101,11 +96,11 @@ func Decode(op, subject string, err error) error {
 		return nil
 	}
 	if f := said(err); f != nil {
-		cause := &fault.Error{Kind: fault.Kind(f.Kind), Op: Clip(f.Op), Subject: Clip(f.Subject)}
+		cause := &fault.Error{Kind: fault.Kind(f.Kind), Op: plain.Clip(f.Op), Subject: plain.Clip(f.Subject)}
 		if f.Cause != "" {
-			cause.Err = errors.New(Clip(f.Cause))
+			cause.Err = errors.New(plain.Clip(f.Cause))
 		}
-		return fault.New(cause.Kind, op, subject, cause).Advise(Clip(f.Advice))
+		return fault.New(cause.Kind, op, subject, cause).Advise(plain.Clip(f.Advice))
 	}
 	ce, ok := errors.AsType[*connect.Error](err)
 	switch {
@@ -116,7 +111,7 @@ func Decode(op, subject string, err error) error {
 	case ok && ce.Code() == connect.CodeInternal && !connect.IsWireError(err):
 		return fault.New(fault.Unavailable, op, subject, fmt.Errorf("the connection broke: %w", innermost(ce)))
 	case ok:
-		return fault.New(kind(ce.Code()), op, subject, errors.New(Clip(ce.Message())))
+		return fault.New(kind(ce.Code()), op, subject, errors.New(plain.Clip(ce.Message())))
 	}
 	return fault.New(fault.Unavailable, op, subject, err)
 }
@@ -149,27 +144,4 @@ func said(err error) *faultpb.Fault {
 		}
 	}
 	return nil
-}
-
-// Clip is Plain of the first MaxText bytes of a text.
-func Clip(s string) string {
-	if len(s) > MaxText {
-		s = s[:MaxText]
-	}
-	return Plain(s)
-}
-
-// Plain makes a text of the other end fit for a person's eyes: one line of valid
-// UTF-8, without what a terminal would obey or what changes the order in which it
-// is read.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0, r == utf8.RuneError, unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
-			return '·'
-		}
-		return r
-	}, s)
 }

@@ -38,9 +38,9 @@ const (
 func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + string(a.User) + ".token" }
 
 // asks has the agent ask the host with a token who it is.
-func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string, more ...string) string {
+func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string) string {
 	t.Helper()
-	out, _ := a.command(ctx, t, guest.Command{Args: append([]string{"./intruder", "ask", socket, token}, more...)})
+	out, _ := a.command(ctx, t, guest.Command{Args: []string{"./intruder", "ask", socket, token}})
 	return out
 }
 

@@ -24,13 +24,13 @@ func hogCases() []roomCase {
 	oom := func(e guest.Exit) bool { return e.OOM }
 	full := func(e guest.Exit) bool { return e.Quota && e.Status() != 0 }
 	return []roomCase{
-		{"Forks", hog("exec /tmp/intruder hog-forks 4", func(e guest.Exit) bool { return e.PIDs })},
+		{"Forks", hog("exec /tmp/intruder hog-forks 2", func(e guest.Exit) bool { return e.PIDs })},
 		{"Memory", hog("exec /tmp/intruder hog-memory", oom)},
 		{"SharedMemory", hog("for i in 1 2 3 4; do head -c 30000000 /dev/zero > /dev/shm/$i; done; /tmp/intruder hog-memory", oom)},
 		{"Disk", hog("exec /tmp/intruder hog-disk /tmp/big", full)},
 		{"Files", hog("mkdir -p /tmp/many && exec /tmp/intruder hog-files /tmp/many", full)},
 		{"Descriptors", hogFor(8*time.Second, "exec /tmp/intruder hog-descriptors", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
-		{"Processor", hog("exec /tmp/intruder hog-cpu 4", func(e guest.Exit) bool { return e.Status() == 0 })},
+		{"Processor", hog("exec /tmp/intruder hog-cpu 2", func(e guest.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
 		{"Connections", connections},
 	}

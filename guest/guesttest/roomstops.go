@@ -27,7 +27,7 @@ const unmovedWithin = 2 * time.Second
 // attackStop: a command is its agent's, who may stop it, before it has become its
 // program. It hurts nobody but him.
 func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
-	const seconds = 5
+	const seconds = 3
 	// Each of these programs is the next one's: that takes a while, and then fails.
 	const last = 5
 	home := bob.onHost()
@@ -63,7 +63,7 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const hundredth = 10
 	idle := []string{"true"}
-	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 5 * time.Second, Grace: 100 * time.Millisecond},
+	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 3 * time.Second, Grace: 100 * time.Millisecond},
 		"spinning", guest.Limits{CPUMaxMillis: hundredth}, idle, idle, idle, idle, idle, idle)
 }
 

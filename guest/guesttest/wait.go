@@ -51,14 +51,6 @@ func (w *waiter) wait(ctx context.Context, t *testing.T) {
 	}
 }
 
-// fixAddresses has programs start at the same addresses each time. QEMU 7.2 finds
-// what it has translated for amd64 by address, and takes three times as long to start
-// a program that is elsewhere. No wall of a room rests on where programs are.
-func fixAddresses(ctx context.Context, t *testing.T, c *guest.Client) {
-	t.Helper()
-	output(ctx, t, c, "echo 0 > /proc/sys/kernel/randomize_va_space")
-}
-
 func mustInfo(ctx context.Context, t *testing.T, c *guest.Client) guest.Info {
 	t.Helper()
 	i, err := c.Info(ctx)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/plain"
 )
 
 const (
@@ -48,7 +48,7 @@ type job struct {
 func newJob(r *guestpb.StartJobRequest) *job {
 	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
 	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
-		j.args = append(j.args, []byte(faultrpc.Clip(string(a))))
+		j.args = append(j.args, []byte(plain.Clip(string(a))))
 	}
 	return j
 }

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/plain"
 )
 
 // maxFile is more than any of the files that Info reads.
@@ -85,7 +85,7 @@ func osRelease(text string) map[string]string {
 		if len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
 			value = value[1 : len(value)-1]
 		}
-		out[name] = faultrpc.Clip(value)
+		out[name] = plain.Clip(value)
 	}
 	return out
 }

@@ -162,7 +162,7 @@ func open(dir int, name string, flags int, resolve uint64) (int, error) {
 }
 
 // folder opens a folder below another, making what is missing of it.
-func folder(dir int, path string, mode uint32) (int, error) {
+func folder(dir int, path string) (int, error) {
 	at, err := unix.Dup(dir)
 	if err != nil {
 		return -1, err
@@ -172,7 +172,7 @@ func folder(dir int, path string, mode uint32) (int, error) {
 		if name == "" || name == "." {
 			continue
 		}
-		if err := unix.Mkdirat(at, name, mode); err != nil && err != unix.EEXIST {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil && err != unix.EEXIST {
 			_ = unix.Close(at)
 			return -1, &fs.PathError{Op: "make", Path: path, Err: err}
 		}
@@ -191,7 +191,7 @@ func (b *builder) mountAt(path string, tree int, err error) error {
 	if err != nil {
 		return err
 	}
-	at, err := folder(b.root, path, 0o755)
+	at, err := folder(b.root, path)
 	if err != nil {
 		_ = unix.Close(tree)
 		return err

@@ -172,7 +172,7 @@ func (b *builder) ensureHome() error {
 			return err
 		}
 		defer unix.Close(top)
-		made, err := folder(top, b.Home, 0o755)
+		made, err := folder(top, b.Home)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (b *builder) ensureHome() error {
 func (b *builder) heavy(home int, name, where string) error {
 	at := -1
 	if err := b.asAgent(0, func() (err error) {
-		at, err = folder(home, name, 0o755)
+		at, err = folder(home, name)
 		return err
 	}); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (b *builder) showFile(from, to string, attributes int) error {
 		return err
 	}
 	defer unix.Close(source)
-	dir, err := folder(b.root, filepath.Dir(to), 0o755)
+	dir, err := folder(b.root, filepath.Dir(to))
 	if err != nil {
 		return err
 	}

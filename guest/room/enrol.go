@@ -19,7 +19,7 @@ const maxAccounts = 1 << 20
 // enrol writes the room's user and group into the files of the layer, where
 // packages that are installed put theirs.
 func (b *builder) enrol() error {
-	etc, err := folder(b.root, "etc", 0o755)
+	etc, err := folder(b.root, "etc")
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -30,6 +29,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/service"
+	"osaurus-sandbox/plain"
 )
 
 // TestMain takes the signals that this process was started without (nohup, a
@@ -326,7 +326,7 @@ func TestCalls(t *testing.T) {
 	c := connected(t, serve(t, h))
 	ctx := context.Background()
 	info, err := c.Info(ctx)
-	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > faultrpc.MaxText+8 || info.Version != "test" {
+	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > plain.MaxText+8 || info.Version != "test" {
 		t.Errorf("%+v %v", info, err)
 	}
 	now := time.Now()

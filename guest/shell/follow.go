@@ -34,8 +34,17 @@ type watch struct {
 	asides int    // how often in a row the shell seemed to be at its prompt
 	probe  *order // the question
 	asked  time.Time
-	gaveUp bool // the answer
 }
+
+// outcome is what a wait for the end of a call comes to.
+type outcome int
+
+const (
+	said     outcome = iota // its end, by the shell
+	answered                // the shell listens, and nobody will say the end
+	gone                    // the shell has ended
+	late                    // none of these
+)
 
 // follow waits for the end of a call that has begun, and ends it when its time is
 // over or nobody wants it any more.
@@ -45,18 +54,18 @@ func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Du
 	defer cancel()
 	w := &watch{life: l, order: o}
 	r := &guestpb.ShellRunResponse{}
-	if !w.wait(running) {
+	end := w.wait(running)
+	if end == late {
 		r.Cancelled = c.wanted.Err() != nil
 		r.TimedOut = !r.Cancelled
-		w.interrupt()
+		end = w.interrupt()
 	}
-	switch {
-	case closed(o.over):
+	switch end {
+	case said:
 		r.Code = int32(o.status)
-	case w.gaveUp:
+	case answered:
 		r.Code = int32(interrupted)
-	default:
-		<-l.ended
+	case gone:
 		r.Code, r.Exited = int32(l.status), true
 	}
 	s.finish(w, r)
@@ -66,8 +75,8 @@ func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Du
 	return r, ctx.Err()
 }
 
-// wait returns true when the call is over, and false when it is to be ended.
-func (w *watch) wait(ctx context.Context) bool {
+// wait waits for the end of the call, until it is late.
+func (w *watch) wait(ctx context.Context) outcome {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -77,18 +86,25 @@ func (w *watch) wait(ctx context.Context) bool {
 		}
 		select {
 		case <-w.order.over:
-			return true
-		case <-w.life.ended:
-			return true
+			return said
 		case <-answer:
-			w.gaveUp = true // unless its end was said before
-			return true
+			return w.unsaid(answered)
+		case <-w.life.ended:
+			return w.unsaid(gone)
 		case <-ctx.Done():
-			return false
+			return late
 		case <-tick.C:
 			w.look(ctx)
 		}
 	}
+}
+
+// unsaid is what there is in the place of an end, unless that was said before.
+func (w *watch) unsaid(instead outcome) outcome {
+	if closed(w.order.over) {
+		return said
+	}
+	return instead
 }
 
 // look asks the shell whether it listens when it seems to.
@@ -119,17 +135,18 @@ func (w *watch) look(ctx context.Context) {
 
 // interrupt ends the call: SIGINT, SIGTERM and SIGKILL to what has the terminal,
 // and at last the whole shell.
-func (w *watch) interrupt() {
+func (w *watch) interrupt() outcome {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
 		w.life.signal(sig)
 		patience, cancel := context.WithTimeout(context.Background(), grace)
-		over := w.wait(patience)
+		end := w.wait(patience)
 		cancel()
-		if over {
-			return
+		if end != late {
+			return end
 		}
 	}
 	w.life.end("a command in it could not be ended otherwise")
+	return w.unsaid(gone)
 }
 
 // settle puts the terminal's modes back as the line editor had them. A command

@@ -5,8 +5,8 @@ package shell
 import (
 	"errors"
 
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/plain"
 )
 
 const (
@@ -46,7 +46,7 @@ func (s *session) handOut() []*guestpb.LateOutput {
 	still := s.left[:0]
 	for _, c := range s.left {
 		if !c.late.empty() && len(list) < maxLate {
-			list = append(list, &guestpb.LateOutput{Command: faultrpc.Clip(string(c.text)), Output: c.late.output()})
+			list = append(list, &guestpb.LateOutput{Command: plain.Clip(string(c.text)), Output: c.late.output()})
 			c.late = newLate()
 		}
 		if !c.quiet() || !c.late.empty() {

@@ -114,7 +114,7 @@ type ink struct {
 type inkState byte
 
 const (
-	plain   inkState = iota
+	letters inkState = iota
 	escape           // after ESC
 	charset          // after ESC and an intermediate byte: one more follows
 	control          // after ESC [
@@ -142,18 +142,18 @@ func (i *ink) write(s *screen, b []byte) {
 
 func (i *ink) rune(s *screen, r rune) {
 	switch i.state {
-	case plain:
+	case letters:
 		i.character(s, r)
 	case escape:
 		i.begin(r)
 	case charset:
-		i.state = plain
+		i.state = letters
 	case control:
 		switch {
 		case r == 0x1b:
 			i.state = escape
 		case r >= 0x40 && r <= 0x7e:
-			i.state = plain
+			i.state = letters
 			i.obey(s, r)
 		case r >= 0x20 && r < 0x40 && len(i.params) < maxParams:
 			i.params = append(i.params, byte(r))
@@ -161,7 +161,7 @@ func (i *ink) rune(s *screen, r rune) {
 	case text:
 		switch r {
 		case 0x07:
-			i.state = plain
+			i.state = letters
 		case 0x1b:
 			i.state = escape // \ and what is no sequence are its end, and others begin
 		}
@@ -177,7 +177,7 @@ func (i *ink) begin(r rune) {
 	case r >= 0x20 && r < 0x30:
 		i.state = charset
 	default:
-		i.state = plain
+		i.state = letters
 	}
 }
 

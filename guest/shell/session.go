@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/plain"
 )
 
 // session is what a session id stands for: one shell after another, and one
@@ -211,12 +211,9 @@ func (s *session) endLine() {
 func (s *session) announce(command []byte) {
 	const most = 1000 // characters: what it writes is of more interest
 	text := strings.TrimRight(wire.CleanTranscript(string(command)), "\n")
-	if cut := []rune(text); len(cut) > most {
-		text = string(cut[:most]) + "…"
-	}
 	s.publish([]byte("\r\x1b[K"))
 	s.screen.tool = ink{} // a sequence that the command before has begun hides nothing of this one
-	s.tell([]byte("$ " + text + "\n"))
+	s.tell([]byte("$ " + plain.Chars(text, most) + "\n"))
 }
 
 // state describes the session.
@@ -233,7 +230,7 @@ func (s *session) state() *guestpb.Session {
 	out.Pid, out.Dir = int32(s.life.child.PID()), []byte(s.life.cwd())
 	switch {
 	case s.call != nil:
-		out.State, out.Command = guestpb.Session_STATE_COMMAND, faultrpc.Clip(string(s.call.text))
+		out.State, out.Command = guestpb.Session_STATE_COMMAND, plain.Clip(string(s.call.text))
 	case s.life.atPrompt():
 		out.State = guestpb.Session_STATE_IDLE
 	default:

@@ -13,17 +13,18 @@ import (
 // on top of everything.
 var order = []string{
 	"bench", "internal", "cmd", "control", "supervisor", "plugins", "tools",
-	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault", "bell",
+	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault",
+	"bell", "diff", "plain", "queue",
 }
 
 // only narrows what a folder may import further than order does: the longest
 // prefix of a package's path counts.
 var only = map[string][]string{
-	"cmd/osaurus-guest": {"guest", "sandbox", "config", "fault"}, // it is PID 1: small, and nothing of the host's in it
-	"cmd/osaurus-host":  {"bridge", "config", "fault"},           // agents run it: it only speaks to the bridge
-	"secrets":           {"config", "fault"},
-	"guest":             {"sandbox", "config", "fault"}, // the guest does not know what kind of machine it is in
-	"vm":                {"config", "fault"},            // nor the machine what runs in it
+	"cmd/osaurus-guest": {"guest", "sandbox", "config", "fault", "plain"}, // it is PID 1: small, and nothing of the host's in it
+	"cmd/osaurus-host":  {"bridge", "config", "fault", "plain"},           // agents run it: it only speaks to the bridge
+	"secrets":           {"config", "fault", "plain"},
+	"guest":             {"sandbox", "config", "fault", "plain"}, // the guest does not know what kind of machine it is in
+	"vm":                {"config", "fault"},                     // nor the machine what runs in it
 	"sandbox":           {"fault"},
 }
 

@@ -12,8 +12,8 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/queue"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/tools/queue"
 )
 
 // Rooms is where plugins are installed and run. Whoever stands behind it starts

@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 )
 
@@ -196,12 +197,12 @@ func (s records) save(path string) error {
 	for _, m := range s.unread {
 		all = append(all, m)
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
+	text, err := plain.Document(all)
 	if err != nil {
 		return fault.New(fault.Execution, op, path, err)
 	}
 	if len(text) > maxRecords {
 		return fault.New(fault.Rejected, op, path, fmt.Errorf("the agent's plugins would have more than %d MiB", maxRecords>>20)).Advise("Uninstall one that it does not need.")
 	}
-	return config.WriteFile(path, append(text, '\n'))
+	return config.WriteFile(path, text)
 }

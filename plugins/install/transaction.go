@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
@@ -31,8 +32,8 @@ const (
 	// UndoTime is what an installation that failed may take to be taken back, whoever
 	// has left meanwhile.
 	UndoTime = 3 * time.Minute
-	// executable and plain are the modes of a plugin's files.
-	executable, plain = 0o755, 0o644
+	// executable and usual are the modes of a plugin's files.
+	executable, usual = 0o755, 0o644
 )
 
 // How says how to install.
@@ -238,7 +239,7 @@ func (t *transaction) write(ctx context.Context) error {
 // that leads out of it is not followed.
 func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name plugins.FilePath) error {
 	text := []byte(r.Plugin.Files[name])
-	mode := uint32(plain)
+	mode := uint32(usual)
 	if bytes.HasPrefix(text, []byte("#!")) {
 		mode = executable
 	}
@@ -344,5 +345,5 @@ func failureOf(step Step, version string, err error) Failure {
 // clip is as much of a text as a record keeps.
 func clip(text string) string {
 	const most = maxSetup + 1024
-	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+	return plain.First(text, most)
 }

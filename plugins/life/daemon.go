@@ -53,7 +53,7 @@ func (p *plugin) supervise(ctx context.Context) {
 		switch {
 		case errors.Is(err, errDaemon):
 			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
-			p.Note(Event{What: DaemonFailed, Agent: p.who(), Plugin: p.id, Detail: err.Error()})
+			p.of.Note(Event{What: DaemonFailed, Agent: p.who(), Plugin: p.id, Detail: err.Error()})
 		case errors.Is(err, errRoom): // after a reset of its agent the plugin is first set up again, and begun
 			later = time.After(askSeldom)
 		}
@@ -68,7 +68,7 @@ func (p *plugin) supervise(ctx context.Context) {
 // keepRunning runs the daemon in the guest that runs, until that or the room is gone, or the
 // daemon has failed.
 func (p *plugin) keepRunning(ctx context.Context) error {
-	boot := p.Rooms.Boot()
+	boot := p.of.Rooms.Boot()
 	var ends []time.Time
 	var h hitch
 	for {
@@ -110,7 +110,7 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 	if err != nil {
 		return guest.Job{}, err
 	}
-	list, err := p.Rooms.Jobs(ctx, p.who())
+	list, err := p.of.Rooms.Jobs(ctx, p.who())
 	if err != nil {
 		return guest.Job{}, err
 	}
@@ -121,7 +121,7 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 			}
 		}
 	}
-	return p.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
+	return p.of.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
@@ -130,7 +130,7 @@ func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
 // with an error. With the context it ends the daemon.
 func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words string, err error) {
 	for job.Running {
-		next, err := p.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
+		next, err := p.of.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
 			_ = p.stopDaemon(job.ID) // or it is ended before the next is started
@@ -149,7 +149,7 @@ func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words s
 		}
 	}
 	words = fmt.Sprintf("it ended with status %d", job.Status())
-	if tail, err := p.Rooms.TailJob(ctx, p.who(), job.ID, lastWords); err == nil && len(tail.Data) > 0 {
+	if tail, err := p.of.Rooms.TailJob(ctx, p.who(), job.ID, lastWords); err == nil && len(tail.Data) > 0 {
 		words += " and wrote " + strings.ToValidUTF8(strings.TrimSpace(string(tail.Data)), "\uFFFD")
 	}
 	return words, nil
@@ -158,15 +158,15 @@ func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words s
 // stopDaemon ends the daemon, and returns when it has ended, or with what keeps that from
 // being known.
 func (p *plugin) stopDaemon(id config.JobID) error {
-	if p.life.Err() != nil && p.Rooms.Silent() {
+	if p.of.life.Err() != nil && p.of.Rooms.Silent() {
 		return nil // it ends with its guest, which does not hear this
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	for _, hard := range []bool{false, true} {
-		job, err := p.Rooms.KillJob(ctx, p.who(), id, hard)
+		job, err := p.of.Rooms.KillJob(ctx, p.who(), id, hard)
 		if err == nil && job.Running {
-			job, err = p.Rooms.WaitJob(ctx, p.who(), id, daemonGrace)
+			job, err = p.of.Rooms.WaitJob(ctx, p.who(), id, daemonGrace)
 		}
 		switch {
 		case fault.KindOf(err) == fault.NotFound: // forgotten, as it has ended

@@ -49,14 +49,14 @@ const unknown Seq = -1
 // go on.
 func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 	if after == unknown {
-		last, err := p.Events.Last(ctx)
+		last, err := p.of.Events.Last(ctx)
 		if err != nil {
 			return unknown, err
 		}
 		after = last
 		close(p.hears)
 	}
-	for e, err := range p.Events.Follow(ctx, p.who().ID, after, p.topics()) {
+	for e, err := range p.of.Events.Follow(ctx, p.who().ID, after, p.topics()) {
 		if err != nil {
 			return after, err
 		}
@@ -88,7 +88,7 @@ func (p *plugin) topics() (list []plugins.Topics) {
 func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
 	var h hitch
 	for {
-		begun, boot := p.begun.Next(), p.Rooms.Boot()
+		begun, boot := p.begun.Next(), p.of.Rooms.Boot()
 		err := p.attempt(ctx, s, e)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -117,7 +117,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(e.Payload), &out, &out
 	cmd.Timeout, cmd.MaxOutput = s.Limit(), maxErrors
-	running, err := p.Rooms.Exec(ctx, p.who(), cmd)
+	running, err := p.of.Rooms.Exec(ctx, p.who(), cmd)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func passing(err error) bool {
 }
 
 // gone reports that a guest has ended, or that there was none.
-func (p *plugin) gone(boot string) bool { return boot == "" || p.Rooms.Boot() != boot }
+func (p *plugin) gone(boot string) bool { return boot == "" || p.of.Rooms.Boot() != boot }
 
 // sit tells what is not done and why, unless that is what was told last, and returns when it
 // may be tried again: after a pause, or with the bell.

@@ -106,15 +106,15 @@ type key struct {
 
 // plugin is one that lives.
 type plugin struct {
-	*Life
+	of     *Life
 	agent  atomic.Pointer[tools.Agent] // as it was called when the guest started
 	id     config.PluginID
 	recipe plugins.Recipe
 	hears  chan struct{} // closed when it hears what is told from then on
 	begun  bell.Bell     // rung when a guest has started, and when it is begun again
 
-	end  context.CancelFunc
-	work sync.WaitGroup
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // New returns what no plugin lives in yet.
@@ -135,7 +135,7 @@ func (l *Life) Close() {
 // Begin has run what a plugin runs by itself. One that lives already is told that it may
 // try again what it could not do before.
 func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
-	p := &plugin{Life: l, id: id, recipe: recipe, hears: make(chan struct{})}
+	p := &plugin{of: l, id: id, recipe: recipe, hears: make(chan struct{})}
 	p.agent.Store(&a)
 	daemon, hears := recipe.Daemon != nil, len(p.topics()) > 0
 	if !hears {
@@ -156,14 +156,14 @@ func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	}
 	l.plugins[key{a.ID, id}] = p
 	var ctx context.Context
-	ctx, p.end = context.WithCancel(l.life)
+	ctx, p.stop = context.WithCancel(l.life)
 	if daemon {
-		p.work.Go(func() { p.supervise(ctx) })
+		p.running.Go(func() { p.supervise(ctx) })
 	}
 	if hears {
-		p.work.Go(func() { p.listen(ctx) })
+		p.running.Go(func() { p.listen(ctx) })
 	}
-	l.work.Go(p.work.Wait)
+	l.work.Go(p.running.Wait)
 }
 
 // End ends what a plugin runs by itself, and returns when it has ended.
@@ -175,11 +175,11 @@ func (l *Life) End(ctx context.Context, agent config.AgentID, id config.PluginID
 	if p == nil {
 		return nil
 	}
-	p.end()
+	p.stop()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.work.Wait()
+		p.running.Wait()
 	}()
 	select {
 	case <-ended:
@@ -195,7 +195,7 @@ func (l *Life) Forget(agent config.AgentID) {
 	defer l.mu.Unlock()
 	for k, p := range l.plugins {
 		if k.agent == agent {
-			p.end()
+			p.stop()
 			delete(l.plugins, k)
 		}
 	}
@@ -219,7 +219,7 @@ func (p *plugin) command(ctx context.Context, script string, env []string) (gues
 	a := p.who()
 	cmd := install.Command(a, p.id, script)
 	cmd.Env = append(cmd.Env, env...)
-	err := p.Command(ctx, a, p.id, p.recipe, false, &cmd)
+	err := p.of.Command(ctx, a, p.id, p.recipe, false, &cmd)
 	return cmd, err
 }
 
@@ -229,7 +229,7 @@ func (p *plugin) who() tools.Agent { return *p.agent.Load() }
 func (p *plugin) log(ctx context.Context, level bridge.Level, text string) {
 	a := p.who()
 	who := bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: p.id}
-	if err := p.Tell(ctx, who, level, text); err != nil && ctx.Err() == nil {
-		p.Log.Warn("a plugin's line is not in its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
+	if err := p.of.Tell(ctx, who, level, text); err != nil && ctx.Err() == nil {
+		p.of.Log.Warn("a plugin's line is not in its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
 	}
 }

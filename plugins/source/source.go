@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // Source is where a recipe is.
@@ -57,5 +58,5 @@ func Parse(text string) (Source, error) {
 
 func wrong(text, why, advice string) error {
 	const shown = 100
-	return fault.New(fault.InvalidArgs, "read source", strings.ToValidUTF8(text[:min(len(text), shown)], ""), errors.New(why)).Advise(advice)
+	return fault.New(fault.InvalidArgs, "read source", plain.First(text, shown), errors.New(why)).Advise(advice)
 }

@@ -2,11 +2,12 @@ package redact
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"osaurus-sandbox/plain"
 )
 
 // maxEncoded is how long a value may be whose encodings are looked for as well:
@@ -42,11 +43,8 @@ func forms(value string) []string {
 
 // inJSON is a text between the quotes of a JSON string.
 func inJSON(text string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(text) // a string and a Builder do not fail
-	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
+	quoted, _ := plain.JSON(text) // a string does not fail
+	return string(quoted[1 : len(quoted)-1])
 }
 
 // inBase64 is what is always the same of a text in base64, whatever is before

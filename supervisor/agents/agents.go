@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/queue"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
@@ -71,13 +72,12 @@ type Agents struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	changing turn        // for who changes which agents there are
-	writing  sync.Mutex  // the map of users
-	late     atomic.Bool // it could not be written
+	turns   queue.Queues[config.LinuxUser] // to change that user's room, or which agents there are
+	writing sync.Mutex                     // the map of users
+	late    atomic.Bool                    // it could not be written
 
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
-	turns   map[config.LinuxUser]turn // for who changes that user's room
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
 	watched supervisor.Guest          // the last one that somebody has a token for
 
@@ -103,8 +103,8 @@ type made struct {
 // with them from then on. Close comes before the sandbox's and the database's.
 func Open(ctx context.Context, o Options) (*Agents, error) {
 	a := &Agents{
-		Options: o, rows: registry{o.DB}, changing: newTurn(),
-		byName: map[config.AgentName]*member{}, turns: map[config.LinuxUser]turn{}, remains: map[config.LinuxUser]bool{},
+		Options: o, rows: registry{o.DB},
+		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{},
 	}
 	list, remains, err := a.rows.load(ctx)
 	if err != nil {
@@ -191,15 +191,18 @@ func notFound(ref string) error {
 	return fault.New(fault.NotFound, "find agent", ref, errors.New("there is none")).Advise("See `osaurus-sandbox agent list`; make one with `osaurus-sandbox agent create`.")
 }
 
-// turnOf is the turn for a user's room. It outlives the agent: who comes after
-// it under the same name must not meet what is still being removed.
-func (a *Agents) turnOf(user config.LinuxUser) turn {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.turns[user] == nil {
-		a.turns[user] = newTurn()
+// everybody is whose turn it is to change which agents there are: no user has the name.
+const everybody config.LinuxUser = ""
+
+// turn waits for the turn to change a user's room, or everybody's. Calling what it returns
+// ends it. It is the user's, which outlives the agent: who comes after it under the same name
+// must not meet what is still being removed.
+func (a *Agents) turn(ctx context.Context, user config.LinuxUser, op, subject string) (end func(), err error) {
+	end, err = a.turns.Take(ctx, user, nil)
+	if err != nil {
+		return nil, fault.New(fault.KindOf(err), op, subject, fmt.Errorf("another change is not done: %w", err))
 	}
-	return a.turns[user]
+	return end, nil
 }
 
 // note takes note of what became of an agent.
@@ -209,23 +212,3 @@ func (a *Agents) note(kind events.Kind, by supervisor.Cause, agent Agent, more m
 	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
 	a.changed.Ring()
 }
-
-// turn is a queue for one at a time, who may leave it.
-type turn chan struct{}
-
-func newTurn() turn {
-	t := make(turn, 1)
-	t.give()
-	return t
-}
-
-func (t turn) take(ctx context.Context, op, subject string) error {
-	select {
-	case <-t:
-		return nil
-	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), op, subject, fmt.Errorf("another change is not done: %w", ctx.Err()))
-	}
-}
-
-func (t turn) give() { t <- struct{}{} }

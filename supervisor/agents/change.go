@@ -45,10 +45,11 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 	if agent.Settings, err = with(config.AgentDefaults(), n.Settings); err != nil {
 		return Agent{}, err
 	}
-	if err := a.changing.take(ctx, op, string(name)); err != nil {
+	end, err := a.turn(ctx, everybody, op, string(name))
+	if err != nil {
 		return Agent{}, err
 	}
-	defer a.changing.give()
+	defer end()
 	if err := a.mayBe(op, agent); err != nil {
 		return Agent{}, err
 	}
@@ -167,10 +168,11 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause
 // rename changes the name in the database, and returns the one before.
 func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) (m *member, before config.AgentName, err error) {
 	const op = "rename agent"
-	if err := a.changing.take(ctx, op, ref); err != nil {
+	end, err := a.turn(ctx, everybody, op, ref)
+	if err != nil {
 		return nil, "", err
 	}
-	defer a.changing.give()
+	defer end()
 	if m, err = a.find(ref); err != nil {
 		return nil, "", err
 	}
@@ -208,11 +210,11 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 // in a guest that runs.
 func (a *Agents) followHome(ctx context.Context, m *member) error {
 	user := a.agentOf(m).User
-	t := a.turnOf(user)
-	if err := t.take(ctx, "move home folder", string(user)); err != nil {
+	end, err := a.turn(ctx, user, "move home folder", string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	if l, ok := a.Sandbox.BorrowRunning(); ok {
 		defer l.Return()
 		if a.madeOf(m).in == l.Guest {
@@ -241,10 +243,11 @@ func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, b
 
 // keep changes settings in the database.
 func (a *Agents) keep(ctx context.Context, op, ref string, texts map[string]string) (*member, []string, error) {
-	if err := a.changing.take(ctx, op, ref); err != nil {
+	end, err := a.turn(ctx, everybody, op, ref)
+	if err != nil {
 		return nil, nil, err
 	}
-	defer a.changing.give()
+	defer end()
 	m, err := a.find(ref)
 	if err != nil {
 		return nil, nil, err
@@ -305,10 +308,11 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 
 // forget takes an agent out of the database.
 func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
-	if err := a.changing.take(ctx, "delete agent", ref); err != nil {
+	end, err := a.turn(ctx, everybody, "delete agent", ref)
+	if err != nil {
 		return Agent{}, err
 	}
-	defer a.changing.give()
+	defer end()
 	m, err := a.find(ref)
 	if err != nil {
 		return Agent{}, err

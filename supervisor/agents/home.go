@@ -96,10 +96,11 @@ func (a *Agents) folderFree(op string, name config.AgentName) error {
 // room is the caller's, and there is no room.
 func (a *Agents) follow(ctx context.Context, m *member) error {
 	const op = "move home folder"
-	if err := a.changing.take(ctx, op, string(a.agentOf(m).Name)); err != nil {
+	end, err := a.turn(ctx, everybody, op, string(a.agentOf(m).Name))
+	if err != nil {
 		return err
 	}
-	defer a.changing.give()
+	defer end()
 	agent := a.agentOf(m)
 	before := agent.subtree()
 	if agent.Folder = agent.Name; agent.subtree() == before {
@@ -152,12 +153,13 @@ func (a *Agents) letFollow(ctx context.Context, m *member) {
 // another one has it by now.
 func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	const op = "delete workspace"
-	if err := a.changing.take(ctx, op, string(agent.Name)); err != nil {
+	end, err := a.turn(ctx, everybody, op, string(agent.Name))
+	if err != nil {
 		return err
 	}
 	root, err := a.workspace()
 	if err != nil {
-		a.changing.give()
+		end()
 		return err
 	}
 	defer root.Close()
@@ -170,7 +172,7 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	if err == nil {
 		err = root.Rename(agent.subtree(), away)
 	}
-	a.changing.give()
+	end()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

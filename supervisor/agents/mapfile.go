@@ -1,10 +1,8 @@
 package agents
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plain"
 )
 
 // keepMap writes which agent each Linux user is, for other programs. The file is made of the
@@ -24,11 +22,9 @@ func (a *Agents) writeMap() error {
 	for _, agent := range a.List() {
 		users[agent.User] = agent.ID
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(users); err != nil { // sorts the keys
+	text, err := plain.Document(users) // sorts the keys
+	if err != nil {
 		return err
 	}
-	return config.WriteFile(a.Home.AgentMap(), text.Bytes())
+	return config.WriteFile(a.Home.AgentMap(), text)
 }

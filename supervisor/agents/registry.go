@@ -33,42 +33,26 @@ type registry struct{ db *store.DB }
 // something in the guest.
 func (r registry) load(ctx context.Context) (list []Agent, remains []config.LinuxUser, err error) {
 	err = r.db.Read(ctx, "read agents", func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT uid, id, name, user, folder, created, settings FROM agents")
-		if err != nil {
+		if list, err = store.All(ctx, tx, scan, "SELECT uid, id, name, user, folder, created, settings FROM agents"); err != nil {
 			return err
 		}
-		defer rows.Close()
-		for rows.Next() {
-			var a Agent
-			var created int64
-			var settings []byte
-			if err := rows.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, &created, &settings); err != nil {
-				return err
-			}
-			if err := json.Unmarshal(settings, &a.Settings); err != nil {
-				return fault.New(fault.Execution, "read settings of agent", string(a.Name), err).Advise("A newer osaurus-sandbox may have written them: use that one.")
-			}
-			a.Created = time.Unix(0, created).UTC()
-			list = append(list, a)
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		users, err := tx.QueryContext(ctx, "SELECT user FROM agent_remains")
-		if err != nil {
-			return err
-		}
-		defer users.Close()
-		for users.Next() {
-			var user config.LinuxUser
-			if err := users.Scan(&user); err != nil {
-				return err
-			}
-			remains = append(remains, user)
-		}
-		return users.Err()
+		remains, err = store.All(ctx, tx, store.Value[config.LinuxUser], "SELECT user FROM agent_remains")
+		return err
 	})
 	return list, remains, err
+}
+
+func scan(row store.Row) (a Agent, err error) {
+	var created int64
+	var settings []byte
+	if err := row.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, &created, &settings); err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(settings, &a.Settings); err != nil {
+		return a, fault.New(fault.Execution, "read settings of agent", string(a.Name), err).Advise("A newer osaurus-sandbox may have written them: use that one.")
+	}
+	a.Created = time.Unix(0, created).UTC()
+	return a, nil
 }
 
 // NameOf reads what an agent is called whose name or id is ref, for those who have no

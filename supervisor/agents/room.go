@@ -114,11 +114,11 @@ func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) e
 	}
 	const op = "make room"
 	user := a.agentOf(m).User
-	t := a.turnOf(user)
-	if err := t.take(ctx, op, string(user)); err != nil {
+	end, err := a.turn(ctx, user, op, string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	if a.isMade(l, m) {
 		return nil
 	}
@@ -225,11 +225,11 @@ func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) er
 		return err
 	}
 	agent := a.agentOf(m)
-	t := a.turnOf(agent.User)
-	if err := t.take(ctx, op, string(agent.User)); err != nil {
+	end, err := a.turn(ctx, agent.User, op, string(agent.User))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	agent = a.agentOf(m) // as it is by now
 	was, want := a.madeOf(m), made{l.Guest, agent.room()}
 	if was.in != want.in || was == want {
@@ -260,11 +260,11 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	}
 	defer l.Return()
 	agent := a.agentOf(m)
-	t := a.turnOf(agent.User)
-	if err := t.take(ctx, op, string(agent.Name)); err != nil {
+	end, err := a.turn(ctx, agent.User, op, string(agent.Name))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	a.mu.Lock()
 	m.made = made{in: l.Guest}
 	a.revoke(m)
@@ -279,11 +279,11 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 
 // clear removes what deleted agents of a user may have in the guest.
 func (a *Agents) clear(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
-	t := a.turnOf(user)
-	if err := t.take(ctx, "remove room", string(user)); err != nil {
+	end, err := a.turn(ctx, user, "remove room", string(user))
+	if err != nil {
 		return err
 	}
-	defer t.give()
+	defer end()
 	return a.clearNow(ctx, l, user)
 }
 

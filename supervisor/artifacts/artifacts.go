@@ -121,7 +121,7 @@ func (a *Artifacts) Path(f Artifact) string {
 // columns are those of a row, as scan reads them.
 const columns = "id, agent, agent_name, session, name, description, folder, type, files, size, sha256, created"
 
-func scan(row interface{ Scan(...any) error }) (f Artifact, err error) {
+func scan(row store.Row) (f Artifact, err error) {
 	var nanos int64
 	err = row.Scan(&f.ID, &f.Agent, &f.AgentName, &f.Session, &f.Name, &f.Description, &f.Folder, &f.Type, &f.Files, &f.Size, &f.SHA256, &nanos)
 	f.Created = time.Unix(0, nanos).UTC()
@@ -162,20 +162,9 @@ func (a *Artifacts) List(ctx context.Context, f Filter) iter.Seq2[Artifact, erro
 
 func (a *Artifacts) some(ctx context.Context, f Filter, before ID) (list []Artifact, err error) {
 	err = a.DB.Read(ctx, "list artifacts", func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT "+columns+` FROM artifacts WHERE id < ?1 AND ?2 IN ('', agent, agent_name) AND ?3 IN ('', session)
+		list, err = store.All(ctx, tx, scan, "SELECT "+columns+` FROM artifacts WHERE id < ?1 AND ?2 IN ('', agent, agent_name) AND ?3 IN ('', session)
 			ORDER BY id DESC LIMIT ?4`, before, f.Agent, f.Session, page)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			one, err := scan(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, one)
-		}
-		return rows.Err()
+		return err
 	})
 	return list, err
 }

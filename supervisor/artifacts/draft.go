@@ -20,10 +20,9 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/sandbox/uproot"
 	"osaurus-sandbox/supervisor"
-	"osaurus-sandbox/supervisor/events"
 )
 
 const (
@@ -222,7 +221,7 @@ func (d *Draft) digest() string {
 }
 
 // admit refuses what is too much of one agent.
-func admit(ctx context.Context, tx queryer, f Artifact) error {
+func admit(ctx context.Context, tx *sql.Tx, f Artifact) error {
 	var count, size int64
 	if err := tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM artifacts WHERE agent = ?", f.Agent).Scan(&count, &size); err != nil {
 		return err
@@ -234,14 +233,9 @@ func admit(ctx context.Context, tx queryer, f Artifact) error {
 		Advise("Ask the person to delete some: osaurus-sandbox artifacts delete.")
 }
 
-// queryer is a transaction, for reading.
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // free is a name that nothing has in the session, neither in the index nor on the
 // disk, where people do as they like.
-func (a *Artifacts) free(ctx context.Context, tx queryer, f Artifact) (string, error) {
+func (a *Artifacts) free(ctx context.Context, tx *sql.Tx, f Artifact) (string, error) {
 	wanted := f.Name
 	for n := 1; ; n++ {
 		f.Name = numbered(wanted, n)
@@ -272,5 +266,5 @@ func (a *Artifacts) sync(dir string) error {
 // oneLine is what is said of an artifact, as it is shown in a table: nothing in it
 // moves a terminal's cursor.
 func oneLine(text string) string {
-	return events.Cut(strings.Join(strings.Fields(faultrpc.Plain(text)), " "), maxDescription)
+	return plain.Cut(strings.Join(strings.Fields(plain.Text(text)), " "), maxDescription)
 }

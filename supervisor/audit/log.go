@@ -48,7 +48,7 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 			return err
 		}
 		if !found && before.seq == 0 { // no entry is ever there without a note
-			if err := l.note(before); err != nil {
+			if err := l.begin(); err != nil {
 				return err
 			}
 		}

@@ -5,11 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"osaurus-sandbox/config"
 )
 
 // The note is a small file beside the database with the last entry's number
 // and hash. A log whose end was cut off no longer agrees with it.
 func (l *Log) notePath() string { return l.db.Path() + "-audit-head" }
+
+// text is what the note says of a last entry: always as much.
+func (h head) text() []byte { return fmt.Appendf(nil, "%020d %s\n", h.seq, h.hash) }
+
+// begin makes the note, of no entry yet, and has it outlast a power cut: entries
+// would, and without a note they look as if others were cut off.
+func (l *Log) begin() error { return config.WriteFile(l.notePath(), head{}.text()) }
 
 // note is one write of always the same length over the old: a kill leaves one
 // or the other, and a full disk has room for it.
@@ -24,7 +33,7 @@ func (l *Log) note(h head) error {
 		return err
 	}
 	defer file.Close()
-	if _, err := fmt.Fprintf(file, "%020d %s\n", h.seq, h.hash); err != nil {
+	if _, err := file.Write(h.text()); err != nil {
 		return err
 	}
 	l.noted = h.seq

@@ -3,12 +3,12 @@ package audit
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/store"
 )
 
 // head is the last entry of a chain; the zero head comes before the first.
@@ -115,24 +115,12 @@ func lastInTable(ctx context.Context, tx *sql.Tx) (head, error) {
 
 // entries reads rows of all columns.
 func entries(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]Entry, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var some []Entry
-	for rows.Next() {
-		var (
-			e     Entry
-			nanos int64
-			hash  []byte
-		)
-		if err := rows.Scan(&e.Seq, &nanos, &e.UID, &e.Agent, &e.Client, &e.Action, &e.Subject, &e.Outcome, &e.Detail, &hash); err != nil {
-			return nil, err
-		}
+	return store.All(ctx, tx, func(row store.Row) (e Entry, err error) {
+		var nanos int64
+		var hash []byte
+		err = row.Scan(&e.Seq, &nanos, &e.UID, &e.Agent, &e.Client, &e.Action, &e.Subject, &e.Outcome, &e.Detail, &hash)
 		e.Time = time.Unix(0, nanos).UTC()
 		copy(e.Hash[:], hash)
-		some = append(some, e)
-	}
-	return some, errors.Join(rows.Err(), rows.Close())
+		return e, err
+	}, query, args...)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
@@ -42,6 +43,19 @@ type Baker struct {
 	Dir      string
 	Mirrors  []string
 	Packages []string
+}
+
+// For bakes for a home, with the toolbox and the mirrors of its settings.
+func For(home config.Home, s config.Settings, driver vm.Driver, images image.Store) Baker {
+	return Baker{Driver: driver, Images: images, Dir: home.Bake(), Mirrors: texts(s.Mirrors), Packages: texts(s.Toolbox)}
+}
+
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
 }
 
 // Find returns the image of a pack without baking: the baked one where it is

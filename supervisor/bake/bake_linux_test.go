@@ -31,7 +31,11 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-const libgreet = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
+// Where the packages are below a mirror.
+const (
+	libgreet = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
+	greet    = "/v3.20/main/x86_64/greet-1.0-r0.apk"
+)
 
 // dead is a mirror that nobody answers at.
 const dead = "http://" + packagestest.ToGuests + ":9"
@@ -122,21 +126,26 @@ func newBaker(dir string, mirrors ...string) bake.Baker {
 	}
 }
 
+// TestBake is the life of one baker: it is sold what nobody signed, killed, and done
+// at last. Each bake is a machine, so each shows what it can.
 func TestBake(t *testing.T) {
 	r := packagestest.NewAPK(t, packages()...)
 	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
-	b := newBaker(dir, dead)
-	if _, err := b.Bake(t.Context(), p, nil); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "bare image") {
-		t.Errorf("without a mirror Bake = %q %v", fault.KindOf(err), err)
-	}
-	// It booted all the same, and says what it lacks.
+	mirror := r.Serve(t, packagestest.ToGuests)
+	b := newBaker(dir, dead, mirror)
+
+	tampered(t, r, b, p)
 	bare, missing, err := b.Find(t.Context(), p, nil)
 	if err != nil || len(missing) != 1 || missing[0] != "greet" {
-		t.Fatalf("before the bake Find = %v missing, %v", missing, err)
+		t.Fatalf("what was refused passes for baked: Find = %v missing, %v", missing, err)
+	}
+	killed(t, r, dir, p, mirror)
+	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
+		t.Fatalf("a killed bake passes for done: %v", err)
 	}
 
-	b.Mirrors = append(b.Mirrors, r.Serve(t, packagestest.ToGuests))
+	before := r.Count(libgreet)
 	var notes []string
 	baked, err := b.Bake(t.Context(), p, func(e progress.Event) {
 		if e.Note != "" {
@@ -145,6 +154,9 @@ func TestBake(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, console(dir))
+	}
+	if again := r.Count(libgreet) - before; again != 0 {
+		t.Errorf("what the killed baker had was downloaded %d times more", again)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], dead) {
 		t.Errorf("notes are %q, want one about the dead mirror", notes)
@@ -173,6 +185,65 @@ func TestBake(t *testing.T) {
 		if got := run(command); got != want {
 			t.Errorf("%s in the baked guest prints %q, want %q", command, got, want)
 		}
+	}
+}
+
+// tampered has a baker get packages whose files are not those that were signed:
+// one is made by somebody else, one has changed on its way.
+func tampered(t *testing.T, r *packagestest.APK, b bake.Baker, p pack.Pack) {
+	t.Helper()
+	signed := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
+	whole := r.File(greet)
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-20] ^= 1 // in the compressed files
+	r.Put(greet, damaged)
+	_, err := b.Bake(t.Context(), p, nil)
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "ERROR: libgreet-1.0-r0: ") || !strings.Contains(err.Error(), "ERROR: greet-1.0-r0: ") {
+		t.Errorf("Bake = %q %v\n%s", fault.KindOf(err), err, console(filepath.Dir(b.Dir)))
+	}
+	r.Put(libgreet, signed)
+	r.Put(greet, whole)
+}
+
+// killed kills a baker while apk downloads the second package.
+func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror string) {
+	t.Helper()
+	before := r.Count(libgreet)
+	second := make(chan struct{}, 1)
+	release := make(chan struct{})
+	r.Inspect(func(path string) {
+		if path == greet {
+			select {
+			case second <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+	})
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-second:
+	case err := <-ended:
+		t.Fatalf("the baker ended before: %v\n%s", err, out.Bytes())
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("the second package was never asked for\n%s", console(dir))
+	}
+	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
+	_ = cmd.Process.Kill()
+	<-ended
+	r.Inspect(nil)
+	close(release)
+	if got := r.Count(libgreet) - before; got != 1 {
+		t.Fatalf("the first package was asked for %d times before the kill", got)
 	}
 }
 
@@ -210,93 +281,6 @@ func packageList(t *testing.T, i image.Image) string {
 func console(dir string) string {
 	text, _ := os.ReadFile(filepath.Join(dir, "state", "bake-amd64", "console.log"))
 	return "console:\n" + string(text)
-}
-
-// TestTamperedPackage serves packages whose files are not those that were
-// signed. They are refused, and do no harm to a later bake from a good mirror.
-func TestTamperedPackage(t *testing.T) {
-	r := packagestest.NewAPK(t, packages()...)
-	p := alpinePack(t, r.PublicKey(t))
-	dir := t.TempDir()
-	b := newBaker(dir, r.Serve(t, packagestest.ToGuests))
-	good := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
-	_, err := b.Bake(t.Context(), p, nil)
-	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "libgreet") {
-		t.Errorf("Bake = %q %v\n%s", fault.KindOf(err), err, console(dir))
-	}
-	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
-		t.Errorf("Find finds a baked image: %v, %v", missing, err)
-	}
-	damaged := bytes.Clone(good)
-	damaged[len(damaged)-20] ^= 1 // in the compressed files
-	r.Put(libgreet, damaged)
-	if _, err := b.Bake(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "libgreet") {
-		t.Errorf("Bake = %v", err)
-	}
-	r.Put(libgreet, good)
-	if _, err := b.Bake(t.Context(), p, nil); err != nil {
-		t.Errorf("then, from a good mirror: %v\n%s", err, console(dir))
-	}
-}
-
-// TestKilledBaker kills the baker while apk downloads the second package. The
-// next one does not download the first again.
-func TestKilledBaker(t *testing.T) {
-	r := packagestest.NewAPK(t, packages()...)
-	p := alpinePack(t, r.PublicKey(t))
-	dir := t.TempDir()
-	second := make(chan struct{}, 1)
-	release := make(chan struct{})
-	r.Inspect(func(path string) {
-		if strings.HasSuffix(path, "/greet-1.0-r0.apk") {
-			select {
-			case second <- struct{}{}:
-			default:
-			}
-			<-release
-		}
-	})
-	mirror := r.Serve(t, packagestest.ToGuests)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-second:
-	case err := <-ended:
-		t.Fatalf("the baker ended before: %v\n%s", err, out.Bytes())
-	case <-time.After(3 * time.Minute):
-		t.Fatalf("the second package was never asked for\n%s", console(dir))
-	}
-	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
-	_ = cmd.Process.Kill()
-	<-ended
-	r.Inspect(nil)
-	close(release)
-	if got := r.Count(libgreet); got != 1 {
-		t.Fatalf("the first package was asked for %d times before the kill", got)
-	}
-
-	b := newBaker(dir, mirror)
-	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
-		t.Fatalf("a killed bake passes for done: %v", err)
-	}
-	baked, err := b.Bake(t.Context(), p, nil)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, console(dir))
-	}
-	if got := r.Count(libgreet); got != 1 {
-		t.Errorf("the first package was downloaded %d times", got)
-	}
-	if list := packageList(t, baked); !strings.Contains(list, "\nlibgreet-1.0-r0\n") {
-		t.Errorf("packages are %q", list)
-	}
 }
 
 // awaitOnDisk waits until the builder's disk holds a file, and its name: the
@@ -351,7 +335,7 @@ func holds(t *testing.T, path string, want []byte) bool {
 
 const bakerEnv = "OSAURUS_TEST_BAKER"
 
-// TestMain is also the baker that TestKilledBaker kills.
+// TestMain is also the baker that TestBake kills.
 func TestMain(m *testing.M) {
 	if words := strings.Split(os.Getenv(bakerEnv), "\n"); len(words) == 3 {
 		p, err := pack.Open(words[1])

@@ -230,20 +230,24 @@ func (l *lives) end() {
 	}
 }
 
-// TestDaemonIsKilled kills a daemon at all sorts of moments.
-func TestDaemonIsKilled(t *testing.T) {
+// TestDaemon has one daemon of a sandbox after the other stopped and killed, at all
+// sorts of moments.
+func TestDaemon(t *testing.T) {
 	l := newLives(t)
-	moments := []string{"reset"}
-	if everything() {
-		moments = []string{"idle", "exec", "start", "stop", "reset"}
-	}
-	for _, moment := range moments {
-		t.Run(moment, func(t *testing.T) {
-			l.daemon.t = t
-			l.begin(moment)
-			l.killed(t)
-		})
-	}
+	t.Run("Stopped", l.stopped)
+	t.Run("Killed", func(t *testing.T) {
+		moments := []string{"reset"}
+		if everything() {
+			moments = []string{"idle", "exec", "start", "stop", "reset"}
+		}
+		for _, moment := range moments {
+			t.Run(moment, func(t *testing.T) {
+				l.daemon.t = t
+				l.begin(moment)
+				l.killed(t)
+			})
+		}
+	})
 	l.end()
 }
 
@@ -261,11 +265,9 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// TestDaemonIsStopped stops a daemon at all sorts of moments. While it is
-// stopped nobody can take its home. Let go, it does what it was about to do;
-// given up and killed, it makes room for another.
-func TestDaemonIsStopped(t *testing.T) {
-	l := newLives(t)
+// stopped stops daemons. While one is stopped nobody can take its home. Let go, it does
+// what it was about to do; given up and killed, it makes room for another.
+func (l *lives) stopped(t *testing.T) {
 	type cell struct {
 		moment string
 		letGo  bool
@@ -302,5 +304,4 @@ func TestDaemonIsStopped(t *testing.T) {
 			l.do("exec")
 		})
 	}
-	l.end()
 }

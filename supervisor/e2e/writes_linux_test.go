@@ -25,7 +25,7 @@ const writes = `i=$(wc -l < /root/log 2>/dev/null || echo 0); while :; do echo $
 // TestKilledWhileWriting kills a machine while its guest writes. Whatever the
 // guest said was synced is there afterwards, and the file system is whole.
 func TestKilledWhileWriting(t *testing.T) {
-	rounds := 2
+	rounds := 1
 	if everything() {
 		rounds = 50
 	}

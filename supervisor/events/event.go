@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
+	"osaurus-sandbox/supervisor/store"
 )
 
 const (
@@ -63,13 +64,13 @@ func (e Event) check() (Event, error) {
 	case len(e.Fields) > maxFields:
 		return e, invalid(string(e.Kind), fmt.Sprintf("%d fields are more than %d", len(e.Fields), maxFields))
 	}
-	e.Cause = Cut(e.Cause, maxText)
+	e.Cause = plain.Cut(e.Cause, maxText)
 	fields := make(map[string]string, len(e.Fields)) // the caller may go on using its own
 	for name, value := range e.Fields {
 		if len(name) > maxKind || !utf8.ValidString(name) {
 			return e, invalid(string(e.Kind), fmt.Sprintf("the field name %.80q", name))
 		}
-		fields[name] = Cut(value, maxText)
+		fields[name] = plain.Cut(value, maxText)
 	}
 	e.Fields = fields
 	return e, nil
@@ -79,22 +80,8 @@ func invalid(subject, why string) error {
 	return fault.New(fault.InvalidArgs, "note event", subject, errors.New(why))
 }
 
-// Cut makes valid UTF-8 of at most so many bytes, and shows that it did.
-func Cut(text string, most int) string {
-	const mark = "…"
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
-		return text
-	}
-	end := most - len(mark)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + mark
-}
-
 // scan makes an event of a row: seq, time, kind, cause, fields.
-func scan(row interface{ Scan(...any) error }) (Event, error) {
+func scan(row store.Row) (Event, error) {
 	var (
 		e      Event
 		nanos  int64

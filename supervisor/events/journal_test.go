@@ -287,19 +287,3 @@ func keptIn(t testing.TB, db *store.DB) (list []Seq) {
 	}
 	return list
 }
-
-func FuzzCut(f *testing.F) {
-	f.Add("é", 3000)
-	f.Add("\xff", 5000)
-	f.Add("a\U0001F995", 1024)
-	f.Fuzz(func(t *testing.T, text string, times int) {
-		text = strings.Repeat(text, min(max(times, 0), 2*maxText/(len(text)+1)+2))
-		got := Cut(text, maxText)
-		if len(got) > maxText || !utf8.ValidString(got) {
-			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
-		}
-		if len(text) <= maxText && utf8.ValidString(text) && got != text {
-			t.Errorf("%q was changed to %q", text, got)
-		}
-	})
-}

@@ -3,12 +3,12 @@ package events
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/store"
 )
 
 // page is how many events are read from the database at a time: no reader
@@ -62,9 +62,8 @@ func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan st
 
 // fromDisk reads a page of what is in the database after the cursor, or the gap
 // that begins there.
-func (j *Journal) fromDisk(ctx context.Context, cursor Seq) ([]Event, error) {
-	var some []Event
-	err := j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
+func (j *Journal) fromDisk(ctx context.Context, cursor Seq) (some []Event, err error) {
+	err = j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
 		var forgotten Seq
 		if err := tx.QueryRowContext(ctx, "SELECT forgotten FROM event_marks").Scan(&forgotten); err != nil {
 			return err
@@ -74,19 +73,8 @@ func (j *Journal) fromDisk(ctx context.Context, cursor Seq) ([]Event, error) {
 				Fields: map[string]string{"from": fmt.Sprint(cursor + 1), "to": fmt.Sprint(forgotten)}}}
 			return nil
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT seq, time, kind, cause, fields FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, page)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			e, err := scan(rows)
-			if err != nil {
-				return err
-			}
-			some = append(some, e)
-		}
-		return errors.Join(rows.Err(), rows.Close())
+		some, err = store.All(ctx, tx, scan, "SELECT seq, time, kind, cause, fields FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, page)
+		return err
 	})
 	return some, err
 }

@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu"
 )
 
 // BenchmarkRoom compares a command in a warm room, asked for from the host, with a plain
@@ -22,6 +23,7 @@ import (
 func BenchmarkRoom(b *testing.B) {
 	const rounds, turns = 12, 5
 	h := newHome(b, lab.Image(b, lab.DebianPack(b)), vm.OwnershipSubtree)
+	h.driver = &qemu.Driver{} // as it is for people
 	h.boot(b)
 	c, room := h.guest.Client, guest.Room{User: "agent-speed", UID: 2001, Home: guest.HomesDir + "/speed", Hostname: "speed"}
 	files := filepath.Join(h.workspace, "agents", "speed")

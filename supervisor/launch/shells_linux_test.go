@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu"
 )
 
 // BenchmarkShell runs a command in a persistent shell of a room, and types the same
@@ -25,6 +26,7 @@ import (
 // connection; the ratio is that of the medians.
 func BenchmarkShell(b *testing.B) {
 	h := newHome(b, lab.Image(b, lab.DebianPack(b)), vm.OwnershipAsker)
+	h.driver = &qemu.Driver{} // as it is for people
 	h.boot(b)
 	ctx, c := b.Context(), h.guest.Client
 	room := guest.Room{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 	"osaurus-sandbox/supervisor/events"
 )
 
@@ -81,7 +82,7 @@ func (l *Lines) Append(_ context.Context, who bridge.Caller, level bridge.Level,
 		}
 		r.last++
 		// A copy: a short line must not hold on to a message of megabytes.
-		text = strings.Clone(events.Cut(strings.TrimSuffix(text, "\r"), MaxLine))
+		text = strings.Clone(plain.Cut(strings.TrimSuffix(text, "\r"), MaxLine))
 		r.lines = append(r.lines, Line{r.last, now, level, source, text})
 		r.bytes += len(text)
 		if n > maxMessage {

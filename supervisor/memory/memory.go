@@ -213,7 +213,7 @@ func notFound(op string, id ID) error {
 // columns are a fact's, in the order that one scans.
 const columns = "id, content, salience, source, pinned, created"
 
-func one(row interface{ Scan(...any) error }) (Fact, error) {
+func one(row store.Row) (Fact, error) {
 	var f Fact
 	var created int64
 	err := row.Scan(&f.ID, &f.Content, &f.Salience, &f.Source, &f.Pinned, &created)
@@ -223,19 +223,8 @@ func one(row interface{ Scan(...any) error }) (Fact, error) {
 
 func (m *Memory) read(ctx context.Context, op, query string, args ...any) (list []Fact, err error) {
 	err = m.db.Read(ctx, op, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			f, err := one(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, f)
-		}
-		return rows.Err()
+		list, err = store.All(ctx, tx, one, query, args...)
+		return err
 	})
 	return list, err
 }

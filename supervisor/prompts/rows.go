@@ -49,20 +49,11 @@ func (r rows) end(ctx context.Context, p Prompt) error {
 	})
 }
 
-func prompts(ctx context.Context, tx *sql.Tx, query string, args ...any) (list []Prompt, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p Prompt
+func prompts(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]Prompt, error) {
+	return store.All(ctx, tx, func(row store.Row) (p Prompt, err error) {
 		var asked, deadline, ended int64
-		if err := rows.Scan(&p.ID, &p.Secret.Agent, &p.Name, &p.Kind, &p.Secret.Plugin, &p.Secret.Name, &p.Text, &asked, &deadline, &p.State, &ended, &p.Cause); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&p.ID, &p.Secret.Agent, &p.Name, &p.Kind, &p.Secret.Plugin, &p.Secret.Name, &p.Text, &asked, &deadline, &p.State, &ended, &p.Cause)
 		p.Asked, p.Deadline, p.Ended = time.Unix(0, asked).UTC(), time.Unix(0, deadline).UTC(), time.Unix(0, ended).UTC()
-		list = append(list, p)
-	}
-	return list, rows.Err()
+		return p, err
+	}, query, args...)
 }

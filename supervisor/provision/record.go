@@ -8,6 +8,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/plain"
 )
 
 // record says what the sandbox was provisioned with. It is written last and
@@ -50,11 +51,11 @@ func (s *Site) keep(r record) error {
 	if old, ok := s.record(); ok && old.Image == r.Image && old.Pack == r.Pack && slices.Equal(old.Toolbox, r.Toolbox) && slices.Equal(old.Missing, r.Missing) {
 		return nil
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := plain.Document(r)
 	if err != nil {
 		return fault.New(fault.Execution, "write", s.recordFile(), err)
 	}
-	return config.WriteFile(s.recordFile(), append(text, '\n'))
+	return config.WriteFile(s.recordFile(), text)
 }
 
 // Provisioned reports whether Prepare has been through since the last Remove.

@@ -82,7 +82,7 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, wal
 	if err != nil {
 		return err
 	}
-	baker := bake.Baker{Driver: s.driver, Images: s.images, Dir: s.home.Bake(), Mirrors: texts(set.Mirrors), Packages: texts(set.Toolbox)}
+	baker := bake.For(s.home, set, s.driver, s.images)
 	err = walk.Do(journey.Image, func(report progress.Func) (err error) {
 		if p.image, p.missing, err = baker.Find(ctx, p.choice.Pack, report); err != nil || !fresh {
 			return err
@@ -196,15 +196,6 @@ func (s *Site) link(i image.Image) error {
 		}
 	}
 	return nil
-}
-
-// texts are the texts of typed names.
-func texts[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return out
 }
 
 // network is the kind of network that the settings ask for.

@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
 )
 
 // write is a transaction in which tasks are what they are now: leases that are over
@@ -102,7 +103,7 @@ func (w *write) get(op string, id bridge.TaskID) (Task, error) {
 const columns = `seq, id, agent, (SELECT name FROM agents WHERE agents.id = agent), text, coalesce(key, ''), source, depth, state,
 	created, until, attempts, lease, worker, ended, result`
 
-func scan(row interface{ Scan(...any) error }) (Task, error) {
+func scan(row store.Row) (Task, error) {
 	var t Task
 	var created, until, ended int64
 	err := row.Scan(&t.seq, &t.ID, &t.Agent, &t.Name, &t.Text, &t.Key, &t.Source, &t.Depth, &t.State,
@@ -134,18 +135,6 @@ func (w *write) exec(query string, args ...any) error {
 	return err
 }
 
-func (w *write) list(query string, args ...any) (list []Task, err error) {
-	rows, err := w.tx.QueryContext(w.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		task, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, task)
-	}
-	return list, rows.Err()
+func (w *write) list(query string, args ...any) ([]Task, error) {
+	return store.All(w.ctx, w.tx, scan, query, args...)
 }

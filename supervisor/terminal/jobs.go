@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -173,76 +172,4 @@ func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, ha
 	return t.ask(ctx, "kill job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
 		return l.Jobs().KillJob(ctx, user, id, hard)
 	})
-}
-
-// Tail says what is to be read of a job's output.
-type Tail struct {
-	Offset  uint64 // from this byte on,
-	FromEnd uint64 // or, if not 0, from so many bytes before the end on
-	Follow  bool   // until the job has ended
-}
-
-// Part is a part of a job's output, without the agent's secrets. Next is where
-// in the output it ends: it may be longer or shorter than what it stands for.
-type Part struct {
-	Data         []byte
-	Offset, Next uint64
-}
-
-// TailJob reads a job's output: what there is by now, or what there will be
-// until it has ended. The last part has the job; if that has ended and was
-// followed, it was read to its end.
-func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(Part) error) (Job, error) {
-	agent, err := t.Agents.Get(ref)
-	if err != nil {
-		return Job{}, err
-	}
-	secrets := t.Agents.Redact(ctx, agent)
-	return t.ask(ctx, "read output of job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
-		jobs := l.Jobs()
-		begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
-		if tail.FromEnd > 0 {
-			begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
-		}
-		part, err := begin()
-		flow, shown := flowFrom(secrets, part.Offset), part.Offset
-		show := func(data []byte, next uint64) error {
-			p := Part{data, shown, next}
-			shown = next
-			if len(data) == 0 {
-				return nil
-			}
-			return to(p)
-		}
-		for written := part.Job.Written; err == nil; {
-			if behind := shown + uint64(flow.Held()); part.Offset != behind { // what was between is not kept any more
-				if err := show(flow.End(nil), behind); err != nil {
-					return guest.Job{}, err
-				}
-				flow, shown = flowFrom(secrets, part.Offset), part.Offset
-			}
-			next := part.Offset + uint64(len(part.Data))
-			data := flow.Feed(nil, part.Data)
-			if err := show(data, next-uint64(flow.Held())); err != nil {
-				return guest.Job{}, err
-			}
-			var wait time.Duration
-			switch nothing := len(part.Data) == 0; {
-			case nothing && !(tail.Follow && part.Job.Running), !tail.Follow && next >= written:
-				return part.Job, show(flow.End(nil), next)
-			case nothing:
-				wait = guest.MaxJobWait
-			}
-			part, err = jobs.TailJob(ctx, user, id, next, wait)
-		}
-		return guest.Job{}, err
-	})
-}
-
-// flowFrom is a job's output from a byte on, up to where it is read.
-func flowFrom(secrets *redact.Live, offset uint64) *redact.Flow {
-	if offset == 0 {
-		return redact.NewFlow(secrets, redact.After)
-	}
-	return redact.NewFlow(secrets, redact.Before|redact.After)
 }

@@ -68,21 +68,13 @@ func (r transcripts) forget(ctx context.Context, uid uint32, id config.SessionID
 
 func (r transcripts) list(ctx context.Context) (list []keptSession, err error) {
 	err = r.db.Read(ctx, "list transcripts", func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT uid, session, used FROM transcripts")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var k keptSession
+		list, err = store.All(ctx, tx, func(row store.Row) (k keptSession, err error) {
 			var used int64
-			if err := rows.Scan(&k.uid, &k.id, &used); err != nil {
-				return err
-			}
+			err = row.Scan(&k.uid, &k.id, &used)
 			k.used = time.Unix(0, used)
-			list = append(list, k)
-		}
-		return rows.Err()
+			return k, err
+		}, "SELECT uid, session, used FROM transcripts")
+		return err
 	})
 	return list, err
 }

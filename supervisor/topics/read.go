@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
 )
 
 const (
@@ -110,26 +111,17 @@ func (t *Topics) next(ctx context.Context, f Filter, c cursor) (list []Event, _ 
 			list = append(list, Event{Seq: c.at, Time: time.Now().UTC(), Gap: &Gap{c.at + 1, gone}})
 			c.told = gone
 		}
-		rows, err := tx.QueryContext(ctx, `SELECT seq, time, topic, agent, source, payload FROM topics
+		found, err := store.All(ctx, tx, scan, `SELECT seq, time, topic, agent, source, payload FROM topics
 			WHERE seq > ?1 AND (?2 IN ('', agent) OR shared) ORDER BY seq LIMIT ?3`, c.at, f.Agent, page)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		read := 0
-		for ; rows.Next(); read++ {
-			e, err := scan(rows)
-			if err != nil {
-				return err
-			}
+		for _, e := range found {
 			if c.at = e.Seq; f.has(e.Topic) {
 				list = append(list, e)
 			}
 		}
-		if read == page {
+		if len(found) == page {
 			more = nil // there may be more at once
 		}
-		return rows.Err()
+		return err
 	})
 	return list, c, more, err
 }
@@ -156,7 +148,7 @@ func (f Filter) has(topic bridge.Topic) bool {
 	return len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(p Pattern) bool { return p.matches(topic) })
 }
 
-func scan(row interface{ Scan(...any) error }) (Event, error) {
+func scan(row store.Row) (Event, error) {
 	var e Event
 	var nanos int64
 	var payload string

@@ -32,11 +32,11 @@ type known struct {
 	live    redact.Live
 	values  map[secrets.Key]secrets.Value // redact.MaxSecrets at most
 	lent    map[secrets.Key]bool          // to programs: these are known before all others
-	changes int           // of values, by whoever set or read one
-	asked   time.Time     // when the store was asked last
-	looking chan struct{} // closed when it has answered; nil if it is not asked
-	first   bool          // for the first time
-	trouble string        // that the log has
+	changes int                           // of values, by whoever set or read one
+	asked   time.Time                     // when the store was asked last
+	looking chan struct{}                 // closed when it has answered; nil if it is not asked
+	first   bool                          // for the first time
+	trouble string                        // that the log has
 }
 
 // Redact is what takes an agent's secrets out of its output, also those that it

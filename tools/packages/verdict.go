@@ -3,6 +3,8 @@ package packages
 import (
 	"regexp"
 	"strings"
+
+	"osaurus-sandbox/plain"
 )
 
 // Class is why an install failed.
@@ -108,8 +110,7 @@ const maxComplaint = 200
 
 // Complaint is the line of an output that says best what went wrong, or "".
 func Complaint(output string) string {
-	line := strings.TrimSpace(complaint.FindString(output))
-	return strings.ToValidUTF8(line[:min(len(line), maxComplaint)], "")
+	return plain.First(strings.TrimSpace(complaint.FindString(output)), maxComplaint)
 }
 
 // Advice is what to do about a failure.

@@ -167,8 +167,8 @@ func (m *machine) event(e qmp.Event) {
 	}
 }
 
-func (m *machine) stopping() bool {
-	return m.Move(vm.Stopping, vm.Starting, vm.Running, vm.Pausing, vm.Paused, vm.Resuming)
+func (m *machine) stopping() {
+	m.Move(vm.Stopping, vm.Starting, vm.Running, vm.Pausing, vm.Paused, vm.Resuming)
 }
 
 // RequestStop implements vm.Machine.

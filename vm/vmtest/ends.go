@@ -57,7 +57,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 				t.Fatalf("%s does not return when the machine is killed", name)
 			}
 		}
-		r.afterwards(t, g, l, nil)
+		r.afterwards(t, g, l)
 		wantStates(t, states, vm.Starting, vm.Running, vm.Stopped)
 	})
 	t.Run("ClosePaused", func(t *testing.T) {
@@ -74,7 +74,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 		if err := g.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
-		r.afterwards(t, g, nil, nil)
+		r.afterwards(t, g, nil)
 	})
 	t.Run("ManyDevices", func(t *testing.T) {
 		cfg := r.image.Config(t)
@@ -107,7 +107,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			if err := <-started; err != nil && fault.KindOf(err) != fault.Rejected {
 				t.Errorf("Start of a machine that is closed = %v, want rejected", err)
 			}
-			r.afterwards(t, g, nil, nil)
+			r.afterwards(t, g, nil)
 		}
 	})
 	t.Run("StartCancelled", func(t *testing.T) {
@@ -188,7 +188,7 @@ func (r *run) testTwoMachines(t *testing.T) {
 	if err := reboots.tell("reboot"); err != nil {
 		t.Fatal(err)
 	}
-	r.afterwards(t, reboots, nil, nil)
+	r.afterwards(t, reboots, nil)
 }
 
 // testPowerButton checks vm.Shutdown of a machine that is paused and whose
@@ -222,7 +222,7 @@ func (r *run) obeysButton(t *testing.T, must bool) bool {
 		t.Errorf("Shutdown = %v", err)
 	}
 	took := time.Since(began)
-	r.afterwards(t, g, nil, nil)
+	r.afterwards(t, g, nil)
 	if !obeys || !r.caps.PowerButton || took <= vm.ButtonGrace {
 		return true
 	}

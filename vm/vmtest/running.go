@@ -72,7 +72,7 @@ func (r *run) testRunning(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		t.Errorf("Read from a connection into a machine that has ended = %v", err)
 	}
-	r.afterwards(t, g, l, nil)
+	r.afterwards(t, g, l)
 	wantStates(t, states, append(want, vm.Stopped)...)
 }
 

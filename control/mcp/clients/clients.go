@@ -244,7 +244,7 @@ func (p place) trimmed(whole any) any {
 
 // plain is an object as a file that is read says it.
 func (o object) plain() any {
-	whole, err := plain(o.value())
+	whole, err := asJSON(o.value())
 	if err != nil {
 		panic("clients: " + err.Error()) // a mistake in All
 	}
@@ -262,11 +262,12 @@ func (o object) value() map[string]any {
 	return m
 }
 
-// plain is a value as JSON has it, whichever language it was read from.
-func plain(v any) (whole any, err error) {
+// asJSON is a value as JSON has it, whichever language it was read from.
+func asJSON(v any) (whole any, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	return whole, json.Unmarshal(text, &whole)
+	err = json.Unmarshal(text, &whole)
+	return whole, err
 }

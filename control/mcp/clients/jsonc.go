@@ -2,10 +2,11 @@ package clients
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"osaurus-sandbox/plain"
 )
 
 // jsonc are files of JSON, with comments where their client has them.
@@ -228,11 +229,9 @@ func literal(v any) string {
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	text, err := plain.JSON(v)
+	if err != nil {
 		panic(fmt.Sprintf("clients: %v", err)) // a mistake in All
 	}
-	return strings.TrimSpace(text.String())
+	return string(text)
 }

@@ -16,7 +16,7 @@ func (tomlText) read(text []byte) (any, error) {
 	if err := toml.Unmarshal(text, &m); err != nil {
 		return nil, err
 	}
-	return plain(m)
+	return asJSON(m)
 }
 
 func (tomlText) snippet(at place, entry object) string {

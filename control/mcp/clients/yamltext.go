@@ -17,7 +17,7 @@ func (yamlText) read(text []byte) (any, error) {
 	if err := yaml.Unmarshal(text, &v); err != nil {
 		return nil, err
 	}
-	return plain(v)
+	return asJSON(v)
 }
 
 func (f yamlText) snippet(at place, entry object) string {

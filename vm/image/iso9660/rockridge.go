@@ -11,10 +11,7 @@ import (
 func (i *Image) rockRidgeName(attributes []byte) (string, error) {
 	var name strings.Builder
 	for range maxContinuations {
-		next, err := readNames(&name, attributes)
-		if err != nil {
-			return "", err
-		}
+		next := readNames(&name, attributes)
 		if name.Len() > maxName {
 			return "", fmt.Errorf("iso9660: a name of more than %d bytes", maxName)
 		}
@@ -34,7 +31,7 @@ func (i *Image) rockRidgeName(attributes []byte) (string, error) {
 
 // readNames appends the name parts among the attributes and returns where the
 // attributes go on. Each is two letters, a length, a version and its content.
-func readNames(name *strings.Builder, b []byte) (next extent, err error) {
+func readNames(name *strings.Builder, b []byte) (next extent) {
 	for len(b) >= 4 {
 		length := int(b[2])
 		if length < 4 || length > len(b) {
@@ -46,9 +43,9 @@ func readNames(name *strings.Builder, b []byte) (next extent, err error) {
 		case signature == "CE" && len(content) == 24:
 			next = extent{at: int64(le.Uint32(content))*sectorSize + int64(le.Uint32(content[8:])), size: int64(le.Uint32(content[16:]))}
 		case signature == "ST":
-			return next, nil
+			return next
 		}
 		b = b[length:]
 	}
-	return next, nil
+	return next
 }

@@ -126,7 +126,7 @@ func (s *session) truncate(n *node, h *handle, size uint64) error {
 // resize truncates an open file and counts what that changes.
 func (s *session) resize(n *node, d *descriptor, size int64) error {
 	u := s.zone(n).usage
-	defer u.lockNames()()
+	defer u.shrink()()
 	return u.changing(d, func() error {
 		return retry(func() error { return unix.Ftruncate(d.fd, size) })
 	})

@@ -24,8 +24,7 @@ func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
 	if c.OutLen != int(unsafe.Sizeof(fuse.ReadIn{})) || c.InLen <= outHeaderSize || c.InLen > outHeaderSize+maxCachedRead {
 		return 0, false
 	}
-	var in fuse.ReadIn
-	gather(unsafe.Slice((*byte)(unsafe.Pointer(&in)), unsafe.Sizeof(in)), c.Out)
+	in := argument[fuse.ReadIn](c.Out)
 	size := int64(in.Size)
 	if size > int64(c.InLen-outHeaderSize) || in.Offset > math.MaxInt64-uint64(size) {
 		return 0, false

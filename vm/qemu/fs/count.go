@@ -42,6 +42,8 @@ func (u *usage) countLocked() {
 		defer share.release()
 		start := time.Now()
 		bytes, files, err := u.count(share)
+		u.shrinking.Lock()
+		defer u.shrinking.Unlock()
 		defer u.lockNames()()
 		u.mu.Lock()
 		defer u.mu.Unlock()

@@ -122,18 +122,17 @@ func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error 
 		return err
 	}
 	defer done()
-	if err := s.dev.floor.take(s.dev.root, size, 0); err != nil {
-		return err
-	}
 	u := s.zone(h.node).usage
 	t, err := h.charge(u)
 	if err != nil {
 		return err
 	}
-	if err := s.ask(u, func() error { return u.reserve(size) }); err != nil {
-		// Writing over what is there needs no room.
-		hole, serr := unix.Seek(h.file.fd, off, unix.SEEK_HOLE)
-		if serr != nil || hole < off+size {
+	err = s.dev.floor.take(s.dev.root, size, 0)
+	if err == nil {
+		err = s.ask(u, func() error { return u.reserve(size) })
+	}
+	if err != nil {
+		if !needsNoRoom(h.file, off, size, err) {
 			return err
 		}
 		size = 0

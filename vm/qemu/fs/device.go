@@ -6,8 +6,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -232,7 +234,7 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			defer d.memory.give(size)
 			return d.handle(h, c)
 		}
-		if o, _ := operationOf(h.op); o.slow {
+		if slow(h.op, c.Out) {
 			d.slow.take(1)
 			q.Go(c, func(c *vhostuser.Chain) int {
 				defer d.slow.give(1)
@@ -256,6 +258,14 @@ func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
 	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
 }
 
+// releaseSlowly lets go of a descriptor, which may take as long as a request
+// that waits for the disk, and has a thread as well.
+func (d *Device) releaseSlowly(file *descriptor) {
+	d.slow.take(1)
+	defer d.slow.give(1)
+	file.release()
+}
+
 func (d *Device) panicked(r any) {
 	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
 }
@@ -268,16 +278,16 @@ func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, s
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
-	if h.op != opWrite {
-		// Names and the like are checked and then used: take them out of the
-		// guest's reach. WRITE's data goes to the file as it is, and its
-		// header go-fuse copies itself.
-		b := make([]byte, length)
-		gather(b, request)
-		request = [][]byte{b}
-		if h2 := readHeader(request); h2 != h {
-			return refuse(h, unix.EIO, reply, space)
-		}
+	// Names and the like are checked and then used: take them out of the guest's
+	// reach. Only WRITE's data goes to the file as it is.
+	if h.op == opWrite {
+		length = int(unsafe.Sizeof(fuse.WriteIn{}))
+	}
+	taken := make([]byte, length)
+	gather(taken, request)
+	request = append([][]byte{taken}, section(request, length, math.MaxInt)...)
+	if readHeader(request) != h {
+		return refuse(h, unix.EIO, reply, space)
 	}
 	if h.op == opInit {
 		return d.mount(h, request, reply, space)

@@ -176,7 +176,7 @@ func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 // punch frees a part of a file.
 func (s *session) punch(h *handle, in *fuse.FallocateIn) error {
 	u := s.zone(h.node).usage
-	defer u.lockNames()()
+	defer u.shrink()()
 	t, err := h.charge(u)
 	if err != nil {
 		return err

@@ -250,13 +250,14 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	if zone.fixed {
 		return fuse.EBUSY
 	}
+	var d *descriptor
+	defer func() { d.release() }() // when names is free again: the disk may have much to free
 	defer zone.usage.lockNames()()
 	var info fileInfo
-	d, err := s.dev.host.openAt(dir, name, unix.O_PATH, 0)
+	d, err = s.dev.host.openAt(dir, name, unix.O_PATH, 0)
 	if err != nil {
 		return status(err)
 	}
-	defer d.release()
 	if err := d.stat(&info); err != nil {
 		return status(err)
 	}

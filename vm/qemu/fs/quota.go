@@ -26,10 +26,13 @@ type usage struct {
 	rules *rules
 	path  string // of the subtree
 
-	// names is held while files get or lose names or shrink, together with the
-	// counting of it: a file's last name is known to be the last, and no walk
-	// ends between an act and its being counted. It comes before mu.
-	names sync.Mutex
+	// names is held while files get or lose names, together with the counting of
+	// it: a file's last name is known to be the last. shrinking is held by all
+	// who have files give room back, which may take long, together with the
+	// counting of that. The end of a walk holds both, so none comes between an
+	// act and its being counted: shrinking first, then names, then mu.
+	shrinking sync.RWMutex
+	names     sync.Mutex
 
 	// kept is how many removed files a session keeps a descriptor of, for which nobody may ask.
 	kept atomic.Int64
@@ -75,7 +78,7 @@ func (u *usage) limit(bytes, files int64) {
 // checks the count.
 const recountShare = 8
 
-// addLocked notes a change. What was never counted, because the walk failed, is so then.
+// addLocked notes a change. A first walk that has failed is tried again.
 func (u *usage) addLocked(bytes, files int64) {
 	u.bytes, u.files = u.bytes+bytes, u.files+files
 	if u.walking {
@@ -152,7 +155,7 @@ func (u *usage) untrack(t *tracked) {
 }
 
 // changing runs f, which may have a file or a folder take more room or less, and counts that. The caller
-// holds names.
+// holds names or shrinking.
 func (u *usage) changing(d *descriptor, f func() error) error {
 	t, err := u.track(d)
 	if err != nil {
@@ -218,6 +221,15 @@ func (u *usage) renamed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.moved = true
+}
+
+// shrink holds shrinking, as others may, until the returned function is called.
+func (u *usage) shrink() (unlock func()) {
+	if u == nil {
+		return func() {}
+	}
+	u.shrinking.RLock()
+	return u.shrinking.RUnlock
 }
 
 // lockNames holds names until the returned function is called.

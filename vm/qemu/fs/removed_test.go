@@ -4,6 +4,7 @@ package fs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -93,4 +94,66 @@ func TestOpenBeforeTheLimit(t *testing.T) {
 	c.release(readers[1])
 	want(t, "write when both are", c.write(f.Fh, 400*kib, make([]byte, 400*kib), 0), nil)
 	l.exact()
+}
+
+// Nobody waits while the disk frees what a file held: not who forgets the file, nor who then makes others.
+func TestFreeingHoldsUpNobody(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
+	f := must(l.create(l.home, "f"))(t)
+	l.release(f.Fh)
+	want(t, "unlink", l.unlink(l.home, "f"), nil)
+	held := l.dev.cur.held(l.dev.cur.nodes[f.NodeId])
+	held.release()
+	l.dev.slow.take(maxSlow) // as if the disk had too much to do
+	l.forget(f.NodeId, 1)
+	unlock := l.usage().shrink() // as if a file were being cut
+	f = must(l.create(l.home, "f"))(t)
+	want(t, "write", l.write(f.Fh, 0, make([]byte, 8*kib), 0), nil)
+	want(t, "rename", l.rename(l.home, "f", l.home, "g", 0), nil)
+	unlock()
+	unlock = l.usage().lockNames() // which all wait for who make files: it is not held by who cuts one
+	cut := make(chan error, 2)
+	go func() {
+		cut <- l.fallocate(f.Fh, 0, 4*kib, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
+		cut <- second(l.setattr(f.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: 6 * kib}))
+	}()
+	for range 2 {
+		select {
+		case err := <-cut:
+			want(t, "cut", err, nil)
+		case <-time.After(30 * time.Second):
+			t.Error("cutting a file waits for names")
+		}
+	}
+	unlock()
+	if s := l.dev.Stats(); s.Paths > 1 || held.refs.Load() != 1 { // of home
+		t.Errorf("%+v, and the removed file is in use %d times", s, held.refs.Load())
+	}
+	l.dev.slow.give(maxSlow)
+	eventually(t, func() bool { return held.refs.Load() == 0 })
+	l.exact()
+}
+
+// What gives room back, or waits for the disk, is not served where others wait in line.
+func TestSlow(t *testing.T) {
+	set := func(valid uint32) []byte {
+		return message(opSetAttr, root, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{Valid: valid}})
+	}
+	for _, c := range []struct {
+		op      opcode
+		request []byte
+		want    bool
+	}{
+		{opSetAttr, set(fuse.FATTR_SIZE | fuse.FATTR_FH), true},
+		{opSetAttr, set(fuse.FATTR_MODE), false},
+		{opOpen, message(opOpen, root, &fuse.OpenIn{Flags: unix.O_WRONLY | unix.O_TRUNC}), true},
+		{opOpen, message(opOpen, root, &fuse.OpenIn{Flags: unix.O_WRONLY}), false},
+		{opRelease, message(opRelease, root, &fuse.ReleaseIn{}), true},
+		{opReleaseDir, message(opReleaseDir, root, &fuse.ReleaseIn{}), false},
+		{opLookup, message[none](opLookup, root, nil, "f"), false},
+	} {
+		if slow(c.op, [][]byte{c.request[:41], c.request[41:]}) != c.want {
+			t.Errorf("operation %d: slow is not %v", c.op, c.want)
+		}
+	}
 }

@@ -76,7 +76,7 @@ const (
 type operation struct {
 	size   int  // of the fixed part
 	writes bool // refused on a read-only share
-	slow   bool // may wait for the host's disk
+	slow   bool // may wait for the host's disk, or have it give much room back
 	silent bool // has no reply
 }
 
@@ -115,7 +115,7 @@ func operationOf(op opcode) (operation, bool) {
 	case opWrite:
 		return operation{size: int(unsafe.Sizeof(fuse.WriteIn{})), writes: true, slow: true}, true
 	case opRelease, opReleaseDir:
-		return operation{size: int(unsafe.Sizeof(fuse.ReleaseIn{}))}, true
+		return operation{size: int(unsafe.Sizeof(fuse.ReleaseIn{})), slow: op == opRelease}, true
 	case opFsync, opFsyncDir:
 		return operation{size: int(unsafe.Sizeof(fuse.FsyncIn{})), slow: true}, true
 	case opSetXAttr:
@@ -134,6 +134,26 @@ func operationOf(op opcode) (operation, bool) {
 		return operation{size: int(unsafe.Sizeof(fuse.CopyFileRangeIn{})), writes: true, slow: true}, true
 	}
 	return operation{}, false
+}
+
+// slow is what operationOf says, or what of a request's arguments makes it so: a file that is made shorter
+// gives room back. They are the guest's, which may change them: it is the one who waits.
+func slow(op opcode, request [][]byte) bool {
+	switch op {
+	case opSetAttr:
+		in := argument[fuse.SetAttrIn](request)
+		return in.Valid&fuse.FATTR_SIZE != 0
+	case opOpen:
+		return argument[fuse.OpenIn](request).Flags&unix.O_TRUNC != 0
+	}
+	o, _ := operationOf(op)
+	return o.slow
+}
+
+// argument is the fixed part of a request, or what there is of it.
+func argument[In any](request [][]byte) (in In) {
+	gather(unsafe.Slice((*byte)(unsafe.Pointer(&in)), unsafe.Sizeof(in)), request)
+	return in
 }
 
 // header is the part of a request's header that is needed before go-fuse

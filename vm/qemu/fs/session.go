@@ -229,11 +229,16 @@ func (s *session) holdPathLocked(n *node, d *descriptor) {
 	}
 }
 
-// losePathLocked gives up a node's descriptor.
+// losePathLocked gives up a node's descriptor. With that of a removed file the
+// disk may have much to free: nobody waits for it.
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
 		s.paths.Remove(n.elem)
-		n.path.release()
+		if n.removed {
+			go s.dev.releaseSlowly(n.path)
+		} else {
+			n.path.release()
+		}
 		n.elem, n.path = nil, nil
 	}
 	if n.charged != nil {

@@ -16,6 +16,11 @@ const (
 	// notifyDelay is how long NotifyLater may wait: long enough to cover
 	// many small requests with one interrupt, too short for a person to see.
 	notifyDelay = 5 * time.Millisecond
+
+	// keptBuffers is how many buffers a chain may have had room for to be used
+	// again: those of most requests. A guest that makes all of them as long as
+	// can be has nothing kept.
+	keptBuffers = 128
 )
 
 // one is what is written to an eventfd to signal it.
@@ -109,7 +114,9 @@ func (q *Queue) finish(c *Chain, use func()) {
 		}
 	}
 	c.empty()
-	q.spare = append(q.spare, c)
+	if cap(c.Out)+cap(c.In) <= keptBuffers {
+		q.spare = append(q.spare, c)
+	}
 	mem.release()
 }
 

@@ -1,0 +1,56 @@
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+)
+
+// aFile is a file that somebody changes as soon as it was read.
+type aFile struct {
+	Files
+	text, next string // now, and after it was read
+}
+
+func (f *aFile) ReadFile(_ context.Context, _ Agent, _ guest.File, _ guest.FilePart, to io.Writer) (guest.FileRead, error) {
+	sum := sha256.Sum256([]byte(f.text))
+	_, err := io.WriteString(to, f.text)
+	f.text = f.next
+	return guest.FileRead{SHA256: sum[:]}, err
+}
+
+func (f *aFile) WriteFile(_ context.Context, _ Agent, file guest.File, w guest.FileWrite) (guest.FileWritten, error) {
+	if sum := sha256.Sum256([]byte(f.text)); w.IfSHA256 != nil && string(w.IfSHA256) != string(sum[:]) {
+		return guest.FileWritten{}, fault.New(fault.Rejected, "write", file.Path, errors.New("it was changed since it was read")).Advise("Read it again.")
+	}
+	text, err := io.ReadAll(w.Content)
+	f.text = string(text)
+	return guest.FileWritten{}, err
+}
+
+// What somebody else writes between a tool's look at a file and its change stays, and the model
+// is told; without it the change is made.
+func TestChangedSinceRead(t *testing.T) {
+	for tool, args := range map[string]string{
+		"sandbox_write_file": `{"path":"a.txt","content":"new\n"}`,
+		"sandbox_edit_file":  `{"path":"a.txt","old_string":"old","new_string":"new"}`,
+	} {
+		for next, want := range map[string]string{"old\n": "new\n", "another's\n": "another's\n"} {
+			f := &aFile{text: "old\n", next: next}
+			r := NewRegistry(slog.New(slog.DiscardHandler), newWrite(f), newEdit(f))
+			c := alice()
+			c.Home = "/home/alice"
+			got := answer(t, r, c, tool, args)
+			if refused := strings.Contains(got, `"kind":"rejected"`) && strings.Contains(got, "it was changed since it was read"); f.text != want || refused != (next == want) {
+				t.Errorf("%s with %q: %q, and %s", tool, next, f.text, got)
+			}
+		}
+	}
+}
