@@ -40,6 +40,8 @@ type Client struct {
 	Agents   controlpbconnect.AgentsClient
 	Shells   controlpbconnect.ShellsClient
 	Jobs     controlpbconnect.JobsClient
+	Files    controlpbconnect.FilesClient
+	Ports    controlpbconnect.PortsClient
 	Memory   controlpbconnect.MemoryClient
 	Tasks    controlpbconnect.TasksClient
 	Topics   controlpbconnect.TopicsClient
@@ -145,6 +147,8 @@ func newClient(home config.Home, name string) *Client {
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
 		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
 		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
+		Files:         controlpbconnect.NewFilesClient(client, baseURL, options),
+		Ports:         controlpbconnect.NewPortsClient(client, baseURL, options),
 		Memory:        controlpbconnect.NewMemoryClient(client, baseURL, options),
 		Tasks:         controlpbconnect.NewTasksClient(client, baseURL, options),
 		Topics:        controlpbconnect.NewTopicsClient(client, baseURL, options),

@@ -33,8 +33,8 @@ const (
 // large, it is renamed to itself with OldLog at its end.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
-// StartLog is where a daemon that was started in the background has its last words, if
-// it did not come up.
+// StartLog is where daemons that were started in the background have their last words: why
+// one did not come up, or crashed.
 func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon-start.log") }
 
 // OldLog ends the name of the log before.

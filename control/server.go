@@ -77,6 +77,7 @@ type Server struct {
 	quitOnce sync.Once
 	closing  chan struct{} // closed by Close: nobody follows any more
 	running  running
+	forwards forwards
 }
 
 // NewServer makes a server that listens on the home's socket. Only who has the
@@ -93,6 +94,8 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewFilesHandler(fileService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewPortsHandler(portService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewMemoryHandler(memoryService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewTasksHandler(taskService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))

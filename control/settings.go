@@ -41,17 +41,26 @@ func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.Set
 	return connect.NewResponse(&controlpb.SetConfigResponse{Changed: settings}), err
 }
 
-// vacant refuses to have MCP listen where another program does: it would be set, count now,
-// and nobody but the log would say that it is not so.
+const listenKey = "mcp.listen"
+
+// vacant refuses to have MCP listen where another program does.
 func (s service) vacant(settings map[string]string) error {
-	const key = "mcp.listen"
-	at, err := config.ParseLoopbackAddress(settings[key])
-	if err != nil || at == "" || at == s.Sandbox.Settings().MCP.Listen {
-		return nil // none, or what is wrong with it is said where it is set
+	at, err := config.ParseLoopbackAddress(settings[listenKey])
+	if err != nil {
+		return nil // what is wrong with it is said where it is set
+	}
+	return Vacant(s.Sandbox.Settings().MCP.Listen, at)
+}
+
+// Vacant refuses an address for MCP, in the place of the one that it had, where another program
+// listens: it would be set, and nobody but the log would say that it does not count.
+func Vacant(was, at config.LoopbackAddress) error {
+	if at == "" || at == was {
+		return nil
 	}
 	l, err := net.Listen("tcp", string(at))
 	if err != nil {
-		return fault.New(fault.Unavailable, "listen on", string(at), err).Advise("Choose another port for " + key + ", or end what has that one.")
+		return fault.New(fault.Unavailable, "listen on", string(at), err).Advise("Choose another port for " + listenKey + ", or end what has that one.")
 	}
 	return l.Close()
 }

@@ -21,8 +21,8 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.mu.Unlock()
 
 	err := s.do(ctx, Stop, CauseClose)
-	s.end() // whatever is still under way ends now
 	s.mu.Lock()
+	s.end() // whatever is still under way ends now
 	op := s.op
 	s.mu.Unlock()
 	if op != nil {

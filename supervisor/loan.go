@@ -88,13 +88,18 @@ func (l *Loan) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
 	}
 	s := l.supervisor
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	own := s.lend(l.Guest)
-	s.mu.Unlock()
-	s.work.Go(func() {
+	follow := func() {
 		<-p.Done()
 		release()
 		own.Return()
-	})
+	}
+	if s.life.Err() == nil {
+		s.work.Go(follow)
+	} else {
+		go follow() // it ends with the guest, and nobody may join those whom Close waits for
+	}
 	return p, nil
 }
 

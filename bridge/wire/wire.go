@@ -13,6 +13,7 @@ import (
 const (
 	Socket   = hatch.Socket
 	TokenDir = hatch.TokenDir // a token is in USER.token in it
+	Connect  = hatch.Connect  // what the program there is told to reach a port of the room with
 )
 
 // The headers that say who asks and for whom.

@@ -37,6 +37,11 @@ func run(ctx context.Context, s system, words []string) int {
 	case "--help", "-h", "help":
 		io.WriteString(s.out, help(under(commands(), words[1:])))
 		return 0
+	case wire.Connect: // which help does not show: it asks nothing of the host
+		if err := s.connect(ctx, words[1:]); err != nil {
+			return s.fail(err, false)
+		}
+		return 0
 	}
 	c, rest, err := find(commands(), words)
 	if err != nil {

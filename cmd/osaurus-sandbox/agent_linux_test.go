@@ -202,6 +202,8 @@ func TestAgents(t *testing.T) {
 		}
 		ok(t, "agent", "set", "alice", "network=outbound")
 	})
+	t.Run("cp", func(t *testing.T) { tryCp(t, home) })
+	t.Run("forward", func(t *testing.T) { tryForward(t, home) })
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")

@@ -99,7 +99,11 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	return known(ctx, client, word, first(args)), cobra.ShellCompDirectiveNoFileComp
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if word == "SRC" || word == "DST" {
+		directive = cobra.ShellCompDirectiveNoSpace // files too, and a path follows
+	}
+	return known(ctx, client, word, first(args)), directive
 }
 
 // settingsOf are the beginnings of what a command that changes settings takes.
@@ -136,6 +140,10 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			for _, a := range r.Msg.Agents {
 				offers = append(offers, a.Name)
 			}
+		}
+	case "SRC", "DST":
+		for _, agent := range known(ctx, client, "AGENT", "") {
+			offers = append(offers, agent+":")
 		}
 	case "SESSION":
 		if r, err := client.Shells.List(ctx, connect.NewRequest(&controlpb.ListSessionsRequest{Agent: owner})); err == nil {

@@ -138,7 +138,7 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 			}
 		}
 		after = f.Settings()
-		return nil
+		return control.Vacant(before.MCP.Listen, after.MCP.Listen)
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -140,6 +141,7 @@ func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
+	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started") // which dates what it says
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
 	cmd.Dir = "/" // it should keep no disk busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))

@@ -27,7 +27,7 @@ func TestLastWords(t *testing.T) {
 		}
 	}
 	words, err := os.ReadFile(control.StartLog(home))
-	if err != nil || !bytes.Contains(words, []byte("first")) || !bytes.Contains(words, []byte("second")) {
+	if err != nil || bytes.Count(words, []byte("time=")) != 2 || !bytes.Contains(words, []byte("first")) || !bytes.Contains(words, []byte("second")) {
 		t.Errorf("kept is %s, %v", words, err)
 	}
 	if err := os.Truncate(control.StartLog(home), maxStartLog+1); err != nil {

@@ -199,7 +199,7 @@ func TestNothingIsObeyed(t *testing.T) {
 	args := map[string][]string{
 		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
 		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "artifacts list": {}, "config set": {"autoRestart=true"},
-		"artifacts save": {"1", "FOLDER"}, "diagnose": {}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
+		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
 		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
 		"plugin duplicate": {"evil", "Twin"}, "plugin edit": {"evil"}, "plugin enable": {"evil", "alice"}, "plugin history": {"evil"}, "plugin import": {"owner/name"},

@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/owner"
 )
 
 // machineCommand is a command that changes what the sandbox is doing.
@@ -19,8 +20,10 @@ type machineCommand struct {
 	use, short, long string
 	// confirm, if not empty, is what a person is told before they say yes.
 	confirm string
-	// flags are those of a daemon that has to be started for it.
+	// flags are those of a daemon that has to be started for it. With last that one is ended
+	// afterwards: nothing is to remain.
 	flags []string
+	last  bool
 	do    func(context.Context, *control.Client) (*controlpb.Status, error)
 }
 
@@ -59,6 +62,7 @@ func newMachineCommands(c console) []*cobra.Command {
 			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until you ask for it.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
+			last:    true,
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Remove(ctx, connect.NewRequest(&controlpb.RemoveRequest{})))
 			},
@@ -86,6 +90,11 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 					return err
 				}
 			}
+			home, err := config.FindHome()
+			if err != nil {
+				return err
+			}
+			_, owned := owner.Holder(home)
 			client, err := needWith(ctx, clientName, m.flags)
 			if err != nil {
 				return err
@@ -96,7 +105,10 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 				return err
 			}
 			noteAnotherBuild(ctx, c, client)
-			return printStatus(c.out, status, asJSON)
+			if m.last && !owned {
+				err = quit(ctx, client, home)
+			}
+			return errors.Join(printStatus(c.out, status, asJSON), err)
 		},
 	}
 	jsonFlag(cmd, &asJSON)

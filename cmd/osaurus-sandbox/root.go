@@ -32,7 +32,7 @@ func newRoot(c console) *cobra.Command {
 	root.SetErr(c.err)
 	inGroups(root, []group{
 		{"The sandbox", append(newMachineCommands(c), newStatus(c), newDoctor(), newDiagnose(c), newConfig(c), newService(c), newServe(c))},
-		{"Agents and their commands", []*cobra.Command{newAgent(c), newExec(c), newShell(c), newSession(c), newJob(c), newPs(c), newTop(c)}},
+		{"Agents and their commands", []*cobra.Command{newAgent(c), newExec(c), newShell(c), newForward(c), newCp(c), newSession(c), newJob(c), newPs(c), newTop(c)}},
 		{"Tools, plugins, apps", []*cobra.Command{newTool(c), newPlugin(c), newMCP(c), newArtifacts(c)}},
 		{"What agents ask for and keep", []*cobra.Command{newSecret(c), newPrompt(c), newMemory(c), newTask(c)}},
 		{"What happened", []*cobra.Command{newEvents(c), newLogs(c), newAudit(c)}},

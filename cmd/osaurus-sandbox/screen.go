@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,19 +85,10 @@ func (s *screen) set(text string, on bool) {
 // restore undoes what programs have switched on and not off.
 func (s *screen) restore() error {
 	text := plainScreen
-	for _, mode := range sortedKeys(s.on) {
+	for _, mode := range slices.Sorted(maps.Keys(s.on)) {
 		text += screenModes[mode]
 	}
 	clear(s.on)
 	_, err := io.WriteString(s.Writer, text)
 	return err
-}
-
-func sortedKeys(m map[int]bool) []int {
-	keys := make([]int, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -40,14 +40,17 @@ func newHome(t *testing.T, name string) config.Home {
 	if code, _, stderr := sandbox(t, "config", "set", "pack="+sessionPack(t).Dir, "memoryGB=1", "toolbox=", "autoStart=false"); code != 0 {
 		t.Fatal(stderr)
 	}
-	t.Cleanup(func() {
-		// The test's own context is over by now.
-		var out bytes.Buffer
-		if code := run(context.Background(), console{strings.NewReader(""), &out, &out}, []string{"down", "--daemon"}); code != 0 {
-			t.Errorf("down --daemon: %d, %s", code, out.String())
-		}
-	})
+	t.Cleanup(func() { endDaemon(t) })
 	return home
+}
+
+// endDaemon ends the home's daemon as a test ends, whose own context is over by then.
+func endDaemon(t *testing.T) {
+	t.Helper()
+	var out bytes.Buffer
+	if code := run(context.Background(), console{strings.NewReader(""), &out, &out}, []string{"down", "--daemon"}); code != 0 {
+		t.Errorf("down --daemon: %d, %s", code, out.String())
+	}
 }
 
 // sessionPack is Alpine's, as far as this host has one.

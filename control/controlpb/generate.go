@@ -5,6 +5,8 @@ package controlpb
 //go:generate sh ../../scripts/protoc agents.proto
 //go:generate sh ../../scripts/protoc agentshells.proto
 //go:generate sh ../../scripts/protoc agentjobs.proto
+//go:generate sh ../../scripts/protoc agentfiles.proto
+//go:generate sh ../../scripts/protoc agentports.proto
 //go:generate sh ../../scripts/protoc memory.proto
 //go:generate sh ../../scripts/protoc tasks.proto
 //go:generate sh ../../scripts/protoc topics.proto

@@ -239,6 +239,8 @@ func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 		_, _ = bob.house.Client.RunShell(ctx, guest.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
 	}()
 	eventually(ctx, t, func() bool { _, exit := bob.run(ctx, t, "[ -e /tmp/runs ]"); return exit.Status() == 0 })
+	// What has ended goes from there when nobody waits for it.
+	eventually(ctx, t, func() bool { out, _ := bob.asRoot(ctx, t, "ls -d /run/osaurus-shells/*/*/ | wc -l"); return out == "2" })
 	out, exit := bob.asRoot(ctx, t, "cd /run/osaurus-shells/*/ && for d in */; do rm -r $d && ln -s "+alice.Home+" ${d%/} && echo link; done")
 	if exit.Status() != 0 || out != "link\nlink" { // none, and the call's own
 		t.Errorf("%+v %s", exit, out)

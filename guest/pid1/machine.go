@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,12 +33,11 @@ type machine struct {
 	rooms     *room.Keeper // nil where there can be none
 	prepared  chan error   // what became of prepare, once
 	late      sync.WaitGroup
-	// lateLoaded is closed when the late modules are loaded.
-	lateLoaded chan struct{}
-	ending     atomic.Bool
-	hasData    atomic.Bool                 // the root lies on a data disk
-	cgroups    bool                        // there is a cgroup2 file system
-	relay      atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
+	loading   *background // of the late modules
+	ending    atomic.Bool
+	hasData   atomic.Bool                 // the root lies on a data disk
+	cgroups   bool                        // there is a cgroup2 file system
+	relay     atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
 
 	mu       sync.Mutex
 	console  io.Writer
@@ -57,7 +55,7 @@ func (m *machine) baseName() string {
 }
 
 func newMachine() *machine {
-	return &machine{console: os.Stderr, prepared: make(chan error, 1), lateLoaded: make(chan struct{})}
+	return &machine{console: os.Stderr, prepared: make(chan error, 1), loading: newBackground()}
 }
 
 // log writes a short line to the console.
@@ -96,9 +94,6 @@ func uptime() time.Duration {
 // networkPatience is how long a boot waits for the network, so that the first
 // command finds it. Where no server answers, asking goes on without the boot.
 const networkPatience = time.Second
-
-// lowest is the niceness of what everything else goes before.
-const lowest = 19
 
 // Boot does what the host asks for.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
@@ -167,14 +162,11 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 // afterBoot does what no command waits for, when no command needs the
 // processor: the first one would run beside it.
 func (m *machine) afterBoot() {
-	runtime.LockOSThread() // it ends here, and its niceness with it
-	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), lowest); err != nil {
-		m.warn("lower priority", err)
-	}
-	if err := m.modules.load(late, m.warn); err != nil {
-		m.warn("load late modules", err)
-	}
-	close(m.lateLoaded)
+	m.loading.do(func() {
+		if err := m.modules.load(late, m.warn); err != nil {
+			m.warn("load late modules", err)
+		}
+	}, m.warn)
 	m.set(lastKernelSettings())
 	if err := m.modules.drop(); err != nil {
 		m.warn("remove module files", err)

@@ -34,18 +34,7 @@ func TestHangingExec(t *testing.T) {
 		return k.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{input.Fd(), null.Fd(), null.Fd()}})
 	}
 	start := func(program string) (*Child, error) { return startWith(program, null) }
-	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	leased, err := os.Open(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leased.Close()
-	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Skipf("no leases here: %v", err)
-	}
+	script, letGo := hanging(t)
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -85,15 +74,75 @@ func TestHangingExec(t *testing.T) {
 		hung <- r
 	case <-reader.Done():
 	}
-	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-		t.Fatal(err)
-	}
+	letGo()
 	r := <-hung
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
 	if <-r.child.Done(); r.child.Status() != 0 {
 		t.Errorf("status %v", r.child.Status())
+	}
+}
+
+// hanging returns a program whose execve takes long, until it is let go.
+func hanging(t *testing.T) (script string, letGo func()) {
+	script = filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	leased, err := os.Open(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { leased.Close() })
+	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("no leases here: %v", err)
+	}
+	return script, func() {
+		if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOrphansWhileOneStarts: what a program has left behind, and ends while others start, is nobody's. Its
+// pid may soon be another's, who must not be taken for ended.
+func TestOrphansWhileOneStarts(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	k, err := NewKeeper(Options{Init: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	script, letGo := hanging(t)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	start := func(args ...string) error {
+		_, err := k.Start(Spec{Args: args, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}})
+		return err
+	}
+	hung := make(chan error, 1)
+	go func() { hung <- start(script) }()
+	for deadline := time.Now().Add(30 * time.Second); k.Orphans() == 0; {
+		if err := start("/bin/sh", "-c", "(sleep 0.01 &)"); err != nil {
+			t.Fatal(err)
+		}
+		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+			t.Fatal("what was inherited is kept for those who start")
+		}
+	}
+	if len(hung) > 0 {
+		t.Error("it did not hang")
+	}
+	letGo()
+	if err := <-hung; err != nil {
+		t.Error(err)
 	}
 }
 

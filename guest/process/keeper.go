@@ -30,8 +30,8 @@ type Options struct {
 // Keeper starts children and reaps them. It is the only one in its process
 // who waits: a pid stays taken until the keeper has noted the child's end under
 // its lock, so a signal sent under that lock never reaches a stranger. (A child
-// that ends before Start has its lock back is noted by pid alone: for a moment,
-// in which no kernel goes once around all of its pids.)
+// that ends before it is known which it is, is noted by pid alone: for as long as
+// it takes to fork one, in which no kernel goes once around all of its pids.)
 type Keeper struct {
 	opts  Options
 	chld  chan os.Signal
@@ -42,8 +42,8 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	children map[int]*Child
-	starting int                        // calls of Start under way
-	early    map[int]syscall.WaitStatus // what ended meanwhile and may be theirs
+	bearing  bool                       // a child is being forked
+	early    map[int]syscall.WaitStatus // what ended meanwhile and may be it
 	next     uint64                     // id of the next child
 	orphans  uint64
 	porters  map[Place]*porter // who have nothing to do
@@ -114,7 +114,7 @@ func (k *Keeper) reap() {
 			switch c := k.children[pid]; {
 			case c != nil:
 				k.note(c, status)
-			case k.starting > 0:
+			case k.bearing:
 				k.early[pid] = status
 			default:
 				k.orphans++
@@ -169,28 +169,24 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
 	k.next++
 	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
-	k.starting++
 	k.mu.Unlock()
-	pid, err := k.launch(s, c)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.starting--
-	if err == nil {
-		c.pid = pid
-		k.adopt(c)
-	} else if c.cgroup != "" {
-		_ = os.Remove(c.cgroup)
-	}
-	if k.starting == 0 {
-		k.orphans += uint64(len(k.early))
-		clear(k.early)
+	err := k.launch(s, c)
+	if err != nil {
+		k.mu.Lock()
+		if k.children[c.pid] == c {
+			delete(k.children, c.pid)
+		}
+		k.mu.Unlock()
+		if c.cgroup != "" {
+			_ = os.Remove(c.cgroup)
+		}
 	}
 	return c, err
 }
 
 // launch forks and waits for the child's program. It holds no lock, and no porter while
 // it waits: a place at its limits can make that slow.
-func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
+func (k *Keeper) launch(s Spec, c *Child) error {
 	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: none, group: none}
 	groups := k.opts.Cgroup
 	if s.Place != nil {
@@ -203,7 +199,7 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 	if groups != "" {
 		fd, err := c.makeGroup(groups, markOf(s.Place))
 		if err != nil {
-			return 0, startFault("make group for command", s.Args[0], err)
+			return startFault("make group for command", s.Args[0], err)
 		}
 		defer unix.Close(fd)
 		i.group = fd
@@ -219,31 +215,54 @@ func (k *Keeper) launch(s Spec, c *Child) (pid int, err error) {
 		}); err != nil {
 			return err
 		}
-		k.forking.Lock()
-		forked, err = i.begin()
-		k.forking.Unlock()
-		if err != nil {
+		var err error
+		if forked, err = k.bear(i, c); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil
 	}
+	var err error
 	if s.Place == nil {
 		err = fork()
 	} else {
 		err = k.onEntered(s.Place, fork)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := forked.started(); err != nil {
-		return 0, startFault("start program", s.Args[0], err)
+		return startFault("start program", s.Args[0], err)
 	}
-	return forked.pid, nil
+	return nil
 }
 
-// adopt holds on to a child that has started, and may have ended since. The
-// keeper's lock is held.
+// bear forks a child and holds on to it from then on.
+func (k *Keeper) bear(i *image, c *Child) (*child, error) {
+	k.forking.Lock()
+	defer k.forking.Unlock()
+	k.bears(true)
+	defer k.bears(false)
+	forked, err := i.begin()
+	if err == nil {
+		c.pid = forked.pid
+		k.adopt(c)
+	}
+	return forked, err
+}
+
+// bears notes whether a child is being forked. What has ended and is none was inherited.
+func (k *Keeper) bears(one bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bearing = one
+	k.orphans += uint64(len(k.early))
+	clear(k.early)
+}
+
+// adopt holds on to a child that was forked, and may have ended since.
 func (k *Keeper) adopt(c *Child) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.children[c.pid] = c
 	if status, ended := k.early[c.pid]; ended {
 		delete(k.early, c.pid)

@@ -5,6 +5,7 @@ package room
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"osaurus-sandbox/fault"
 )
@@ -12,9 +13,11 @@ import (
 // door is where those wait who want something of the same room.
 type door struct {
 	turn chan struct{} // a lock that can be waited for with a context
-	room *Room         // the last that was made; nil before the first
 	slot int
 	gone bool // the room was forgotten
+	// room is the last that was made; nil before the first. Who has the turn changes it, and
+	// who only looks waits for no turn: to make a room may take long.
+	room atomic.Pointer[Room]
 }
 
 // enter waits for a user's turn. With add the user may be a new one.

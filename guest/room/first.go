@@ -128,16 +128,18 @@ func (s *spare) refill(o Options) {
 const makePatience = 30 * time.Second
 
 // open has a first process make the room, and waits until it has.
-func (r *Room) open(f *first, o Options) error {
+func (r *Room) open(f *first, o Options, took *laps) error {
 	const op = "make room"
 	r.init, r.pidfd = f.child, f.held
 	defer f.line.Close()
-	connected := make(chan error, 1)
-	go func() { connected <- r.network(r.spec, o) }()
+	connected, beside := make(chan error, 1), newLaps()
+	go func() { connected <- r.network(r.spec, o, beside) }()
 	err := errors.Join(r.plan(f.line, o), r.await(f.line)) // one that could not wait has said why
+	took.lap("mounts")
 	if failed := <-connected; err == nil {
 		err = failed
 	}
+	took.lap(fmt.Sprintf("network, which took %v, after that", beside))
 	if err != nil {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")

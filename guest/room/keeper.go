@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +38,10 @@ type Options struct {
 	// asked when a room is made.
 	Relay  func() *relay.Relay
 	Cgroup string // the group of all rooms; the one above must be the root
-	// Late is closed when the modules are loaded that rooms' networks need.
-	Late <-chan struct{}
+	// Modules returns when the modules are loaded that rooms' networks need.
+	Modules func()
+	// Log writes a line to the console.
+	Log func(format string, args ...any)
 }
 
 // Keeper makes rooms and knows them.
@@ -101,7 +104,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 	const op = "make room"
 	spec = proto.CloneOf(spec)
 	spec.Limits = k.defaults(spec.Limits)
-	old := d.room
+	old := d.room.Load()
 	if old == nil || old.dead() {
 		if old != nil {
 			old.forget()
@@ -113,7 +116,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		if err != nil {
 			return nil, err
 		}
-		d.room = r
+		d.room.Store(r)
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
@@ -123,8 +126,8 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
 		old = old.with(old.spec)
 		old.unsettled = true // until all that is asked for is done, whatever fails
-		d.room = old
-		if err := old.network(spec, k.opts); err != nil {
+		d.room.Store(old)
+		if err := old.network(spec, k.opts, newLaps()); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
 		}
 	}
@@ -133,9 +136,10 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
-	d.room = old.with(spec)
-	d.room.unsettled = false
-	return &guestpb.EnsureResponse{Warnings: old.lacks}, d.room.tell(token)
+	settled := old.with(spec)
+	settled.unsettled = false
+	d.room.Store(settled)
+	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.tell(token)
 }
 
 // with is the same room with another spec: readers have the old one.
@@ -145,8 +149,17 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 	return &changed
 }
 
-// build makes a room where there is none, or a dead one.
+// build makes a room where there is none, or a dead one, and says what took long.
 func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
+	took := newLaps()
+	r, err := k.make(d, spec, token, took)
+	if took.last.Sub(took.began) >= slow {
+		k.opts.Log("room of %s took %v", spec.User, took)
+	}
+	return r, err
+}
+
+func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
@@ -159,7 +172,8 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
 	}
-	if d.room == nil {
+	took.lap("the end of the last")
+	if d.room.Load() == nil {
 		// Jobs end with the boot, not with the room: their logs can be read afterwards.
 		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
@@ -171,7 +185,8 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 	if err := r.folders(k); err != nil {
 		return nil, err
 	}
-	if err := k.inhabit(r, token); err != nil {
+	took.lap("folders")
+	if err := k.inhabit(r, token, took); err != nil {
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
@@ -180,7 +195,7 @@ func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error)
 }
 
 // inhabit gives a room that has its folders its limits, its way to the bridge and its first process.
-func (k *Keeper) inhabit(r *Room, token []byte) error {
+func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
 	const op = "make room"
 	if err := r.group.make(); err != nil {
 		return fault.New(fault.Unavailable, op, r.spec.User, err)
@@ -191,11 +206,13 @@ func (k *Keeper) inhabit(r *Room, token []byte) error {
 	if err := r.openOutlet(k.opts, token); err != nil {
 		return err
 	}
+	took.lap("limits")
 	f, err := k.spare.take(k.opts)
 	if err != nil {
 		return err
 	}
-	return r.open(f, k.opts)
+	took.lap("first process")
+	return r.open(f, k.opts, took)
 }
 
 // forget ends what was open for the room alone. The disk could not be written out
@@ -213,15 +230,16 @@ func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
 		return nil, err
 	}
 	defer d.leave()
-	if d.room == nil {
+	r := d.room.Load()
+	if r == nil {
 		return nil, missing(user)
 	}
-	if d.room.dead() {
-		if _, err := k.ensure(d, d.room.spec, d.room.outlet.token); err != nil {
+	if r.dead() {
+		if _, err := k.ensure(d, r.spec, r.outlet.token); err != nil {
 			return nil, err
 		}
 	}
-	return d.room, nil
+	return d.room.Load(), nil
 }
 
 // Remove ends a room and forgets it; with layer, its files go too. That they are
@@ -233,7 +251,7 @@ func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
 		return err
 	}
 	defer d.leave()
-	if r := d.room; r != nil {
+	if r := d.room.Load(); r != nil {
 		r.init.Kill() // all that is in its namespaces dies with it
 		r.init.Release()
 		r.forget()
@@ -255,30 +273,19 @@ func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
 	return nil
 }
 
-// rooms are those that are there, by user; or one of them.
-func (k *Keeper) rooms(ctx context.Context, user string) ([]*Room, error) {
+// rooms are those that are there, by user; or one of them. It waits for none that is being made.
+func (k *Keeper) rooms(user string) ([]*Room, error) {
 	k.mu.Lock()
-	var users []string
-	for u := range k.doors {
-		if user == "" || u == user {
-			users = append(users, u)
+	var list []*Room
+	for u, d := range k.doors {
+		if r := d.room.Load(); (user == "" || u == user) && r != nil && !r.dead() {
+			list = append(list, r)
 		}
 	}
 	k.mu.Unlock()
-	slices.Sort(users)
-	var list []*Room
-	for _, u := range users {
-		d, err := k.enter(ctx, u, false)
-		if err != nil {
-			continue // it was removed meanwhile
-		}
-		if d.room != nil && !d.room.dead() {
-			list = append(list, d.room)
-		}
-		d.leave()
-	}
 	if user != "" && len(list) == 0 {
 		return nil, missing(user)
 	}
-	return list, ctx.Err()
+	slices.SortFunc(list, func(a, b *Room) int { return strings.Compare(a.User(), b.User()) })
+	return list, nil
 }

@@ -45,12 +45,13 @@ func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) 
 		return err
 	}
 	defer d.leave()
-	if d.room == nil {
+	r := d.room.Load()
+	if r == nil {
 		return missing(user)
 	}
-	spec := proto.CloneOf(d.room.spec)
+	spec := proto.CloneOf(r.spec)
 	spec.Limits = l
-	_, err = k.ensure(d, spec, d.room.outlet.token)
+	_, err = k.ensure(d, spec, r.outlet.token)
 	return err
 }
 

@@ -4,7 +4,6 @@ package room
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,8 +25,8 @@ const (
 )
 
 // Processes lists what runs in rooms, and says whether there is more.
-func (k *Keeper) Processes(ctx context.Context, user string) (list []*guestpb.RoomProcess, more bool, err error) {
-	rooms, err := k.rooms(ctx, user)
+func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool, err error) {
+	rooms, err := k.rooms(user)
 	if err != nil {
 		return nil, false, err
 	}

@@ -3,7 +3,6 @@
 package room
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,8 @@ import (
 )
 
 // Usage is what rooms use.
-func (k *Keeper) Usage(ctx context.Context, user string) ([]*guestpb.RoomUsage, error) {
-	list, err := k.rooms(ctx, user)
+func (k *Keeper) Usage(user string) ([]*guestpb.RoomUsage, error) {
+	list, err := k.rooms(user)
 	var out []*guestpb.RoomUsage
 	for _, r := range list {
 		out = append(out, r.usage())

@@ -77,18 +77,18 @@ func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequ
 	return answer(&guestpb.RemoveResponse{}, s.keeper.Remove(ctx, r.Msg.User, r.Msg.Layer))
 }
 
-func (s rooms) Usage(ctx context.Context, r *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
+func (s rooms) Usage(_ context.Context, r *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
 	if err := s.countable(r.Msg.User); err != nil {
 		return nil, err
 	}
-	list, err := s.keeper.Usage(ctx, r.Msg.User)
+	list, err := s.keeper.Usage(r.Msg.User)
 	return answer(&guestpb.UsageResponse{Rooms: list}, err)
 }
 
-func (s rooms) Processes(ctx context.Context, r *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
+func (s rooms) Processes(_ context.Context, r *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
 	if err := s.countable(r.Msg.User); err != nil {
 		return nil, err
 	}
-	list, more, err := s.keeper.Processes(ctx, r.Msg.User)
+	list, more, err := s.keeper.Processes(r.Msg.User)
 	return answer(&guestpb.ProcessesResponse{Processes: list, Truncated: more}, err)
 }

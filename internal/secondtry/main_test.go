@@ -24,6 +24,9 @@ func first(name string) bool {
 
 func TestRun(t *testing.T) {
 	t.Setenv("GOWORK", "off")
+	// Compiled as the guest programs are, so that only these tests are compiled for them.
+	t.Setenv("CGO_ENABLED", "0")
+	t.Setenv("GOFLAGS", "-trimpath")
 	for _, tc := range []struct {
 		name, source string
 		ok           bool

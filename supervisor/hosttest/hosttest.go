@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/provision"
@@ -26,6 +27,8 @@ type Backend struct {
 	Stuck  bool  // a boot has no end
 	// Workspace is what a guest has at /workspace; where it is empty, agents have no files.
 	Workspace string
+	// Program is what a guest has at hatch.Program; where it is empty, nothing.
+	Program string
 	// Base is what guests boot from. It is changed while none runs.
 	Base string
 
@@ -132,7 +135,11 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	name := c.Args[0]
+	if name == hatch.Program {
+		name = g.backend.Program
+	}
+	cmd := exec.CommandContext(ctx, name, c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
 	if c.Stdin != nil { // as in the guest, input that nobody reads holds up no end
 		stdin, err := cmd.StdinPipe()

@@ -46,9 +46,10 @@ type world struct {
 	silent   atomic.Bool // the guest runs no command
 	refused  chan struct{}
 	started  chan struct{} // a guest, for what plugins need
-	held     chan struct{} // if not nil, commands wait until it is closed
+	held     chan struct{} // if not nil, commands wait until it is closed, and fail
+	begun    chan config.AgentID
 
-	busy, most atomic.Int32 // commands that run, and that have run, at a time
+	busy, most atomic.Int32 // commands that wait, and that have waited, at a time
 }
 
 func newWorld(t *testing.T) *world {
@@ -162,14 +163,8 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest
 		}
 		return nil, fault.New(fault.Timeout, "run command", "", errors.New("the guest does not answer"))
 	}
-	defer w.busy.Add(-1)
-	for n := w.busy.Add(1); ; {
-		if most := w.most.Load(); n <= most || w.most.CompareAndSwap(most, n) {
-			break
-		}
-	}
 	if w.held != nil {
-		<-w.held
+		return nil, w.hold(a.ID)
 	}
 	here := func(text string) string {
 		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
@@ -180,6 +175,19 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest
 	}
 	c.Dir = here(c.Dir)
 	return w.agents.ExecRunning(ctx, string(a.ID), c)
+}
+
+// hold has a command wait.
+func (w *world) hold(a config.AgentID) error {
+	defer w.busy.Add(-1)
+	for n := w.busy.Add(1); ; {
+		if most := w.most.Load(); n <= most || w.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	w.begun <- a
+	<-w.held
+	return fault.New(fault.Timeout, "run command", "", errors.New("it was held"))
 }
 
 func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWrite) (guest.FileWritten, error) {
@@ -283,18 +291,24 @@ func TestWatchOfAGuestThatFlaps(t *testing.T) {
 	for n := range all {
 		w.setter(fmt.Sprint("agent", n))
 	}
-	w.held = make(chan struct{})
+	w.held, w.begun = make(chan struct{}), make(chan config.AgentID, 1000)
 	release := sync.OnceFunc(func() { close(w.held) })
 	defer release()
-	w.look(lookAgain)
+	w.look(10 * time.Millisecond)
 	w.must(w.sandbox.Start(t.Context(), by))
 	for range 20 {
 		w.bench.Load().watch.changed.Ring()
 		time.Sleep(10 * time.Millisecond) // another look would begin
 	}
 	release()
-	for range all {
-		w.mended("a start")
+	seen, over := map[config.AgentID]bool{}, time.After(patience)
+	for len(seen) < all {
+		select {
+		case a := <-w.begun:
+			seen[a] = true
+		case <-over:
+			t.Fatalf("only %d of %d were looked at", len(seen), all)
+		}
 	}
 	if most := w.most.Load(); most > atOnce {
 		t.Errorf("%d were looked at together", most)

@@ -22,7 +22,7 @@ func timeout(d time.Duration) (sec uint64, nsec uint32) {
 // attributes are what the guest is shown of a file.
 func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.Attr {
 	return fuse.Attr{
-		Ino: info.Ino, Size: info.Size, Blocks: info.Blocks, Blksize: info.Blksize,
+		Ino: s.shownIno(info.identity()), Size: info.Size, Blocks: info.Blocks, Blksize: info.Blksize,
 		Atime: uint64(info.Atime.Sec), Atimensec: info.Atime.Nsec,
 		Mtime: uint64(info.Mtime.Sec), Mtimensec: info.Mtime.Nsec,
 		Ctime: uint64(info.Ctime.Sec), Ctimensec: info.Ctime.Nsec,
@@ -30,6 +30,13 @@ func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.
 		Nlink: info.Nlink,
 		Owner: s.owner(z, caller),
 	}
+}
+
+// shownIno is the inode number that the guest is shown. Numbers of another file system, which is mounted
+// in the share, are made others: for the guest all is one, where the same number is the same file.
+func (s *session) shownIno(id identity) uint64 {
+	const spread = 0x9e3779b97f4a7c15 // odd, with bits all over
+	return id.ino ^ (id.dev-s.dev.rules.root.dev)*spread
 }
 
 // GetAttr implements fuse.RawFileSystem.

@@ -193,8 +193,16 @@ func (c *client) statfs(node uint64) fuse.StatfsOut {
 	return out
 }
 
-// list returns the names in a folder, read in small pieces.
+// list returns the names in a folder.
 func (c *client) list(node uint64) (names []string) {
+	for _, e := range c.entries(node) {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// entries returns what is in a folder, read in small pieces.
+func (c *client) entries(node uint64) (all []fuse.DirEntry) {
 	o, err := call[fuse.OpenOut](c, opOpenDir, node, &fuse.OpenIn{})
 	if err != nil {
 		c.t.Fatal(err)
@@ -207,7 +215,7 @@ func (c *client) list(node uint64) (names []string) {
 			c.t.Fatal(err)
 		}
 		if len(b) == 0 {
-			return names
+			return all
 		}
 		es, err := fuse.ParseDirEntries(b)
 		if err != nil {
@@ -216,7 +224,7 @@ func (c *client) list(node uint64) (names []string) {
 		for _, e := range es {
 			off = e.Off
 			if e.Name != "." && e.Name != ".." {
-				names = append(names, e.Name)
+				all = append(all, e)
 			}
 		}
 	}

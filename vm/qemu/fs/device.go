@@ -317,10 +317,12 @@ func newProtocol(s *session) *fuse.ProtocolServer {
 		disabled = fuse.CAP_AUTO_INVAL_DATA
 	}
 	return fuse.NewProtocolServer(s, &fuse.MountOptions{
-		MaxWrite:             maxData,
-		MaxReadAhead:         maxData,
-		MaxBackground:        maxBackground,
-		EnableSymlinkCaching: true, // a link's target never changes, only the link
+		MaxWrite:      maxData,
+		MaxReadAhead:  maxData,
+		MaxBackground: maxBackground,
+		// A link's target never changes, only the link; but without times of birth
+		// a new one may pass for one that was there before.
+		EnableSymlinkCaching: s.dev.rules.root.born != 0,
 		ExtraCapabilities:    extra,
 		DisabledCapabilities: disabled,
 		Logger:               log.New(io.Discard, "", 0), // the guest decides how much it says

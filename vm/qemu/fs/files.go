@@ -125,9 +125,23 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	return fuse.OK
 }
 
-// Flush implements fuse.RawFileSystem: there is nothing to flush, and the
-// guest's kernel need not ask again.
-func (s *session) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
+// Flush implements fuse.RawFileSystem: there is nothing to flush, and the guest's
+// kernel need not ask again; but where writes fail late, who closes a file is told.
+func (s *session) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+	if !s.dev.host.failsLate {
+		return fuse.ENOSYS
+	}
+	h, done, err := s.handle(in.Fh)
+	if err != nil {
+		return status(err)
+	}
+	defer done()
+	fd, err := unix.FcntlInt(uintptr(h.file.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	return status(err)
+}
 
 // Release implements fuse.RawFileSystem.
 func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }

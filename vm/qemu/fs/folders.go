@@ -89,6 +89,7 @@ func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) e
 		for len(l.rest) > 0 {
 			var e fuse.DirEntry
 			n := e.Parse(l.rest)
+			e.Ino = s.shownIno(identity{dev: h.node.identity.dev, ino: e.Ino})
 			if shown(h.file, &e) && !add(h, e) {
 				return nil
 			}

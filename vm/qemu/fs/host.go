@@ -40,6 +40,9 @@ type resolver struct {
 	// this process has none. Names are single components, which O_NOFOLLOW
 	// alone confines; openat2 says the same a second time.
 	openat2 bool
+	// failsLate is true where what was written goes elsewhere later: close tells
+	// that this has failed.
+	failsLate bool
 }
 
 // probe finds out what the host can do, on a folder of it.
@@ -52,6 +55,14 @@ func (r *resolver) probe(dir *descriptor) error {
 		}
 	}
 	defer d.release()
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(d.fd, &s); err != nil {
+		return err
+	}
+	switch uint32(s.Type) { // of 64 bits, or of 32 with a sign
+	case unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
+		r.failsLate = true
+	}
 	return unix.Access(procPath(d), unix.F_OK)
 }
 

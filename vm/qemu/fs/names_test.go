@@ -4,6 +4,7 @@ package fs
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/vm"
 )
 
@@ -140,4 +142,53 @@ func names(es []fuse.DirEntry) (s []string) {
 		s = append(s, e.Name)
 	}
 	return s
+}
+
+// Where a new link may pass for one before it, the guest asks for its target each time.
+func TestLinksWithoutTimesOfBirth(t *testing.T) {
+	const cacheSymlinks = 1 << 23 // FUSE_CACHE_SYMLINKS
+	c := newClient(t, vm.Share{}, Options{})
+	for born, want := range map[int64]uint32{0: 0, 1: cacheSymlinks} {
+		c.dev.rules.root.born = born
+		out, err := call[fuse.InitOut](c, opInit, 0, &fuse.InitIn{Major: 7, Minor: 36, Flags: math.MaxUint32})
+		if err != nil || out.Flags&cacheSymlinks != want {
+			t.Errorf("root born at %d: flags %#x, %v", born, out.Flags, err)
+		}
+	}
+}
+
+// Files of two file systems are two for the guest, though they have one number.
+func TestMountsInTheShare(t *testing.T) {
+	smalldisk.Run(t, "8m", func(d *smalldisk.Disk) {
+		var hosts, shown []uint64
+		c := newClient(t, vm.Share{Path: d.Dir}, Options{})
+		for _, name := range []string{"a", "b"} {
+			c.host(name+"/x", "")
+			at := filepath.Join(d.Dir, name)
+			if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m"); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
+			c.host(name+"/f", "")
+			var s unix.Stat_t
+			if err := unix.Stat(filepath.Join(at, "f"), &s); err != nil {
+				t.Fatal(err)
+			}
+			folder := must(c.walk(name))(t)
+			f := must(c.lookup(folder.NodeId, "f"))(t)
+			hosts, shown = append(hosts, s.Ino), append(shown, f.Ino)
+			listed := c.entries(folder.NodeId)
+			if i := slices.IndexFunc(listed, func(e fuse.DirEntry) bool { return e.Name == "f" }); i < 0 || listed[i].Ino != f.Ino {
+				t.Errorf("listed as %+v, looked up as %d", listed, f.Ino)
+			}
+		}
+		if shown[0] == shown[1] { // on the host they are one number since Linux 5.9
+			t.Errorf("%d on the host is %d for the guest", hosts, shown)
+		}
+		c.host("g", "")
+		var s unix.Stat_t
+		if err := unix.Stat(filepath.Join(d.Dir, "g"), &s); err != nil || must(c.walk("g"))(t).Ino != s.Ino {
+			t.Errorf("the share's own numbers are others: %v", err)
+		}
+	})
 }

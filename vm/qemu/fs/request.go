@@ -115,7 +115,7 @@ func operationOf(op opcode) (operation, bool) {
 	case opWrite:
 		return operation{size: int(unsafe.Sizeof(fuse.WriteIn{})), writes: true, slow: true}, true
 	case opRelease, opReleaseDir:
-		return operation{size: int(unsafe.Sizeof(fuse.ReleaseIn{})), slow: op == opRelease}, true
+		return operation{size: int(unsafe.Sizeof(fuse.ReleaseIn{}))}, true
 	case opFsync, opFsyncDir:
 		return operation{size: int(unsafe.Sizeof(fuse.FsyncIn{})), slow: true}, true
 	case opSetXAttr:
@@ -123,7 +123,7 @@ func operationOf(op opcode) (operation, bool) {
 	case opGetXAttr, opListXAttr:
 		return operation{size: int(unsafe.Sizeof(fuse.GetXAttrIn{}))}, true
 	case opFlush:
-		return operation{size: int(unsafe.Sizeof(fuse.FlushIn{}))}, true
+		return operation{size: int(unsafe.Sizeof(fuse.FlushIn{})), slow: true}, true
 	case opInit:
 		return operation{size: inHeaderSize + 16}, true
 	case opFallocate:

@@ -158,7 +158,10 @@ func zoneLocked(n *node, rules *ruleset, depth int) *zone {
 	switch {
 	case n.isRoot():
 		return rules.root
-	case depth == 0 && n.zone != nil:
+	case depth == 0:
+		if n.zone == nil {
+			return rules.root
+		}
 		return n.zone
 	case n.rules != rules:
 		n.zone, n.rules = zoneLocked(n.parent, rules, depth-1).of(n.name), rules

@@ -34,7 +34,7 @@ const (
 
 // session is one mount of the share by the guest, and the file system that
 // go-fuse serves. It embeds what answers ENOSYS, which tells the guest's kernel
-// not to ask again: FLUSH (writes are written through), ACCESS (the guest's
+// not to ask again: FLUSH (writes are written through, on most hosts), ACCESS (the guest's
 // kernel checks permissions itself), locks (its own too), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
@@ -86,6 +86,7 @@ type node struct {
 	elem    *list.Element
 	checked time.Time
 	removed bool
+	large   bool // as a removed file: see freedAtOnce
 	// What the descriptor of a removed file keeps on the disk counts here.
 	charged *usage
 	tracked *tracked
@@ -136,6 +137,7 @@ func (s *session) close() {
 	}
 	for _, h := range s.handles {
 		h.close()
+		h.file.release()
 	}
 	s.nodes, s.byID, s.handles = nil, nil, nil
 }
@@ -177,7 +179,7 @@ func (s *session) enter(parent *node, name string, id identity, kind uint32) (*n
 // placeLocked notes where a node is.
 func (s *session) placeLocked(n, parent *node, name string) {
 	if n.removed { // and has another name, or a new one
-		n.removed = false
+		n.removed, n.large = false, false
 		s.losePathLocked(n)
 	}
 	if n.isRoot() || n.parent == parent && n.name == name {
@@ -229,22 +231,30 @@ func (s *session) holdPathLocked(n *node, d *descriptor) {
 	}
 }
 
-// losePathLocked gives up a node's descriptor. With that of a removed file the
-// disk may have much to free: nobody waits for it.
+// losePathLocked gives up a node's descriptor.
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
 		s.paths.Remove(n.elem)
-		if n.removed {
-			go s.dev.releaseSlowly(n.path)
-		} else {
-			n.path.release()
-		}
+		s.letGoOf(n.path, n.large)
 		n.elem, n.path = nil, nil
 	}
 	if n.charged != nil {
 		n.charged.untrack(n.tracked)
 		n.charged.kept.Add(-1)
 		n.charged, n.tracked = nil, nil
+	}
+}
+
+// freedAtOnce is how much of a removed file a disk frees in less time than it takes
+// to have another thread wait for it.
+const freedAtOnce = 16 << 20
+
+// letGoOf releases a descriptor. Nobody waits while the disk frees a large file that was removed.
+func (s *session) letGoOf(d *descriptor, large bool) {
+	if large {
+		go s.dev.releaseSlowly(d)
+	} else {
+		d.release()
 	}
 }
 

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/parcel"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+func newCp(c console) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cp SRC... DST",
+		Short: "Copy files and folders into an agent's room, or out of it",
+		Long: `Copies as cp -r does, between this computer and an agent's room. There a place is AGENT:PATH, and below the agent's home unless PATH
+begins with a slash; here, a name with a colon in it is written ./a:b. - is standard input, or output, as one file.
+
+Where DST is a folder that is there, what is copied goes into it under its own name; else DST is its new name. A file takes the
+place of a file, whole or not at all, and a folder is added to a folder of its name. The agent itself reads and writes in its room.
+
+What comes out is put beside its place first, and moved when all of it has come. No link is followed here, and those that lead out of what
+is copied are left out, as are pipes and devices: that is said. Nothing is taken out of files, secrets neither.`,
+		Example: `  osaurus-sandbox cp ~/project alice:                    a folder, into her home
+  osaurus-sandbox cp alice:project/report.pdf .
+  osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
+  tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			way, err := parseCopy(args, asJSON)
+			if err != nil {
+				return err
+			}
+			client, err := need(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			sum, err := way.do(cmd.Context(), c, client)
+			if err != nil {
+				return err
+			}
+			return printCopied(c, sum, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// copying is what is to be copied, all of it in one direction.
+type copying struct {
+	agent   string
+	out     bool // of the agent's room
+	sources []string
+	target  string
+}
+
+// stream is standard input or output, as a place.
+const stream = "-"
+
+func parseCopy(args []string, asJSON bool) (copying, error) {
+	wrong := func(why, advice string) (copying, error) {
+		return copying{}, fault.New(fault.InvalidArgs, "copy", "", errors.New(why)).Advise(advice)
+	}
+	last := len(args) - 1
+	agent, target := parsePlace(args[last])
+	way := copying{agent: agent, out: agent == "", target: target}
+	for _, arg := range args[:last] {
+		from, file := parsePlace(arg)
+		switch {
+		case (from == "") == way.out:
+			return wrong("one side is an agent's, and one is not", "Write the agent's as AGENT:PATH: osaurus-sandbox cp report.pdf alice:")
+		case way.out && way.agent != "" && way.agent != from:
+			return wrong("they are of several agents", "Copy those of each by themselves.")
+		case way.out:
+			way.agent = from
+		}
+		way.sources = append(way.sources, file)
+	}
+	switch several := len(way.sources) > 1; {
+	case several && (target == stream || !way.out && args[0] == stream):
+		return wrong("- is one file", "Copy the others by themselves.")
+	case way.out && target == stream && asJSON:
+		return wrong("- and --json", "Standard output is for the file or for what was done: say one of them.")
+	case several && !strings.HasSuffix(target, "/"):
+		way.target = path.Join(target, ".") + "/" // a folder, which has to be there
+	}
+	return way, nil
+}
+
+// parsePlace reads AGENT:PATH, or a place on this computer, which has no agent.
+func parsePlace(text string) (agent, file string) {
+	agent, file, colon := strings.Cut(text, ":")
+	if !colon || agent == "" || strings.Contains(agent, "/") {
+		return "", text
+	}
+	return agent, file
+}
+
+// do copies, the guest having been started.
+func (w copying) do(ctx context.Context, c console, client *control.Client) (all parcel.Sum, err error) {
+	shown, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: w.agent}))
+	if err != nil {
+		return all, err
+	}
+	stop := showStart(ctx, c, client)
+	_, err = client.Up(ctx, connect.NewRequest(&controlpb.UpRequest{}))
+	stop()
+	if err != nil {
+		return all, err
+	}
+	var report progress.Func
+	if terminalWidth(c.err) > 0 {
+		report = showProgress(c.err)
+	}
+	for _, source := range w.sources {
+		var sum parcel.Sum
+		meter := report.Start("copy "+source, 0, 0)
+		if w.out {
+			sum, err = w.get(ctx, c, client, source, path.Base(path.Join(shown.Msg.Agent.Home, source)), meter)
+		} else {
+			sum, err = w.put(ctx, c, client, source, meter)
+		}
+		if err != nil {
+			return all, err
+		}
+		meter.Finish()
+		all.Files += sum.Files
+		all.Bytes += sum.Bytes
+		all.LeftOut = append(all.LeftOut, sum.LeftOut...)
+	}
+	return all, nil
+}
+
+// get copies something out of the room.
+func (w copying) get(ctx context.Context, c console, client *control.Client, source, name string, meter io.Writer) (parcel.Sum, error) {
+	if path.IsAbs(source) {
+		name = path.Base(path.Clean(source))
+	}
+	archive, err := client.CopyOut(ctx, w.agent, source)
+	if err != nil {
+		return parcel.Sum{}, err
+	}
+	defer archive.Close()
+	counted := io.TeeReader(archive, meter)
+	if w.target == stream {
+		return parcel.Print(ctx, counted, name, c.out)
+	}
+	return parcel.Place(ctx, counted, name, w.target)
+}
+
+// put copies something into the room.
+func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum parcel.Sum, err error) {
+	var name string
+	if source == stream {
+		kept, err := keepInput(ctx, c.in)
+		if err != nil {
+			return sum, err
+		}
+		defer os.Remove(kept)
+		source, name = kept, path.Base(w.target)
+		if name == "." || strings.HasSuffix(w.target, "/") {
+			return sum, fault.New(fault.InvalidArgs, "copy to", w.target, errors.New("what comes in has no name")).Advise("Say what it is to be called.")
+		}
+	} else if name, err = filepath.Abs(source); err != nil {
+		return sum, err
+	}
+	name = filepath.Base(name)
+	err = client.CopyIn(ctx, w.agent, w.target, name, func(to io.Writer) (err error) {
+		sum, err = parcel.Pack(ctx, io.MultiWriter(to, meter), source, name)
+		return err
+	})
+	return sum, err
+}
+
+// keepInput keeps all of what comes in, in a file: an archive says beforehand how long a file is.
+func keepInput(ctx context.Context, in io.Reader) (string, error) {
+	f, err := os.CreateTemp("", "osaurus-sandbox-cp-")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, in)
+	if err = errors.Join(err, f.Close(), ctx.Err()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// printCopied says to programs what was copied, and to everybody what was not.
+func printCopied(c console, sum parcel.Sum, asJSON bool) error {
+	if asJSON {
+		return printJSON(c.out, struct {
+			Files   int      `json:"files"`
+			Bytes   int64    `json:"bytes"`
+			LeftOut []string `json:"left_out,omitempty"`
+		}{sum.Files, sum.Bytes, sum.LeftOut})
+	}
+	if n := len(sum.LeftOut); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(" and %d more", n-1)
+		}
+		writef(c.err, "left out, being a link that leads elsewhere, a pipe or a device: %s%s\n", sum.LeftOut[0], more)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+)
+
+// copied is what cp --json says.
+type copied struct {
+	Files   int
+	Bytes   int64
+	LeftOut []string `json:"left_out"`
+}
+
+func copies(t *testing.T, args ...string) (sum copied) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"cp", "--json"}, args...)...)), &sum); err != nil {
+		t.Error(err)
+	}
+	return sum
+}
+
+func written(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func holds(t *testing.T, file, want string) {
+	t.Helper()
+	if text, err := os.ReadFile(file); err != nil || string(text) != want {
+		t.Errorf("%s: %q, %v", file, text, err)
+	}
+}
+
+// TestCp is what people have of cp, with this host for a room.
+func TestCp(t *testing.T) {
+	hostHome(t)
+	here, there := t.TempDir(), t.TempDir()
+	room := "alice:" + there
+	project := filepath.Join(here, "project")
+	written(t, filepath.Join(project, "src", "a b.c"), "in C")
+	file := written(t, filepath.Join(here, "notes:1"), "one")
+	t.Chdir(here)
+
+	if sum := copies(t, "project", room); sum.Files != 1 || sum.Bytes != 4 || sum.LeftOut != nil {
+		t.Errorf("%+v", sum)
+	}
+	ok(t, "cp", project, room+"/as")
+	ok(t, "cp", "./notes:1", file, room+"/as")
+	ok(t, "cp", file, room+"/project/src/a b.c")
+	holds(t, filepath.Join(there, "project/src/a b.c"), "one")
+	holds(t, filepath.Join(there, "as/src/a b.c"), "in C")
+	holds(t, filepath.Join(there, "as/notes:1"), "one")
+	var errs bytes.Buffer
+	if code := run(t.Context(), console{strings.NewReader("typed"), &errs, &errs}, []string{"cp", "-", room + "/in"}); code != 0 {
+		t.Fatalf("%d, %s", code, &errs)
+	}
+	holds(t, filepath.Join(there, "in"), "typed")
+
+	if err := os.Symlink("/etc/passwd", filepath.Join(there, "as", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if sum := copies(t, room+"/as", "back"); sum.Files != 2 || len(sum.LeftOut) != 1 || sum.LeftOut[0] != "as/out" {
+		t.Errorf("%+v", sum)
+	}
+	holds(t, "back/src/a b.c", "in C")
+	if _, out, stderr := sandbox(t, "cp", room+"/as/", "back"); out != "" || !strings.Contains(stderr, "left out") || !strings.Contains(stderr, "as/out") {
+		t.Errorf("%q, %q", out, stderr)
+	}
+	holds(t, "back/as/src/a b.c", "in C")
+	ok(t, "cp", room+"/as/notes:1", room+"/in", "back")
+	holds(t, "back/in", "typed")
+	if out := ok(t, "cp", room+"/in", "-"); out != "typed" {
+		t.Errorf("%q", out)
+	}
+
+	for _, tc := range []struct {
+		code int
+		args []string
+	}{
+		{exitInvalidArgs, []string{"project", "other"}}, {exitInvalidArgs, []string{"alice:a", "bob:b"}}, {exitInvalidArgs, []string{"alice:a", "bob:b", "c"}}, {exitInvalidArgs, []string{"alice:a", "b", "c"}},
+		{exitInvalidArgs, []string{"alice:a", "-", "--json"}}, {exitInvalidArgs, []string{"-", "project", room}}, {exitInvalidArgs, []string{"-", room + "/"}}, {exitInvalidArgs, []string{room + "/as", "-"}},
+		{exitInvalidArgs, []string{"alice:/", "."}}, {exitInvalidArgs, []string{"project"}}, {exitNotFound, []string{"no such", room}}, {exitNotFound, []string{room + "/nothing", "."}}, {exitNotFound, []string{room + "/no/such", "."}},
+		{exitNotFound, []string{"project", room + "/no/such"}}, {exitNotFound, []string{"project", file, room + "/none"}}, {exitNotFound, []string{room + "/in", room + "/as", "none"}}, {exitNotFound, []string{"project", "nobody:"}},
+		{exitRejected, []string{"project", room + "/in"}}, {exitRejected, []string{room + "/as", "./notes:1"}},
+	} {
+		if code, out, stderr := sandbox(t, append([]string{"cp"}, tc.args...)...); code != tc.code || out != "" || !strings.HasPrefix(stderr, failurePrefix) {
+			t.Errorf("%q: %d, want %d; %q, %s", tc.args, code, tc.code, out, stderr)
+		}
+	}
+	for _, dir := range []string{here, there, filepath.Join(here, "back")} {
+		if left, _ := filepath.Glob(dir + "/.parcel*"); left != nil {
+			t.Errorf("it leaves %v", left)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if code := run(ended, console{strings.NewReader(""), &errs, &errs}, []string{"cp", room + "/in", filepath.Join(here, "never")}); code == 0 {
+		t.Error("what was given up ends well")
+	}
+	if _, err := os.Stat(filepath.Join(here, "never")); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// tryCp copies into a room and out of it, where the agent has rights of its own and secrets.
+func tryCp(t *testing.T, home config.Home) {
+	here := t.TempDir()
+	written(t, filepath.Join(here, "project", "src", "main"), secretToken)
+	ok(t, "cp", filepath.Join(here, "project"), "alice:")
+	holds(t, filepath.Join(home.AgentHome("alice"), "project", "src", "main"), secretToken)
+	ok(t, "cp", filepath.Join(here, "project"), "alice:/tmp/copy")
+	if code, out := as(t, "alice", "stat -c %U /tmp/copy/src/main; ls -A ~ /tmp | grep parcel"); code != 1 || out != "agent-alice" {
+		t.Errorf("%d, %q", code, out)
+	}
+	if out := ok(t, "cp", "alice:/tmp/copy/src/main", "-"); out != secretToken {
+		t.Errorf("a file is altered: %q", out)
+	}
+	ok(t, "cp", "alice:/tmp/copy", "alice:project", here)
+	holds(t, filepath.Join(here, "copy", "src", "main"), secretToken)
+	if code, _, stderr := sandbox(t, "cp", filepath.Join(here, "project"), "alice:/usr/local"); code != exitExecution || !strings.Contains(stderr, "ermission denied") {
+		t.Errorf("where she may not write: %d, %s", code, stderr)
+	}
+	if code, _, stderr := sandbox(t, "cp", "bob:/root", here); code == 0 || !strings.Contains(stderr, "ermission denied") {
+		t.Errorf("what he may not read: %d, %s", code, stderr)
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/supervisor/owner"
+)
+
+// A daemon that was started to remove the guest is gone with it, one that ran stays.
+func TestRemoveLeavesNoDaemonOfItsOwn(t *testing.T) {
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	t.Setenv(config.HomeVariable, string(home))
+	t.Setenv(asProgram, "1") // what a command starts is this program too
+	ok(t, "config", "set", "autoStart=false")
+	ok(t, "remove", "--yes")
+	if has, owned := owner.Holder(home); owned {
+		t.Errorf("%v is left", has)
+	}
+	t.Cleanup(func() { endDaemon(t) })
+	ok(t, "agent", "list")
+	ok(t, "remove", "--yes")
+	if _, owned := owner.Holder(home); !owned {
+		t.Error("the daemon that ran is gone")
+	}
+}
+
+// An address for MCP is refused without a daemon as it is with one.
+func TestSetListenerWithoutADaemon(t *testing.T) {
+	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for at, want := range map[string]int{taken.Addr().String(): exitUnavailable, "192.0.2.1:8138": exitInvalidArgs, "localhost": exitInvalidArgs} {
+		if code, _, stderr := sandbox(t, "config", "set", "mcp.listen="+at); code != want || !strings.Contains(stderr, at) {
+			t.Errorf("%s: %d, %s", at, code, stderr)
+		}
+	}
+	if out := ok(t, "config", "get", "mcp.listen"); out != "\n" {
+		t.Errorf("it is %q", out)
+	}
+}

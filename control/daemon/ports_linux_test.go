@@ -1,0 +1,177 @@
+package daemon_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/hosttest"
+)
+
+// listens has something listen in what every room of these tests is, and answer each
+// connection.
+func listens(t *testing.T, address string, answer func(net.Conn)) config.Port {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer conn.Close(); answer(conn) }()
+		}
+	}()
+	return config.Port(l.Addr().(*net.TCPAddr).Port)
+}
+
+// through sends a text over a connection to a port, ends it, and returns what is answered.
+func through(ctx context.Context, t *testing.T, way *control.Forwarding, port config.Port, text string) (string, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	mine, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- way.Connect(ctx, port, conn) }()
+	go func() {
+		_, _ = io.WriteString(mine, text)
+		_ = mine.(*net.TCPConn).CloseWrite()
+	}()
+	answer, err := io.ReadAll(mine)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(answer), <-failed
+}
+
+// What is forwarded is on record once, and comes as it is; what is not is refused.
+func TestPorts(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Home: secretHome(t), Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	alice := newDesk(t, client, "alice")
+	alice.setSecret("TOKEN", canary)
+	shouts := func(conn net.Conn) {
+		text, err := io.ReadAll(conn) // until its end, which has to arrive
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(conn, strings.ToUpper(string(text))+canary)
+	}
+	port, other := listens(t, "127.0.0.1:0", shouts), listens(t, "127.0.0.1:0", shouts)
+	silent := listens(t, "127.0.0.1:0", func(net.Conn) {})
+
+	if _, err := client.Forward(t.Context(), "carol", []config.Port{port}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("nobody's: %v", err)
+	}
+	for _, list := range [][]uint32{nil, {0}, {1 << 16}, make([]uint32, 65)} {
+		stream, err := client.Ports.Forward(t.Context(), connect.NewRequest(&controlpb.ForwardPortsRequest{Agent: "alice", Ports: list}))
+		if err == nil && !stream.Receive() {
+			err = stream.Err()
+		}
+		if fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("the ports %v: %v", list, err)
+		}
+	}
+	way, err := client.Forward(t.Context(), "alice", []config.Port{port, silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("much of it, ", 1<<17)
+	for range 3 {
+		if answer, err := through(t.Context(), t, way, port, long); err != nil || answer != strings.ToUpper(long)+canary {
+			t.Errorf("%d bytes, %v", len(answer), err)
+		}
+	}
+	if answer, err := through(t.Context(), t, way, silent, ""); err != nil || answer != "" {
+		t.Errorf("one that says nothing: %q, %v", answer, err)
+	}
+	if answer, err := through(t.Context(), t, way, other, "x"); fault.KindOf(err) != fault.Rejected || answer != "" {
+		t.Errorf("one that is not forwarded: %q, %v", answer, err)
+	}
+
+	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.Unavailable || answer != "" {
+		t.Errorf("without a guest: %q, %v", answer, err)
+	}
+	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := through(t.Context(), t, way, port, "again"); err != nil || answer != "AGAIN"+canary {
+		t.Errorf("in another guest: %q, %v", answer, err)
+	}
+
+	way.Close()
+	until(t, "it is forwarded no more", func() bool {
+		_, err := through(t.Context(), t, way, port, "x")
+		return fault.KindOf(err) == fault.Rejected
+	})
+	want := "forward " + port.String() + " " + silent.String()
+	until(t, "its beginning and its end are on record, and no connection", func() bool {
+		return recordOf(t, client) == want+" ok, "+want+" begun"
+	})
+}
+
+// recordOf is what the audit has of ports and commands, the newest first.
+func recordOf(t *testing.T, client *control.Client) string {
+	t.Helper()
+	stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: "alice"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var list []string
+	for stream.Receive() {
+		if e := stream.Msg(); strings.HasPrefix(e.Action, "forward") || strings.HasPrefix(e.Action, "exec") {
+			list = append(list, e.Action+" "+e.Subject+" "+e.Outcome)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Error(err)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Where nothing listens is said.
+func TestPortsWhereNothingListens(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	newDesk(t, client, "alice")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := config.Port(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
+	way, err := client.Forward(t.Context(), "alice", []config.Port{port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing listens there") || answer != "" {
+		t.Errorf("%q, %v", answer, err)
+	}
+}

@@ -1,0 +1,50 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+// fileService is the part of the API that copies files out of rooms and into them.
+type fileService struct{ service }
+
+// CopyOut answers a file or a folder of a room.
+func (s fileService) CopyOut(ctx context.Context, r *connect.Request[controlpb.CopyOutRequest], stream *connect.ServerStream[controlpb.CopyOutResponse]) error {
+	return s.onRecord(ctx, r.Msg.Agent, "copy.out", r.Msg.Path, func(agent agents.Agent) error {
+		return s.Agents.CopyOut(ctx, string(agent.ID), r.Msg.Path, writer(func(b []byte) (int, error) {
+			return len(b), stream.Send(&controlpb.CopyOutResponse{Data: b})
+		}))
+	})
+}
+
+// CopyIn puts a file or a folder into a room.
+func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[controlpb.CopyInRequest]) (*connect.Response[controlpb.CopyInResponse], error) {
+	if !stream.Receive() || stream.Msg().GetTo() == nil {
+		return nil, fault.New(fault.InvalidArgs, "copy", "", errors.Join(errors.New("the first message does not say to where"), stream.Err())).Advise("Begin with a message that has to.")
+	}
+	to := stream.Msg().GetTo()
+	err := s.onRecord(ctx, to.Agent, "copy.in", to.Path, func(agent agents.Agent) error {
+		in, fed := io.Pipe()
+		defer in.Close() // releases whoever waits for the room to read
+		go func() {
+			defer fed.Close() // whether that was all, the archive itself says
+			for stream.Receive() {
+				if _, err := fed.Write(stream.Msg().GetData()); err != nil {
+					return
+				}
+			}
+		}()
+		return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&controlpb.CopyInResponse{}), nil
+}

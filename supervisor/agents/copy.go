@@ -1,0 +1,102 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/supervisor/parcel"
+)
+
+// CopyOut writes a file or a folder of an agent's room as a tar archive, as parcel.Place takes
+// it. Nothing is taken out of it: it would be another file.
+func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) error {
+	const op = "copy"
+	agent, err := a.Get(ref)
+	if err != nil {
+		return err
+	}
+	at := agent.within(file)
+	if at == "/" {
+		return fault.New(fault.InvalidArgs, op, at, errors.New("it is all of the room")).Advise("Name a file or a folder in it.")
+	}
+	return a.script(ctx, agent, op, file, guest.Command{
+		Args: []string{"/bin/sh", "-c", parcel.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
+	})
+}
+
+// CopyIn unpacks what parcel.Pack has packed under a name into an agent's room.
+func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reader) error {
+	const op = "copy to"
+	agent, err := a.Get(ref)
+	if err != nil {
+		return err
+	}
+	at := agent.within(to)
+	if strings.HasSuffix(to, "/") {
+		at = strings.TrimSuffix(at, "/") + "/"
+	}
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		return fault.New(fault.InvalidArgs, op, to, fmt.Errorf("%q is no name of a file", name)).Advise("Name what is copied.")
+	}
+	return a.script(ctx, agent, op, to, guest.Command{Args: []string{"/bin/sh", "-c", parcel.InScript, "sh", at, name}, Stdin: from})
+}
+
+// within is a path of an agent's room: one that is not absolute is below its home.
+func (a Agent) within(file string) string {
+	if path.IsAbs(file) {
+		return path.Clean(file)
+	}
+	return path.Join(a.Home(), file)
+}
+
+// script runs one end of a parcel in an agent's room, as the agent.
+func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd guest.Command) error {
+	l, _, err := a.enter(ctx, string(agent.ID), a.Sandbox.Borrow)
+	if err != nil {
+		return err
+	}
+	defer l.Return()
+	var said complaint
+	cmd.Room, cmd.Stderr = agent.User, &said
+	p, err := l.Exec(ctx, cmd)
+	if fault.KindOf(err) == fault.NotFound {
+		return notThere(op, subject) // the folder that it is in
+	}
+	if err != nil {
+		return err
+	}
+	switch exit, err := p.Wait(); {
+	case err != nil:
+		return err
+	case exit.Status() == parcel.ExitNotFound:
+		return notThere(op, subject)
+	case exit.Status() == parcel.ExitRefused:
+		return fault.New(fault.Rejected, op, subject, errors.New("a file and a folder cannot take each other's place")).Advise("Choose another name, or remove what is there.")
+	case exit.Quota:
+		return fault.New(fault.Rejected, op, subject, errors.New("the agent's disk is full")).Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
+	case exit.Status() != 0:
+		return fault.New(fault.Execution, op, subject, fmt.Errorf("in the room it ended with %d: %s", exit.Status(), strings.TrimSpace(string(said))))
+	}
+	return nil
+}
+
+func notThere(op, subject string) error {
+	return fault.New(fault.NotFound, op, subject, errors.New("there is no such file or folder in the room")).Advise("A path that does not begin with a slash is below the agent's home.")
+}
+
+// maxComplaint bounds what is kept of what a script says on its way down.
+const maxComplaint = 2 << 10
+
+// complaint is the beginning of what is written to it.
+type complaint []byte
+
+func (c *complaint) Write(p []byte) (int, error) {
+	*c = append(*c, p[:min(len(p), maxComplaint-len(*c))]...)
+	return len(p), nil
+}

@@ -1,0 +1,158 @@
+package parcel
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"osaurus-sandbox/fault"
+)
+
+// Sum is what was moved.
+type Sum struct {
+	Files int
+	Bytes int64
+	// LeftOut are files that were not moved, by their names, up to maxLeftOut of them.
+	LeftOut []string
+}
+
+// maxLeftOut bounds the names that are remembered of what is left out: they are for a person.
+const maxLeftOut = 100
+
+func (s *Sum) leaveOut(name string) {
+	if len(s.LeftOut) < maxLeftOut {
+		s.LeftOut = append(s.LeftOut, name)
+	}
+}
+
+// Pack writes a parcel for a room, of a file or a folder of this computer, under a name. Links
+// in a folder stay what they are and are not followed, whoever changes it meanwhile; what is
+// neither a file, a folder nor a link is left out.
+func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
+	source, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return Sum{}, err
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		return Sum{}, err
+	}
+	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
+	if info.IsDir() {
+		err = p.folder(source, folder+name)
+	} else {
+		err = p.one(source, info, folder+name)
+	}
+	if err != nil {
+		return p.sum, err
+	}
+	return p.sum, p.end()
+}
+
+type packer struct {
+	ctx context.Context
+	tar *tar.Writer
+	sum Sum
+}
+
+func (p *packer) end() error {
+	return errors.Join(p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: whole, Mode: 0o600, ModTime: time.Now(), Format: tar.FormatGNU}), p.tar.Close())
+}
+
+func (p *packer) one(source string, info fs.FileInfo, name string) error {
+	if !info.Mode().IsRegular() {
+		return fault.New(fault.InvalidArgs, "copy", source, errors.New("it is neither a file nor a folder")).Advise("Copy what it stands for.")
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return p.file(f, info, name)
+}
+
+func (p *packer) folder(source, name string) error {
+	root, err := os.OpenRoot(source)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(at string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = p.ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name := path.Join(name, at)
+		switch {
+		case d.IsDir():
+			h := header(info, name+"/", tar.TypeDir)
+			h.Mode |= 0o700 // or nothing could be moved out of it
+			return p.tar.WriteHeader(h)
+		case info.Mode().IsRegular():
+			f, err := root.Open(at)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return p.file(f, info, name)
+		case info.Mode().Type() == fs.ModeSymlink:
+			target, err := root.Readlink(at)
+			if err != nil {
+				return err
+			}
+			h := header(info, name, tar.TypeSymlink)
+			h.Linkname = target
+			p.sum.Files++
+			return p.tar.WriteHeader(h)
+		}
+		p.sum.leaveOut(at)
+		return nil
+	})
+}
+
+// file adds a file that is open, as large as it was said to be.
+func (p *packer) file(f fs.File, info fs.FileInfo, name string) error {
+	h := header(info, name, tar.TypeReg)
+	h.Size = info.Size()
+	if err := p.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.Copy(p.tar, io.LimitReader(reader{p.ctx, f}, h.Size))
+	if err == nil && n < h.Size {
+		err = fault.New(fault.Execution, "copy", info.Name(), fmt.Errorf("it became shorter meanwhile: %d bytes of %d", n, h.Size)).Advise("Copy it when nobody writes to it.")
+	}
+	p.sum.Files++
+	p.sum.Bytes += n
+	return err
+}
+
+// header is in GNU's format, which busybox reads too. Whose a file is here is of no use there.
+func header(info fs.FileInfo, name string, kind byte) *tar.Header {
+	return &tar.Header{Typeflag: kind, Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second), Format: tar.FormatGNU}
+}
+
+// reader reads until its context ends.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

@@ -1,0 +1,51 @@
+// Package parcel moves files between this computer and rooms as tar archives: both ends of it, of which the one in the room is a shell script.
+package parcel
+
+// How a parcel for a room is made: what it is about is in a folder, and after it comes a
+// file that says that nothing is missing. An archive that is cut off between two entries
+// looks whole to tar.
+const (
+	folder = "files/"
+	whole  = "whole"
+)
+
+// The exit codes of scripts that are no failures of the programs that they run.
+const (
+	ExitNotFound = 7 // what is named is not there
+	ExitRefused  = 3 // a file and a folder cannot take each other's place
+)
+
+// OutScript writes $1, which is in the folder that it runs in, as an archive.
+const OutScript = `test -e "$1" || test -L "$1" || exit 7
+exec tar -cf - "$1"`
+
+// InScript unpacks a parcel with the one name $2 to $1, as CopyIn of the API has it: what is
+// unpacked is in a folder of its own until it is whole, and then moved, each file at once.
+const InScript = `set -eu
+to=$1 name=$2
+if test -d "$to"; then
+	folder=${to%/}/ as=$name
+else
+	case $to in */) exit 7 ;; esac
+	folder=$(dirname "$to")/ as=$(basename "$to")
+fi
+test -d "$folder" || exit 7
+part=$(mktemp -d "${folder}.parcel-XXXXXX")
+trap 'rm -rf "$part"' EXIT
+trap 'exit 1' HUP INT TERM
+tar -xf - -C "$part"
+if ! test -f "$part/whole"; then
+	echo "it has not arrived whole" >&2
+	exit 1
+fi
+from=$part/files/$name to=$folder$as
+if ! test -d "$from" || test -L "$from"; then
+	! test -d "$to" || exit 3
+	mv -f "$from" "$to"
+	exit
+fi
+if test -e "$to" && ! test -d "$to"; then exit 3; fi
+cd "$from"
+find . -type d -exec sh -c 'for f; do mkdir -p "$0/$f" || exit 1; done' "$to" {} +
+find . ! -type d -exec sh -c 'for f; do mv -f "$f" "$0/$f" || exit 1; done' "$to" {} +
+`

@@ -1,0 +1,169 @@
+package parcel
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// Place puts what a room has packed under a name to where it is wanted: into a folder that is
+// there, or under another name in one. All of it is unpacked beside its place before anything
+// is put there: files take the place of files, and folders are added to folders. Nothing is
+// written through a link, and links that lead out of what is copied are left out, as is
+// whatever is no file, folder or link. Whether all has come says the archive's reader, by an
+// error at its end.
+func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err error) {
+	in, as := to, name
+	if info, missing := os.Stat(to); missing != nil || !info.IsDir() {
+		if strings.HasSuffix(to, string(filepath.Separator)) {
+			return Sum{}, fault.New(fault.NotFound, "copy to", to, errors.New("there is no such folder")).Advise("Make it, or leave out the slash at its end.")
+		}
+		in, as = filepath.Dir(to), filepath.Base(to)
+	}
+	root, err := os.OpenRoot(in)
+	if err != nil {
+		return Sum{}, err
+	}
+	defer root.Close()
+	part := ".parcel-" + rand.Text()
+	if err := root.Mkdir(part, 0o700); err != nil {
+		return Sum{}, err
+	}
+	defer func() { err = errors.Join(err, root.RemoveAll(part)) }()
+	inside, err := root.OpenRoot(part)
+	if err != nil {
+		return Sum{}, err
+	}
+	defer inside.Close()
+	u := unpacker{root: inside, name: name}
+	if err := untar.Walk(reader{ctx, archive}, name, u.take); err != nil {
+		return u.sum, err
+	}
+	if !u.begun {
+		return u.sum, fault.New(fault.Rejected, "copy", name, errors.New("what came is a link that leads elsewhere, or no file at all")).Advise("Copy what it leads to.")
+	}
+	return u.sum, put(root, path.Join(part, name), as)
+}
+
+// unpacker unpacks into a folder of its own.
+type unpacker struct {
+	root  *os.Root
+	name  string // below which everything is
+	begun bool
+	sum   Sum
+}
+
+func (u *unpacker) take(h *tar.Header, content io.Reader) error {
+	if h.Name == "." {
+		return nil
+	}
+	if top, _, _ := strings.Cut(h.Name, "/"); top != u.name {
+		return fault.New(fault.Rejected, "copy", u.name, fmt.Errorf("%q came instead", h.Name)).Advise("The guest is not what was booted, or its tar is not: look into the room.")
+	}
+	mode := fs.FileMode(h.Mode).Perm()
+	var err error
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err = u.root.Mkdir(h.Name, mode|0o700); errors.Is(err, fs.ErrExist) {
+			err = nil // a folder may come twice
+		}
+	case tar.TypeReg:
+		err = u.file(h, mode, content)
+	case tar.TypeLink:
+		u.sum.Files++
+		err = u.root.Link(h.Linkname, h.Name)
+	case tar.TypeSymlink:
+		if !staysBelow(u.name, h.Name, h.Linkname) {
+			u.sum.leaveOut(h.Name)
+			return nil
+		}
+		u.sum.Files++
+		err = u.root.Symlink(h.Linkname, h.Name)
+	default:
+		u.sum.leaveOut(h.Name)
+		return nil
+	}
+	u.begun = true
+	return err
+}
+
+func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) error {
+	f, err := u.root.OpenFile(h.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, content)
+	u.sum.Files++
+	u.sum.Bytes += n
+	return errors.Join(err, f.Close(), u.root.Chtimes(h.Name, h.ModTime, h.ModTime))
+}
+
+// staysBelow reports whether a link leads to something below the top, whatever links are on
+// its way: those are such links too, and it goes up before it goes down only, from a folder
+// that is one.
+func staysBelow(top, name, target string) bool {
+	down := false
+	for part := range strings.SplitSeq(target, "/") {
+		if part == ".." && down {
+			return false
+		}
+		down = down || part != ".." && part != "."
+	}
+	at := path.Join(path.Dir(name), target)
+	return !path.IsAbs(target) && (at == top || strings.HasPrefix(at, top+"/"))
+}
+
+// put moves what is at from to its place, which may be a folder that it is added to. Both are
+// below root.
+func put(root *os.Root, from, to string) error {
+	here, err := root.Lstat(from)
+	if err != nil {
+		return err
+	}
+	there, err := root.Lstat(to)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return root.Rename(from, to)
+	case err != nil:
+		return err
+	case here.IsDir() != there.IsDir():
+		return fault.New(fault.Rejected, "copy to", to, errors.New("a file and a folder cannot take each other's place")).Advise("Choose another name, or remove what is there.")
+	case !here.IsDir():
+		return root.Rename(from, to)
+	}
+	list, err := fs.ReadDir(root.FS(), from)
+	if err != nil {
+		return err
+	}
+	for _, entry := range list {
+		if err := put(root, path.Join(from, entry.Name()), path.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Print writes the one file that a room has packed.
+func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (sum Sum, err error) {
+	err = untar.Walk(reader{ctx, archive}, name, func(h *tar.Header, content io.Reader) error {
+		if h.Typeflag != tar.TypeReg || h.Name != name {
+			return fault.New(fault.InvalidArgs, "print", name, errors.New("it is not a file")).Advise("Say where to copy it to.")
+		}
+		sum.Files++
+		n, err := io.Copy(w, content)
+		sum.Bytes += n
+		return err
+	})
+	return sum, err
+}
