@@ -37,7 +37,7 @@ func (s *Supervisor) watch(g Guest) {
 	age := time.Since(s.status.StartedAt)
 	s.lose()
 	switch {
-	case s.status.State == Failed: // it did not end when it was to
+	case !s.status.State.HasGuest(): // it did not end when it was to
 		s.touch()
 		return
 	case g.Err() == nil:
