@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 )
 
@@ -20,14 +20,14 @@ const forConnection = 30 * time.Second
 // answers out, until it ends the connection. The end of what comes in is passed on, as
 // programs that ask once and then listen need it.
 func (s system) connect(ctx context.Context, words []string) error {
+	const advice = "People forward ports: osaurus-sandbox forward AGENT PORT."
 	if len(words) != 1 {
-		return misused("connect: it takes PORT", "People forward ports: osaurus-sandbox forward AGENT PORT.")
+		return misused("connect: it takes PORT", advice)
 	}
-	port, err := config.ParsePort(words[0])
-	if err != nil {
-		return err
+	if port, err := strconv.ParseUint(words[0], 10, 16); err != nil || port == 0 {
+		return misused("connect: a port is a number, 1 to 65535", advice)
 	}
-	conn, err := dialHere(ctx, port)
+	conn, err := dialHere(ctx, words[0])
 	if err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func (s system) connect(ctx context.Context, words []string) error {
 }
 
 // dialHere connects to a port by IPv4, or where nothing listens there by IPv6.
-func dialHere(ctx context.Context, port config.Port) (*net.TCPConn, error) {
+func dialHere(ctx context.Context, port string) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: forConnection}
 	var failed error
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, port.String()))
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}
@@ -60,5 +60,5 @@ func dialHere(ctx context.Context, port config.Port) (*net.TCPConn, error) {
 	if errors.Is(failed, syscall.ECONNREFUSED) {
 		kind = fault.NotFound
 	}
-	return nil, fault.New(kind, "connect to port", port.String(), failed)
+	return nil, fault.New(kind, "connect to port", port, failed)
 }

@@ -51,8 +51,9 @@ func TestBackground(t *testing.T) {
 
 	b = newBackground()
 	b.awaited = true // by who came before it began
+	own := niceness()
 	go b.do(func() { after <- niceness() }, warn)
-	if got := <-after; got != usual {
+	if got := <-after; got != own {
 		t.Errorf("what was waited for before is %d", got)
 	}
 	b.wait()
