@@ -74,15 +74,19 @@ func (j *job) follow(output *os.File, met func() (oom, pids bool)) {
 		buf := make([]byte, wire.Chunk)
 		for {
 			n, err := output.Read(buf)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
+			over := errors.Is(err, os.ErrDeadlineExceeded) // the time that is set below
+			if over {
 				n = process.ReadLeft(output, buf)
 			}
 			if n > 0 {
 				j.log.write(buf[:n])
 				j.wake()
 			}
-			if err != nil {
+			if err != nil && (!over || n == 0) {
 				return
+			}
+			if over {
+				_ = output.SetReadDeadline(time.Now().Add(linger))
 			}
 		}
 	}()

@@ -88,20 +88,20 @@ type spare struct {
 	beginning bool
 }
 
-// take returns the first process that waits, or a new one.
-func (s *spare) take(o Options) (*first, error) {
+// take returns the first process that has waited, or a new one.
+func (s *spare) take(o Options) (f *first, waited bool, err error) {
 	s.mu.Lock()
-	f := s.ready
-	s.ready = nil
+	f, s.ready = s.ready, nil
 	s.mu.Unlock()
 	if f != nil && f.ended() {
 		f.end()
 		f = nil
 	}
 	if f == nil {
-		return begin(o)
+		f, err = begin(o)
+		return f, false, err
 	}
-	return f, nil
+	return f, true, nil
 }
 
 // refill begins another first process, if there is none.
@@ -127,6 +127,10 @@ func (s *spare) refill(o Options) {
 // Nothing of an agent runs before, so only the disk or a share can make it slow.
 const makePatience = 30 * time.Second
 
+// errEnded is why a room is not made whose first process has ended: one that has waited may
+// have done so just when it was taken, and another one makes the room.
+var errEnded = errors.New("its first process ended")
+
 // open has a first process make the room, and waits until it has.
 func (r *Room) open(f *first, o Options, took *laps) error {
 	const op = "make room"
@@ -150,7 +154,7 @@ func (r *Room) open(f *first, o Options, took *laps) error {
 	}
 	if err != nil || r.dead() {
 		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errors.New("its first process ended"), err))
+		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errEnded, err))
 	}
 	return nil
 }
@@ -171,7 +175,11 @@ func (r *Room) plan(to io.Writer, o Options) error {
 func (r *Room) await(from *os.File) error {
 	_ = from.SetReadDeadline(time.Now().Add(makePatience))
 	var said report
-	if err := json.NewDecoder(io.LimitReader(from, maxReport)).Decode(&said); err != nil {
+	err := json.NewDecoder(io.LimitReader(from, maxReport)).Decode(&said)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) {
+		return errEnded
+	}
+	if err != nil {
 		return fmt.Errorf("wait for its first process: %w", err)
 	}
 	if said.Failure != "" {

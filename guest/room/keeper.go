@@ -207,12 +207,16 @@ func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
 		return err
 	}
 	took.lap("limits")
-	f, err := k.spare.take(k.opts)
-	if err != nil {
-		return err
+	for {
+		f, waited, err := k.spare.take(k.opts)
+		if err != nil {
+			return err
+		}
+		took.lap("first process")
+		if err = r.open(f, k.opts, took); err == nil || !waited || !errors.Is(err, errEnded) {
+			return err
+		}
 	}
-	took.lap("first process")
-	return r.open(f, k.opts, took)
 }
 
 // forget ends what was open for the room alone. The disk could not be written out

@@ -78,8 +78,16 @@ func (q dqblk) atLimit() bool {
 }
 
 func quotactl(dir *os.File, command, project uint32, q *dqblk) error {
-	if _, _, e := unix.Syscall6(unix.SYS_QUOTACTL_FD, dir.Fd(), uintptr(command), uintptr(project), uintptr(unsafe.Pointer(q)), 0, 0); e != 0 {
-		return os.NewSyscallError("quotactl_fd", e)
+	raw, err := dir.SyscallConn() // the room may be removed meanwhile
+	if err != nil {
+		return err
 	}
-	return nil
+	var errno unix.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_QUOTACTL_FD, fd, uintptr(command), uintptr(project), uintptr(unsafe.Pointer(q)), 0, 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("quotactl_fd", errno)
+	}
+	return err
 }

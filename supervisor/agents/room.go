@@ -221,10 +221,10 @@ func (a *Agents) whileHeard(ctx context.Context) (context.Context, context.Cance
 // applyNow is apply in a guest that answers.
 func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) error {
 	const op = "limit room"
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	agent := a.agentOf(m)
+	if err := ctx.Err(); err != nil {
+		return fault.New(fault.KindOf(err), op, string(agent.User), err)
+	}
 	end, err := a.turn(ctx, agent.User, op, string(agent.User))
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"osaurus-sandbox/supervisor"
 )
 
-// tidyEvery is how often is tried again what a guest has refused: the processes of a deleted
-// agent run until then, and an agent has its old limits.
+// tidyEvery is how often is tried again what a guest has refused, or the disk of this computer:
+// the processes of a deleted agent run until then, and an agent has its old limits.
 const tidyEvery = time.Minute
 
 // tidy removes what deleted agents have in a guest, and has changed settings count there,
@@ -36,8 +36,14 @@ func (a *Agents) tidy() {
 			a.followAll()
 		}
 		was = status
-		var err error
-		if status, err = a.Sandbox.Next(a.life, status.Revision); err != nil {
+		next, cancel := context.WithTimeout(a.life, tidyEvery)
+		changed, err := a.Sandbox.Next(next, status.Revision)
+		over := next.Err() != nil && a.life.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			status = changed
+		case !over:
 			return // the sandbox or this has ended
 		}
 	}
