@@ -31,9 +31,10 @@ const (
 var errTooDeep = errors.New("folders are nested too deeply")
 
 // countLocked starts a walk in the background, unless one is running or was a
-// short while ago.
+// short while ago, or the device is closed. Who causes it holds the share's folder, as
+// every session does.
 func (u *usage) countLocked() {
-	if u.walking || time.Now().Before(u.nextWalk) {
+	if u.walking || u.rules.closed() || time.Now().Before(u.nextWalk) {
 		return
 	}
 	u.walking, u.shrunk, u.grown, u.grownFiles, u.moved = true, 0, 0, 0, false
@@ -123,10 +124,8 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		select {
-		case <-u.rules.stop:
+		if u.rules.closed() {
 			return 0, 0, os.ErrClosed
-		default:
 		}
 	}
 	return bytes, files, nil

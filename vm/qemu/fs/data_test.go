@@ -120,6 +120,11 @@ func TestFlush(t *testing.T) {
 	before := openFiles(t)
 	want(t, "flush", flush(f.Fh), nil)
 	want(t, "flush what is not open", flush(f.Fh+1), unix.EBADF)
+	file := c.dev.cur.handles[f.Fh].file
+	fd := file.fd
+	file.fd = -1 // cannot be duplicated, as where this process has too many
+	want(t, "flush without a descriptor to do it with", flush(f.Fh), nil)
+	file.fd = fd
 	want(t, "write after that", c.write(f.Fh, 0, []byte("x"), 0), nil)
 	if after := openFiles(t); after > before {
 		t.Errorf("%d descriptors after it, %d before", after, before)

@@ -30,7 +30,7 @@ const (
 	maxInFlight = 64 << 20
 	// maxSlow bounds the requests that may wait for the host's disk at once: each
 	// has a thread of this process, which ends if it has too many. A disk is as
-	// busy with fewer. What is beyond waits in the ring.
+	// busy with fewer. What is beyond waits without one.
 	maxSlow = 128
 	// maxBackground is how many read-aheads the guest may have under way.
 	maxBackground = 64
@@ -235,8 +235,8 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			return d.handle(h, c)
 		}
 		if slow(h.op, c.Out) {
-			d.slow.take(1)
 			q.Go(c, func(c *vhostuser.Chain) int {
+				d.slow.take(1) // here, for what is not slow has no part in this
 				defer d.slow.give(1)
 				return serve(c)
 			})
@@ -256,14 +256,6 @@ func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
 		}
 	}()
 	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
-}
-
-// releaseSlowly lets go of a descriptor, which may take as long as a request
-// that waits for the disk, and has a thread as well.
-func (d *Device) releaseSlowly(file *descriptor) {
-	d.slow.take(1)
-	defer d.slow.give(1)
-	file.release()
 }
 
 func (d *Device) panicked(r any) {

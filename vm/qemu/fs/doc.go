@@ -40,8 +40,9 @@
 // the subtree policy, and at the next look-up or open under the asker policy,
 // which must not let one user see what was computed for another. The guest's
 // own changes are written through: its write(2) returns when the host's kernel
-// has the bytes, and fails then if the quota or the disk is full. Where the share
-// lies on a network, that may come with its close(2). fsync reaches
+// has the bytes, and fails then if the quota or the disk is full. Where the share's
+// own folder lies on a network, that may come with its close(2); not so where only
+// something in it does. fsync reaches
 // the host's disk; sync(2) and syncfs(2) in the guest do not. Locks are kept by
 // the guest's kernel: they hold between the guest's programs, not between guest
 // and host.

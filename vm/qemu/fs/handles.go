@@ -25,12 +25,12 @@ type handle struct {
 	listing listing // of a folder
 }
 
-// close has the file count no longer. What it is held by is still to be released.
 func (h *handle) close() {
 	h.mu.Lock()
 	h.usage.untrack(h.tracked)
 	h.usage, h.tracked, h.closed = nil, nil, true
 	h.mu.Unlock()
+	h.file.release()
 }
 
 // charge returns where the file's growth counts, which changes with the rules.
@@ -116,10 +116,9 @@ func (s *session) follow(u *usage, d *descriptor, info *fileInfo) (*tracked, err
 // removeHandle closes an open file when the requests on it are done.
 func (s *session) removeHandle(fh uint64) {
 	s.mu.Lock()
-	h, large := s.handles[fh], false
+	h := s.handles[fh]
 	delete(s.handles, fh)
 	if h != nil {
-		large = h.node.large
 		if s.opened[h.opener]--; s.opened[h.opener] == 0 {
 			delete(s.opened, h.opener)
 		}
@@ -130,7 +129,6 @@ func (s *session) removeHandle(fh uint64) {
 	s.mu.Unlock()
 	if h != nil {
 		h.close()
-		s.letGoOf(h.file, large)
 	}
 }
 

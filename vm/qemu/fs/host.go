@@ -60,7 +60,8 @@ func (r *resolver) probe(dir *descriptor) error {
 		return err
 	}
 	switch uint32(s.Type) { // of 64 bits, or of 32 with a sign
-	case unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
+	case unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC,
+		unix.V9FS_MAGIC, unix.CEPH_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
 		r.failsLate = true
 	}
 	return unix.Access(procPath(d), unix.F_OK)

@@ -3,6 +3,7 @@
 package fs
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -96,23 +97,15 @@ func TestOpenBeforeTheLimit(t *testing.T) {
 	l.exact()
 }
 
-// Nobody waits while the disk frees what a file held: not who forgets the file, nor who then makes others.
-func TestFreeingHoldsUpNobody(t *testing.T) {
-	l := newLimited(t, 2*freedAtOnce, 0)
-	f := must(l.create(l.home, "f"))(t)
-	want(t, "fill", l.fallocate(f.Fh, 0, freedAtOnce+4*kib, 0), nil)
-	l.release(f.Fh)
-	want(t, "unlink", l.unlink(l.home, "f"), nil)
-	held := l.dev.cur.held(l.dev.cur.nodes[f.NodeId])
-	held.release()
-	l.dev.slow.take(maxSlow) // as if the disk had too much to do
-	l.forget(f.NodeId, 1)
+// What is cut, however long that takes, holds up nobody who makes files, nor they it.
+func TestCuttingHoldsUpNobody(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
 	unlock := l.usage().shrink() // as if a file were being cut
-	f = must(l.create(l.home, "f"))(t)
+	f := must(l.create(l.home, "f"))(t)
 	want(t, "write", l.write(f.Fh, 0, make([]byte, 8*kib), 0), nil)
 	want(t, "rename", l.rename(l.home, "f", l.home, "g", 0), nil)
 	unlock()
-	unlock = l.usage().lockNames() // which all wait for who make files: it is not held by who cuts one
+	unlock = l.usage().lockNames() // which all wait for who make files
 	cut := make(chan error, 2)
 	go func() {
 		cut <- l.fallocate(f.Fh, 0, 4*kib, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
@@ -127,12 +120,48 @@ func TestFreeingHoldsUpNobody(t *testing.T) {
 		}
 	}
 	unlock()
-	if s := l.dev.Stats(); s.Paths > 1 || held.refs.Load() != 1 { // of home
-		t.Errorf("%+v, and the removed file is in use %d times", s, held.refs.Load())
-	}
-	l.dev.slow.give(maxSlow)
-	eventually(t, func() bool { return held.refs.Load() == 0 })
 	l.exact()
+}
+
+// What counts no more when a share is closed has nobody walk what is closed, though much is given back.
+func TestNoCountOfAClosedShare(t *testing.T) {
+	for what, end := range map[string]func(*Device){
+		"closed":                        func(d *Device) { d.Close() },
+		"closed while it was unmounted": func(d *Device) { d.root.release(); d.Reset() }, // the session's is the last reference
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLimited(t, 1024*kib, 0)
+			f := must(l.create(l.home, "f"))(t)
+			want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)
+			want(t, "unlink", l.unlink(l.home, "f"), nil)
+			l.due()
+			u, s := l.usage(), l.dev.cur
+			u.mu.Lock()
+			u.bytes += 8 * kib // as if too much counted
+			u.mu.Unlock()
+			end(l.dev)
+			eventually(t, func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.handles == nil
+			})
+			l.settled()
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			bytes := int64(8 * kib)
+			if !l.dev.closed {
+				bytes = 0 // it was counted, when its folder was still there
+			}
+			var own unix.Stat_t
+			if err := unix.Stat(filepath.Join(l.dir, "home"), &own); err != nil {
+				t.Fatal(err)
+			}
+			if bytes += own.Blocks * blockSize; u.bytes != bytes {
+				t.Errorf("%d bytes are counted, not %d", u.bytes, bytes)
+			}
+			eventually(t, func() bool { return l.dev.root.refs.Load() == 0 })
+		})
+	}
 }
 
 // What gives room back, or waits for the disk, is not served where others wait in line.

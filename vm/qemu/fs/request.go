@@ -137,7 +137,9 @@ func operationOf(op opcode) (operation, bool) {
 }
 
 // slow is what operationOf says, or what of a request's arguments makes it so: a file that is made shorter
-// gives room back. They are the guest's, which may change them: it is the one who waits.
+// gives room back. They are the guest's, which may change them: it is the one who waits. CREATE is not
+// slow, though it may find a file there and cut it: creat(2) of each new file asks for that, too, and would
+// pay for it.
 func slow(op opcode, request [][]byte) bool {
 	switch op {
 	case opSetAttr:

@@ -216,7 +216,7 @@ func (s *session) removed(parent *node, name string, d *descriptor, before *file
 	if n == nil || n.parent != parent || n.name != name {
 		return
 	}
-	n.removed, n.large = true, after.bytes() > freedAtOnce
+	n.removed = true
 	s.holdPathLocked(n, d)
 	if t, err := u.track(d); t != nil && err == nil {
 		if n.elem == nil || n.charged != nil {

@@ -89,7 +89,8 @@ func running(name string) int {
 	return strings.Count(all.String(), name+"(")
 }
 
-// However many requests wait for the disk, each with a thread, they are no more than that.
+// However many requests wait for the disk, each with a thread, they are no more than that, and
+// others do not wait for them.
 func TestSlowRequestsAreBounded(t *testing.T) {
 	const atOnce, asked = 4, 10
 	l := newLimited(t, 0, 100)
@@ -104,7 +105,13 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	for n := range asked {
 		g.put(n, message[none](opUnlink, 2, nil, fmt.Sprint(n)), 100)
 	}
-	eventually(t, func() bool { return running("fs.(*budget).take") == 1 && running("fs.(*session).Unlink") == atOnce })
+	eventually(t, func() bool {
+		return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
+	})
+	g.put(asked, message[none](opLookup, root, nil, "home"), 500)
+	if slot, _ := g.take(); slot != asked {
+		t.Error("what does not wait for the disk waits for those who do")
+	}
 	unlock()
 	for range asked {
 		if _, reply := g.take(); len(reply) != outHeaderSize || reply[4] != 0 {

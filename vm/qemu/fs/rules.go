@@ -70,6 +70,15 @@ func (r *rules) init(folder *descriptor, subtrees *vm.Subtrees, log *slog.Logger
 // close ends counting.
 func (r *rules) close() { close(r.stop) }
 
+func (r *rules) closed() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // current returns the rules as they are now.
 func (r *rules) current() *ruleset {
 	v := r.subtrees.Version()

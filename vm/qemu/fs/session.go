@@ -86,7 +86,6 @@ type node struct {
 	elem    *list.Element
 	checked time.Time
 	removed bool
-	large   bool // as a removed file: see freedAtOnce
 	// What the descriptor of a removed file keeps on the disk counts here.
 	charged *usage
 	tracked *tracked
@@ -131,14 +130,13 @@ func (s *session) String() string { return s.dev.share.Tag }
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.nodes {
-		s.losePathLocked(n)
-		n.path.release() // the root's
-	}
 	for _, h := range s.handles {
 		h.close()
-		h.file.release()
 	}
+	for _, n := range s.nodes {
+		s.losePathLocked(n)
+	}
+	s.nodes[fuse.FUSE_ROOT_ID].path.release() // last: what no longer counts may have a subtree counted
 	s.nodes, s.byID, s.handles = nil, nil, nil
 }
 
@@ -179,7 +177,7 @@ func (s *session) enter(parent *node, name string, id identity, kind uint32) (*n
 // placeLocked notes where a node is.
 func (s *session) placeLocked(n, parent *node, name string) {
 	if n.removed { // and has another name, or a new one
-		n.removed, n.large = false, false
+		n.removed = false
 		s.losePathLocked(n)
 	}
 	if n.isRoot() || n.parent == parent && n.name == name {
@@ -235,26 +233,13 @@ func (s *session) holdPathLocked(n *node, d *descriptor) {
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
 		s.paths.Remove(n.elem)
-		s.letGoOf(n.path, n.large)
+		n.path.release()
 		n.elem, n.path = nil, nil
 	}
 	if n.charged != nil {
 		n.charged.untrack(n.tracked)
 		n.charged.kept.Add(-1)
 		n.charged, n.tracked = nil, nil
-	}
-}
-
-// freedAtOnce is how much of a removed file a disk frees in less time than it takes
-// to have another thread wait for it.
-const freedAtOnce = 16 << 20
-
-// letGoOf releases a descriptor. Nobody waits while the disk frees a large file that was removed.
-func (s *session) letGoOf(d *descriptor, large bool) {
-	if large {
-		go s.dev.releaseSlowly(d)
-	} else {
-		d.release()
 	}
 }
 
