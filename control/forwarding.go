@@ -17,6 +17,7 @@ import (
 type Forwarding struct {
 	client *Client
 	stream *connect.ServerStreamForClient[controlpb.ForwardPortsResponse]
+	lasts  context.Context // for as long as it does
 	cancel context.CancelFunc
 	id     string
 	done   chan struct{}
@@ -38,9 +39,10 @@ func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port)
 		cancel()
 		return nil, err
 	}
-	f := &Forwarding{client: c, stream: stream, cancel: cancel, id: stream.Msg().Id, done: make(chan struct{})}
+	f := &Forwarding{client: c, stream: stream, lasts: ctx, cancel: cancel, id: stream.Msg().Id, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
+		defer cancel()
 		for stream.Receive() { // nothing more is said
 		}
 		f.err = forwardEnd(stream.Err())
@@ -70,13 +72,18 @@ func (f *Forwarding) Close() {
 }
 
 // Connect carries a connection to a port that is forwarded, and closes it when the other
-// side has ended, or cannot be reached: NotFound if nothing listens there. The end of what
+// side or the forwarding has ended, or cannot be reached: NotFound if nothing listens there. The end of what
 // the connection sends is passed on, and what is answered then still comes.
 func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Conn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(f.lasts, func() { cancel(nil) })()
 	stream := f.client.Ports.Connect(ctx)
-	// The transport looks at the context only when the request has ended.
-	context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })
+	// The transport looks at the context only when the request has ended, and a connection
+	// whose other end has stopped to read not at all.
+	context.AfterFunc(ctx, func() {
+		_ = stream.CloseRequest()
+		_ = conn.Close()
+	})
 	sent := make(chan struct{})
 	defer func() {
 		cancel(nil)

@@ -18,9 +18,9 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 )
 
-// maxForwarded bounds the ports of one Forward: a person who needs more of an agent's has
+// maxPorts bounds the ports of one Forward: a person who needs more of an agent's has
 // another call. The audit's entry names all.
-const maxForwarded = 64
+const maxPorts = 64
 
 // portService is the part of the API that is about what listens in rooms.
 type portService struct{ service }
@@ -37,7 +37,7 @@ func (s portService) Forward(ctx context.Context, r *connect.Request[controlpb.F
 			return err
 		}
 		defer loan.Return()
-		id, forget := s.forwards.add(forward{agent.ID, ports})
+		id, forget := s.forwards.add(ctx, agent.ID, ports)
 		defer forget()
 		if err := stream.Send(&controlpb.ForwardPortsResponse{Id: id}); err != nil {
 			return err
@@ -53,8 +53,8 @@ func (s portService) Forward(ctx context.Context, r *connect.Request[controlpb.F
 // portsOf are ports as a request carries them.
 func portsOf(list []uint32) ([]config.Port, error) {
 	const op = "forward ports"
-	if len(list) == 0 || len(list) > maxForwarded {
-		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d ports", len(list))).Advise(fmt.Sprintf("Name between 1 and %d.", maxForwarded))
+	if len(list) == 0 || len(list) > maxPorts {
+		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d ports", len(list))).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
 	}
 	ports := make([]config.Port, len(list))
 	for i, n := range list {
@@ -79,6 +79,9 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.lasts, cancel)()
 	in, fed := io.Pipe()
 	defer in.Close() // releases whoever waits for the room to read
 	go func() {
@@ -93,15 +96,25 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 			}
 		}
 	}()
-	return s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
+	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.ConnectPortResponse{Data: b})
 	}))
+	if err != nil && f.lasts.Err() != nil {
+		return notForwarded(to)
+	}
+	return err
 }
 
-// forward is what somebody forwards.
+// notForwarded is the error of a connection to what is not forwarded, or no more.
+func notForwarded(to *controlpb.ConnectTo) error {
+	return fault.New(fault.Rejected, "connect to port", fmt.Sprint(to.Port), errors.New("nobody forwards it")).Advise("Call Forward, and connect while that call lasts.")
+}
+
+// forward is what somebody forwards, for as long as it lasts.
 type forward struct {
 	agent config.AgentID
 	ports []config.Port
+	lasts context.Context
 }
 
 // forwards are what is forwarded now, by ids that nobody guesses: they are on record.
@@ -110,15 +123,17 @@ type forwards struct {
 	all map[string]forward
 }
 
-func (f *forwards) add(one forward) (id string, forget func()) {
+func (f *forwards) add(ctx context.Context, agent config.AgentID, ports []config.Port) (id string, forget func()) {
+	ctx, end := context.WithCancel(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
 		f.all = map[string]forward{}
 	}
 	id = rand.Text()
-	f.all[id] = one
+	f.all[id] = forward{agent, ports, ctx}
 	return id, func() {
+		end()
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.all, id)
@@ -130,7 +145,7 @@ func (f *forwards) find(to *controlpb.ConnectTo) (forward, error) {
 	defer f.mu.Unlock()
 	one, ok := f.all[to.Forward]
 	if !ok || !slices.ContainsFunc(one.ports, func(p config.Port) bool { return uint32(p) == to.Port }) {
-		return forward{}, fault.New(fault.Rejected, "connect to port", fmt.Sprint(to.Port), errors.New("nobody forwards it")).Advise("Call Forward, and connect while that call lasts.")
+		return forward{}, notForwarded(to)
 	}
 	return one, nil
 }

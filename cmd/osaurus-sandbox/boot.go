@@ -33,7 +33,7 @@ func newBoot(c console) *cobra.Command {
 the command changes outside of its shares is kept.
 
 Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once. The exit code is the command's own,
-128+n if signal n ended it, 125 if the sandbox failed before it ran and 255 if afterwards, 126 if the command cannot be run, 127 if
+128+n if signal n ended it, 125 if the sandbox failed before it ran and 255 if afterwards, also when the VM is powered off, 126 if the command cannot be run, 127 if
 there is no such command.`,
 		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
@@ -104,11 +104,15 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	its := console{c.in, onFirst{c.out, &once, first}, onFirst{c.err, &once, first}}
 	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
 	hung := endIfSilent(watched, g)
-	patient, err := runCommand(ctx, its, guest.Command{Args: args}, func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	var w witness
+	patient, err := runCommand(ctx, its, guest.Command{Args: args}, w.watch(func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) }))
 	stop()
-	if reason := <-hung; reason != nil {
+	switch reason := <-hung; {
+	case reason != nil && w.begun:
 		err = lost{reason}
-	} else if patient {
+	case reason != nil:
+		err = reason
+	case patient:
 		err = explain(g.Machine, err)
 	}
 	watch.lap("command")

@@ -80,42 +80,49 @@ func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, cli
 
 // needAs is need under another name in the audit.
 func needAs(ctx context.Context, name string) (*control.Client, error) {
-	return needWith(ctx, name, nil)
+	client, _, err := needWith(ctx, name, nil)
+	return client, err
 }
 
-// needWith is needAs; a daemon that it starts has these flags too.
-func needWith(ctx context.Context, name string, flags []string) (*control.Client, error) {
+// needWith is needAs; a daemon that it starts has these flags too. It says whether the one
+// that answers is that one: somebody else may have been quicker, and theirs stays.
+func needWith(ctx context.Context, name string, flags []string) (client *control.Client, own bool, err error) {
 	home, err := config.FindHome()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
-	var ended <-chan error // of the daemon that was started here
+	var pid int            // of the daemon that was started here
+	var ended <-chan error // and its end
 	for {
 		client, err := greet(ctx, home, name)
-		if err == nil || fault.KindOf(err) != fault.Unavailable {
-			return client, err
+		if err == nil {
+			has, _ := owner.Holder(home)
+			return client, pid != 0 && has.PID == pid, nil
+		}
+		if fault.KindOf(err) != fault.Unavailable {
+			return nil, false, err
 		}
 		// Somebody who has the home is about to answer, or to end.
 		if _, owned := owner.Holder(home); !owned && ended == nil {
-			if ended, err = startDaemon(home, flags); err != nil {
-				return nil, err
+			if pid, ended, err = startDaemon(home, flags); err != nil {
+				return nil, false, err
 			}
 		}
 		select {
 		case failed := <-ended:
 			// Another one may have been quicker.
 			if client, err := greet(ctx, home, name); err == nil {
-				return client, nil
+				return client, false, nil
 			}
 			if _, owned := owner.Holder(home); !owned {
-				return nil, failed
+				return nil, false, failed
 			}
 			ended = nil
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
-			return nil, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
+			return nil, false, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
 				Advise("See " + control.DaemonLog(home) + ".")
 		}
 	}
@@ -123,23 +130,19 @@ func needWith(ctx context.Context, name string, flags []string) (*control.Client
 
 // startDaemon starts a daemon that outlives this program. If it ends, its last
 // words come over the channel.
-func startDaemon(home config.Home, flags []string) (<-chan error, error) {
+func startDaemon(home config.Home, flags []string) (pid int, ended <-chan error, err error) {
 	const op = "start the daemon"
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fault.New(fault.Execution, op, "", err)
+		return 0, nil, fault.New(fault.Execution, op, "", err)
 	}
 	if _, err := home.Make(home.Logs()); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	path := control.StartLog(home)
-	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) // another may be starting one too
-	before := int64(0)
-	if err == nil {
-		before, err = startsBefore(words)
-	}
+	words, before, err := openStartLog(path)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
+		return 0, nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started") // which dates what it says
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
@@ -148,25 +151,35 @@ func startDaemon(home config.Home, flags []string) (<-chan error, error) {
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
 	if err := cmd.Start(); err != nil {
-		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
+		return 0, nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
 	}
-	ended := make(chan error, 1)
+	said := make(chan error, 1)
 	go func() {
 		defer words.Close()
 		_ = cmd.Wait()
-		ended <- complaint(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxComplaint))
+		said <- complaint(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxComplaint))
 	}()
-	return ended, nil
+	return cmd.Process.Pid, said, nil
 }
 
-// startsBefore is how much daemons have said that were started before; what is too much to
-// keep is dropped.
-func startsBefore(words *os.File) (int64, error) {
-	said, err := words.Stat()
-	if err != nil || said.Size() <= maxStartLog {
-		return said.Size(), err
+// openStartLog opens the last words of daemons, and says how much of them is of those that
+// were started before; what is too much to keep is dropped.
+func openStartLog(path string) (words *os.File, before int64, err error) {
+	words, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) // another may be starting one too
+	if err != nil {
+		return nil, 0, err
 	}
-	return 0, words.Truncate(0)
+	said, err := words.Stat()
+	if err == nil && said.Size() <= maxStartLog {
+		return words, said.Size(), nil
+	}
+	if err == nil {
+		err = words.Truncate(0)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, words.Close())
+	}
+	return words, 0, nil
 }
 
 // complaint is the error that a program ended with, from its exit code and

@@ -18,7 +18,7 @@ func TestLastWords(t *testing.T) {
 		if err := config.WriteFile(home.SettingsFile(), []byte(`{"`+setting+`": 1}`)); err != nil {
 			t.Fatal(err)
 		}
-		ended, err := startDaemon(home, nil)
+		_, ended, err := startDaemon(home, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestLastWords(t *testing.T) {
 	if err := os.Truncate(control.StartLog(home), maxStartLog+1); err != nil {
 		t.Fatal(err)
 	}
-	ended, err := startDaemon(home, nil)
+	_, ended, err := startDaemon(home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ door of whoever operates the sandbox, past all that keeps agents apart. Each use
 
 The guest is started if need be. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The exit code
 is the command's own, 128+n if signal n ended it, 125 if the sandbox failed and it did not run, 126 if it cannot be run, 127 if there
-is no such command, and 255 if it had begun and how it ended is not known: the guest or the daemon ended meanwhile. With --json
-the command's output and its end are told in one JSON object, and the exit code is the same.
+is no such command, and 255 if it had begun and how it ended is not known: the guest or the daemon ended meanwhile. Where one
+of them ends in the moment in which the command is started it is 125, and the command may have begun. With --json the command's output and its end are told in one JSON object, and the exit code is the same.
 
 The command reads what this program is given to read, all of it: in a loop that reads lines of a file, say -n.
 

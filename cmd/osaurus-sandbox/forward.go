@@ -37,7 +37,10 @@ your browser shows what it serves. A port is opened under its own number; LOCAL:
 any that is free. What listens in the room may listen on its loopback alone, and may be started later, or again.
 
 The guest is started if need be, and not stopped as idle meanwhile. What is opened is opened on 127.0.0.1: every program of
-this computer, of every user, can connect, and what it is answered is the agent's word. It is TCP, with whatever is spoken on it.`,
+this computer, of every user, can connect, and what it is answered is the agent's word. It is TCP, with whatever is spoken on it.
+
+Browsers tell cookies apart by address and not by port: a page of the agent's is sent those of all that you use on 127.0.0.1,
+and can set them. Where that matters open it in another profile, or in a private window.`,
 		Example: `  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
   osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
   osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`,
@@ -71,6 +74,7 @@ type forwarder struct {
 
 	mu         sync.Mutex
 	complained time.Time
+	waited     bool // and that was said
 }
 
 // door is a port of this computer, and the port of the agent that it leads to.
@@ -149,9 +153,7 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 					failed <- err
 					return
 				}
-				select {
-				case f.slots <- struct{}{}:
-				case <-ctx.Done():
+				if !f.slot(ctx) {
 					_ = conn.Close()
 					return
 				}
@@ -167,6 +169,28 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 		return way.Err()
 	case err := <-failed:
 		return err
+	}
+}
+
+// slot takes a slot, and says for the first one that has to be waited for that connections
+// wait. It reports false if the context ended first.
+func (f *forwarder) slot(ctx context.Context) bool {
+	select {
+	case f.slots <- struct{}{}:
+		return true
+	default:
+	}
+	f.mu.Lock()
+	if !f.waited {
+		f.waited = true
+		writef(f.err, failurePrefix+"%d connections are open, and others wait until one has ended: are there pages that load for ever?\n", maxForwarded)
+	}
+	f.mu.Unlock()
+	select {
+	case f.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

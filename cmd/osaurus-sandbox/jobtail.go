@@ -74,8 +74,9 @@ func each(stream *jobOutput, show func(*controlpb.TailJobResponse) error) error 
 	return stream.Err()
 }
 
-// tailLines shows the last lines, and where they are followed all that comes. What has been
-// written by now is then the first part; else it is all parts, and they are one.
+// tailLines shows the last lines of what has been written by now, and where that is followed
+// all that comes: the first part is then what there was, if anything; else it is all parts,
+// and they are one.
 func tailLines(stream *jobOutput, lines int, follow bool, show func(*controlpb.TailJobResponse) error) error {
 	if !stream.Receive() {
 		return stream.Err()

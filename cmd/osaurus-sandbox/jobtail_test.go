@@ -22,6 +22,10 @@ func TestJobTail(t *testing.T) {
 			t.Errorf("%s: %d, %q, %s", flag, code, out, stderr)
 		}
 	}
+	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewJobsHandler(inParts{parts: []string{"", "1\n2\n3\n"}})))))
+	if code, out, stderr := sandbox(t, "job", "tail", "alice", id, "-fn2"); code != 0 || out != "1\n2\n3\n" {
+		t.Errorf("one that was silent: %d, %q, %s", code, out, stderr)
+	}
 	if _, out, _ := sandbox(t, "job", "tail", "alice", id, "-n2", "--json"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"`+id+`"`) || !strings.Contains(out, `"next":`) {
 		t.Errorf("as JSON: %s", out)
 	}

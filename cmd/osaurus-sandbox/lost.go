@@ -59,16 +59,19 @@ func awaitSilence(ctx context.Context, g *guest.Client) error {
 // broke.
 const lastWords = 2 * time.Second
 
-// explain prefers the machine's own account of why a command was lost: the
-// connection knows only that it broke.
+// explain prefers the machine's own account of why a command was lost, or could not be
+// started: the connection knows only that it broke.
 func explain(m vm.Machine, err error) error {
-	if _, isLost := errors.AsType[lost](err); !isLost {
+	if _, isExit := errors.AsType[exit](err); isExit || err == nil {
 		return err
 	}
 	select {
 	case <-m.Done():
-		return lost{cmp.Or(m.Err(), err)}
 	case <-time.After(lastWords):
 		return err
 	}
+	if _, isLost := errors.AsType[lost](err); isLost {
+		return lost{cmp.Or(m.Err(), err)}
+	}
+	return cmp.Or(m.Err(), err)
 }

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor/owner"
 )
 
 // machineCommand is a command that changes what the sandbox is doing.
@@ -94,8 +93,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, owned := owner.Holder(home)
-			client, err := needWith(ctx, clientName, m.flags)
+			client, own, err := needWith(ctx, clientName, m.flags)
 			if err != nil {
 				return err
 			}
@@ -105,7 +103,7 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 				return err
 			}
 			noteAnotherBuild(ctx, c, client)
-			if m.last && !owned {
+			if m.last && own {
 				err = quit(ctx, client, home)
 			}
 			return errors.Join(printStatus(c.out, status, asJSON), err)

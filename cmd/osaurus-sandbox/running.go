@@ -88,19 +88,21 @@ func runForPerson(ctx context.Context, c console, cmd guest.Command, start start
 	return err
 }
 
-// witness remembers how a command ended.
+// witness remembers whether a command began, and how it ended.
 type witness struct {
+	begun bool
 	exit  guest.Exit
 	ended bool
 }
 
-// watch is a starter of commands whose end the witness sees.
+// watch is a starter of commands whose beginning and end the witness sees.
 func (w *witness) watch(start starter) starter {
 	return func(ctx context.Context, cmd guest.Command) (process, error) {
 		p, err := start(ctx, cmd)
 		if err != nil {
 			return nil, err
 		}
+		w.begun = true
 		return watched{p, w}, nil
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/vm"
 )
 
 // begun is a command that has begun, and whose end is told.
@@ -59,6 +60,39 @@ func TestExitCodeOfLostCommand(t *testing.T) {
 			if told := strings.Contains(out.String(), "exit_code"); code != test.want || as == "json" && told != (test.start == nil && test.begun.err == nil) {
 				t.Errorf("%s, %s: %d, %s%s", name, as, code, &out, &errs)
 			}
+		}
+	}
+}
+
+// ended is a machine that has ended, for a reason.
+type ended struct {
+	vm.Machine
+	reason error
+}
+
+func (ended) Done() <-chan struct{} { c := make(chan struct{}); close(c); return c }
+func (m ended) Err() error          { return m.reason }
+
+// What a machine says of its own end is told also where it ended before the command had begun,
+// and has the exit code of what was told without it.
+func TestExplain(t *testing.T) {
+	broke, panicked := errors.New("the connection broke"), errors.New("the kernel panicked")
+	for _, test := range []struct {
+		err, reason error
+		code        int
+		says        string
+	}{
+		{nil, panicked, exitOK, ""},
+		{exit{code: 3}, panicked, 3, ""},
+		{broke, panicked, exitSandbox, "panicked"},
+		{broke, nil, exitSandbox, "broke"},
+		{lost{broke}, panicked, exitLost, "panicked"},
+		{lost{broke}, nil, exitLost, "broke"},
+	} {
+		var said bytes.Buffer
+		err := explain(ended{reason: test.reason}, test.err)
+		if code := finish(t.Context(), &said, forSandbox(t.Context(), err)); code != test.code || !strings.Contains(said.String(), test.says) || test.says == "" && said.Len() > 0 {
+			t.Errorf("%v, %v: %d, %s", test.err, test.reason, code, &said)
 		}
 	}
 }

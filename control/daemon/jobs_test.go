@@ -83,6 +83,14 @@ func TestJobs(t *testing.T) {
 	}
 
 	second := alice.start("sleep 1000 & sleep 1000")
+	silent, err := client.Jobs.Tail(t.Context(), connect.NewRequest(&controlpb.TailJobRequest{Agent: "alice", Id: second.Id, FromEnd: 4, Follow: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if !silent.Receive() || len(silent.Msg().Data) > 0 {
+		t.Errorf("of one that has said nothing: %v %v", silent.Msg(), silent.Err())
+	}
 	bob.start("true")
 	r, err := client.Jobs.List(t.Context(), connect.NewRequest(&controlpb.ListJobsRequest{}))
 	if err != nil || len(r.Msg.Jobs) != 3 || r.Msg.Jobs[0].Id != second.Id || r.Msg.Jobs[1].Id != job.Id || r.Msg.Jobs[2].Agent != "bob" {

@@ -2,10 +2,12 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -126,14 +128,91 @@ func TestPorts(t *testing.T) {
 	}
 
 	way.Close()
-	until(t, "it is forwarded no more", func() bool {
-		_, err := through(t.Context(), t, way, port, "x")
-		return fault.KindOf(err) == fault.Rejected
-	})
+	conn, _ := net.Pipe()
+	if err := way.Connect(t.Context(), port, conn); err == nil {
+		t.Error("what is closed connects")
+	}
 	want := "forward " + port.String() + " " + silent.String()
 	until(t, "its beginning and its end are on record, and no connection", func() bool {
 		return recordOf(t, client) == want+" ok, "+want+" begun"
 	})
+}
+
+// What is forwarded no more ends, and so does what its caller gives up, also while nobody
+// reads what comes.
+func TestPortsWhoseReaderStalls(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	newDesk(t, client, "alice")
+	left := make(chan error, 1)
+	port := listens(t, "127.0.0.1:0", func(conn net.Conn) {
+		_, _ = io.WriteString(conn, strings.Repeat("x", 1000))
+		_, err := io.Copy(io.Discard, conn)
+		left <- err
+	})
+	for name, end := range map[string]func(context.CancelFunc, *control.Forwarding){
+		"its caller gives up":     func(giveUp context.CancelFunc, _ *control.Forwarding) { giveUp() },
+		"it is forwarded no more": func(_ context.CancelFunc, way *control.Forwarding) { way.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			way, err := client.Forward(t.Context(), "alice", []config.Port{port})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer way.Close()
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			conn, reader := net.Pipe() // which takes a byte only when it is read
+			defer reader.Close()
+			over := make(chan error, 1)
+			go func() { over <- way.Connect(ctx, port, conn) }()
+			if _, err := reader.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err, <-over)
+			}
+			end(giveUp, way)
+			for what, c := range map[string]chan error{"the call": over, "the connection in the room": left} {
+				select {
+				case <-c:
+				case <-time.After(limit):
+					t.Fatalf("%s goes on", what)
+				}
+			}
+		})
+	}
+}
+
+// Who forwards no more carries nothing more, whoever has connected.
+func TestPortsForwardedNoMore(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	newDesk(t, client, "alice")
+	port := listens(t, "127.0.0.1:0", func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
+	forward, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	ports, err := client.Ports.Forward(forward, connect.NewRequest(&controlpb.ForwardPortsRequest{Agent: "alice", Ports: []uint32{uint32(port)}}))
+	if err != nil || !ports.Receive() {
+		t.Fatal(err, ports.Err())
+	}
+	to := &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}
+	dial := func() *connect.BidiStreamForClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse] {
+		stream := client.Ports.Connect(t.Context())
+		t.Cleanup(func() { _ = stream.CloseRequest() })
+		for _, r := range []*controlpb.ConnectPortRequest{{What: &controlpb.ConnectPortRequest_To{To: to}}, {What: &controlpb.ConnectPortRequest_Data{Data: []byte("x")}}} {
+			if err := stream.Send(r); err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
+				t.Fatal(err)
+			}
+		}
+		return stream
+	}
+	before := dial()
+	if m, err := before.Receive(); err != nil || string(m.Data) != "x" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	giveUp()
+	if m, err := before.Receive(); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("%v, %v", m, err)
+	}
+	if m, err := dial().Receive(); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("another: %v, %v", m, err)
+	}
 }
 
 // recordOf is what the audit has of ports and commands, the newest first.

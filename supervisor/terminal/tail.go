@@ -25,8 +25,9 @@ type Part struct {
 }
 
 // TailJob reads a job's output: what there is by now, or what there will be
-// until it has ended. The last part has the job; if that has ended and was
-// followed, it was read to its end.
+// until it has ended. The first part is what there is by now, also where that is
+// nothing. The job is as it was at last; if it has ended and was followed, it was
+// read to its end.
 func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(Part) error) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -63,6 +64,7 @@ type tailing struct {
 	to      func(Part) error
 	secrets *redact.Live
 	flow    *redact.Flow // from where it was read without a gap
+	said    bool         // the first part, from which a reader knows what there was before
 	shown   uint64       // up to this byte
 }
 
@@ -95,9 +97,10 @@ func (t *tailing) end() error {
 func (t *tailing) show(data []byte, next uint64) error {
 	part := Part{data, t.shown, next}
 	t.shown = next
-	if len(data) == 0 {
+	if len(data) == 0 && t.said {
 		return nil
 	}
+	t.said = true
 	return t.to(part)
 }
 

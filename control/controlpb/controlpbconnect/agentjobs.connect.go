@@ -65,7 +65,8 @@ type JobsClient interface {
 	// ended is left as it is.
 	Kill(context.Context, *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error)
 	// Tail answers what a job has written, standard output and error in the order of
-	// their arrival, and with follow goes on until it has ended.
+	// their arrival, and with follow goes on until it has ended. The first answer is what is
+	// there already, be it nothing.
 	Tail(context.Context, *connect.Request[controlpb.TailJobRequest]) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error)
 }
 
@@ -174,7 +175,8 @@ type JobsHandler interface {
 	// ended is left as it is.
 	Kill(context.Context, *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error)
 	// Tail answers what a job has written, standard output and error in the order of
-	// their arrival, and with follow goes on until it has ended.
+	// their arrival, and with follow goes on until it has ended. The first answer is what is
+	// there already, be it nothing.
 	Tail(context.Context, *connect.Request[controlpb.TailJobRequest], *connect.ServerStream[controlpb.TailJobResponse]) error
 }
 
