@@ -20,7 +20,8 @@ const OutScript = `test -e "$1" || test -L "$1" || exit 7
 exec tar -cf - "$1"`
 
 // InScript unpacks a parcel with the one name $2 to $1, as CopyIn of the API has it: what is
-// unpacked is in a folder of its own until it is whole, and then moved, each file at once.
+// unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
+// folder that is new is as open to others as it was, and no more.
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then
@@ -44,8 +45,20 @@ if ! test -d "$from" || test -L "$from"; then
 	mv -f "$from" "$to"
 	exit
 fi
-if test -e "$to" && ! test -d "$to"; then exit 3; fi
+if ! test -e "$to" && ! test -L "$to"; then
+	mv "$from" "$to"
+	exit
+fi
+test -d "$to" || exit 3
 cd "$from"
-find . -type d -exec sh -c 'for f; do mkdir -p "$0/$f" || exit 1; done' "$to" {} +
-find . ! -type d -exec sh -c 'for f; do mv -f "$f" "$0/$f" || exit 1; done' "$to" {} +
+find . -type d -exec sh -c 'for f; do
+	test -d "$0/$f" || mkdir -m "$(stat -c %a "$f")" "$0/$f" || exit 1
+done' "$to" {} +
+find . ! -type d -exec sh -c 'for f; do
+	if test -d "$0/$f"; then
+		echo "$f: there is a folder" >&2
+		exit 1
+	fi
+	mv -f "$f" "$0/$f" || exit 1
+done' "$to" {} +
 `
