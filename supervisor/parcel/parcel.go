@@ -21,7 +21,8 @@ exec tar -cf - "$1"`
 
 // InScript unpacks a parcel with the one name $2 to $1, as CopyIn of the API has it: what is
 // unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
-// folder that is new is as open to others as it was, and no more.
+// folder that is new is as open to others as it was, and no more. What removes the first is set
+// before that is made, and not interrupted: who copies may give up at any time.
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then
@@ -31,9 +32,10 @@ else
 	folder=$(dirname "$to")/ as=$(basename "$to")
 fi
 test -d "$folder" || exit 7
-part=$(mktemp -d "${folder}.parcel-XXXXXX")
-trap 'rm -rf "$part"' EXIT
+part=$(mktemp -u "${folder}.parcel-XXXXXX")
+trap 'trap "" HUP INT TERM; rm -rf "$part"' EXIT
 trap 'exit 1' HUP INT TERM
+mkdir -m 700 "$part"
 tar -xf - -C "$part"
 if ! test -f "$part/whole"; then
 	echo "it has not arrived whole" >&2
