@@ -12,7 +12,7 @@ import (
 
 // CopyOut reads a file or a folder of an agent's room, as parcel.Place takes it.
 func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser, error) {
-	if err := checkTexts(path); err != nil {
+	if err := checkPaths(path); err != nil {
 		return nil, err
 	}
 	stream, err := c.Files.CopyOut(ctx, connect.NewRequest(&controlpb.CopyOutRequest{Agent: agent, Path: path}))
@@ -20,6 +20,11 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 		return nil, err
 	}
 	return &copied{stream: stream}, nil
+}
+
+// checkPaths refuses what the schema cannot carry of a copy. Within a folder it is tar's.
+func checkPaths(paths ...string) error {
+	return checkUTF8("copy", "Copy the folder that it is in, or rename it.", paths)
 }
 
 // copied reads what comes.
@@ -47,7 +52,7 @@ func (c *copied) Close() error { return c.stream.Close() }
 
 // CopyIn puts what parcel.Pack packs under a name into an agent's room.
 func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func(io.Writer) error) error {
-	if err := checkTexts(path, name); err != nil {
+	if err := checkPaths(path, name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -105,11 +105,16 @@ func carried(list []string) (texts []string, raw [][]byte) {
 	return nil, raw
 }
 
-// checkTexts refuses what the schema cannot carry.
+// checkTexts refuses what the schema cannot carry of a command.
 func checkTexts(texts ...string) error {
+	return checkUTF8("run command", "Put it into a script in the workspace and run that.", texts)
+}
+
+// checkUTF8 refuses texts that the schema cannot carry.
+func checkUTF8(op, advice string, texts []string) error {
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
-			return fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("%q is not UTF-8", text)).Advise("Put it into a script in the workspace and run that.")
+			return fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%q is not UTF-8", text)).Advise(advice)
 		}
 	}
 	return nil

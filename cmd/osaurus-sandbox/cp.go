@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -16,6 +17,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/parcel"
 	"osaurus-sandbox/vm/image/progress"
 )
@@ -32,7 +34,8 @@ Where DST is a folder that is there, what is copied goes into it under its own n
 place of a file, whole or not at all, and a folder is added to a folder of its name. The agent itself reads and writes in its room.
 
 What comes out is put beside its place first, and moved when all of it has come. No link is followed here, and those that lead out of what
-is copied are left out, as are pipes and devices: that is said. Nothing is taken out of files, secrets neither.`,
+is copied are left out, as are pipes: that is said. A device outside /dev is refused, and more than 8 GiB or 500,000 files at a
+time. Nothing is taken out of files, secrets neither.`,
 		Example: `  osaurus-sandbox cp ~/project alice:                    a folder, into her home
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
@@ -77,6 +80,9 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 	last := len(args) - 1
 	agent, target := parsePlace(args[last])
 	way := copying{agent: agent, out: agent == "", target: target}
+	if slices.Contains(args, "") {
+		return wrong("a place is empty", "Write . for the folder that you are in.")
+	}
 	for _, arg := range args[:last] {
 		from, file := parsePlace(arg)
 		switch {
@@ -89,9 +95,12 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 		}
 		way.sources = append(way.sources, file)
 	}
+	name, in := path.Base(target), !way.out && slices.Contains(way.sources, stream)
 	switch several := len(way.sources) > 1; {
-	case several && (target == stream || !way.out && args[0] == stream):
+	case several && (way.out && target == stream || in):
 		return wrong("- is one file", "Copy the others by themselves.")
+	case in && (strings.HasSuffix(target, "/") || name == "." || name == ".."):
+		return wrong("what comes in has no name", "Say what it is to be called.")
 	case way.out && target == stream && asJSON:
 		return wrong("- and --json", "Standard output is for the file or for what was done: say one of them.")
 	case several && !strings.HasSuffix(target, "/"):
@@ -115,14 +124,11 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 	if err != nil {
 		return all, err
 	}
-	stop := showStart(ctx, c, client)
-	_, err = client.Up(ctx, connect.NewRequest(&controlpb.UpRequest{}))
-	stop()
-	if err != nil {
+	if err := hasGuest(ctx, c, client); err != nil {
 		return all, err
 	}
 	var report progress.Func
-	if terminalWidth(c.err) > 0 {
+	if terminalWidth(c.err) > 0 && w.sources[0] != stream && w.target != stream { // whose other end may be on the screen too
 		report = showProgress(c.err)
 	}
 	for _, source := range w.sources {
@@ -134,6 +140,9 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 			sum, err = w.put(ctx, c, client, source, meter)
 		}
 		if err != nil {
+			if report != nil {
+				fmt.Fprint(c.err, clearLine)
+			}
 			return all, err
 		}
 		meter.Finish()
@@ -142,6 +151,18 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 		all.LeftOut = append(all.LeftOut, sum.LeftOut...)
 	}
 	return all, nil
+}
+
+// hasGuest has the guest run, so that what is shown of its start is over when copying begins.
+func hasGuest(ctx context.Context, c console, client *control.Client) error {
+	now, err := client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{}))
+	if err != nil || supervisor.State(now.Msg.Status.State).HasGuest() { // to start it again would be on record
+		return err
+	}
+	stop := showStart(ctx, c, client)
+	defer stop()
+	_, err = client.Up(ctx, connect.NewRequest(&controlpb.UpRequest{}))
+	return err
 }
 
 // get copies something out of the room.
@@ -163,39 +184,49 @@ func (w copying) get(ctx context.Context, c console, client *control.Client, sou
 
 // put copies something into the room.
 func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum parcel.Sum, err error) {
-	var name string
+	target, name := w.target, ""
 	if source == stream {
-		kept, err := keepInput(ctx, c.in)
-		if err != nil {
+		if source, err = keepInput(ctx, c.in); err != nil {
 			return sum, err
 		}
-		defer os.Remove(kept)
-		source, name = kept, path.Base(w.target)
-		if name == "." || strings.HasSuffix(w.target, "/") {
-			return sum, fault.New(fault.InvalidArgs, "copy to", w.target, errors.New("what comes in has no name")).Advise("Say what it is to be called.")
-		}
+		defer os.Remove(source)
+		target, name = path.Split(target) // and not into a folder that is called so
 	} else if name, err = filepath.Abs(source); err != nil {
+		return sum, err
+	} else if _, err = os.Stat(source); err != nil { // nothing is begun in the room for it
 		return sum, err
 	}
 	name = filepath.Base(name)
-	err = client.CopyIn(ctx, w.agent, w.target, name, func(to io.Writer) (err error) {
+	err = client.CopyIn(ctx, w.agent, target, name, func(to io.Writer) (err error) {
 		sum, err = parcel.Pack(ctx, io.MultiWriter(to, meter), source, name)
 		return err
 	})
 	return sum, err
 }
 
-// keepInput keeps all of what comes in, in a file: an archive says beforehand how long a file is.
-func keepInput(ctx context.Context, in io.Reader) (string, error) {
+// keepInput keeps all of what comes in, in a file: an archive says beforehand how long a file
+// is. Who waits for it can be interrupted, and nothing is kept then.
+func keepInput(ctx context.Context, in io.Reader) (name string, err error) {
 	f, err := os.CreateTemp("", "osaurus-sandbox-cp-")
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(f, in)
-	if err = errors.Join(err, f.Close(), ctx.Err()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	read := make(chan error, 1)
+	go func() { // which stays behind if nothing comes: nothing else ends its read
+		_, err := io.Copy(f, in)
+		read <- err
+	}()
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
-	return f.Name(), nil
+	return f.Name(), err
 }
 
 // printCopied says to programs what was copied, and to everybody what was not.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 )
@@ -52,6 +54,7 @@ func TestCp(t *testing.T) {
 	written(t, filepath.Join(project, "src", "a b.c"), "in C")
 	file := written(t, filepath.Join(here, "notes:1"), "one")
 	t.Chdir(here)
+	written(t, "\xff", "")
 
 	if sum := copies(t, "project", room); sum.Files != 1 || sum.Bytes != 4 || sum.LeftOut != nil {
 		t.Errorf("%+v", sum)
@@ -91,17 +94,28 @@ func TestCp(t *testing.T) {
 	}{
 		{exitInvalidArgs, []string{"project", "other"}}, {exitInvalidArgs, []string{"alice:a", "bob:b"}}, {exitInvalidArgs, []string{"alice:a", "bob:b", "c"}}, {exitInvalidArgs, []string{"alice:a", "b", "c"}},
 		{exitInvalidArgs, []string{"alice:a", "-", "--json"}}, {exitInvalidArgs, []string{"-", "project", room}}, {exitInvalidArgs, []string{"-", room + "/"}}, {exitInvalidArgs, []string{room + "/as", "-"}},
+		{exitInvalidArgs, []string{room + "/as", ""}}, {exitInvalidArgs, []string{"", room}}, {exitInvalidArgs, []string{"project", "-", room + "/d/"}}, {exitInvalidArgs, []string{"-", "alice:"}},
+		{exitInvalidArgs, []string{"-", room + "/.."}}, {exitRejected, []string{"-", room + "/as"}}, {exitInvalidArgs, []string{"\xff", room}},
 		{exitInvalidArgs, []string{"alice:/", "."}}, {exitInvalidArgs, []string{"project"}}, {exitNotFound, []string{"no such", room}}, {exitNotFound, []string{room + "/nothing", "."}}, {exitNotFound, []string{room + "/no/such", "."}},
 		{exitNotFound, []string{"project", room + "/no/such"}}, {exitNotFound, []string{"project", file, room + "/none"}}, {exitNotFound, []string{room + "/in", room + "/as", "none"}}, {exitNotFound, []string{"project", "nobody:"}},
 		{exitRejected, []string{"project", room + "/in"}}, {exitRejected, []string{room + "/as", "./notes:1"}},
 	} {
-		if code, out, stderr := sandbox(t, append([]string{"cp"}, tc.args...)...); code != tc.code || out != "" || !strings.HasPrefix(stderr, failurePrefix) {
+		if code, out, stderr := sandbox(t, append([]string{"cp"}, tc.args...)...); code != tc.code || out != "" || !strings.HasPrefix(stderr, failurePrefix) || strings.Contains(stderr, "run command") {
 			t.Errorf("%q: %d, want %d; %q, %s", tc.args, code, tc.code, out, stderr)
 		}
 	}
+	if out := ok(t, "audit", "list"); strings.Count(out, "machine.up") != 2 {
+		t.Errorf("a start is on record that was none:\n%s", out)
+	}
 	for _, dir := range []string{here, there, filepath.Join(here, "back")} {
-		if left, _ := filepath.Glob(dir + "/.parcel*"); left != nil {
-			t.Errorf("it leaves %v", left)
+		for end := time.Now().Add(seenWithin); ; time.Sleep(10 * time.Millisecond) { // one that was given up is tidied up behind it
+			left, _ := filepath.Glob(dir + "/.parcel*")
+			if left == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("it leaves %v", left)
+			}
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -111,6 +125,24 @@ func TestCp(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(here, "never")); !os.IsNotExist(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Who is to type something can change their mind, and nothing is kept.
+func TestInputIsGivenUp(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	in, typed := io.Pipe()
+	defer typed.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = io.WriteString(typed, "some") // read, so it is waited for more
+		cancel()
+	}()
+	if _, err := keepInput(ctx, in); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(os.TempDir()); err != nil || len(list) > 0 {
+		t.Errorf("it leaves %v, %v", list, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"osaurus-sandbox/fault"
@@ -46,7 +47,7 @@ func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
 	}
 	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
 	if info.IsDir() {
-		err = p.folder(source, folder+name)
+		err = p.all(source, folder+name)
 	} else {
 		err = p.one(source, info, folder+name)
 	}
@@ -78,49 +79,73 @@ func (p *packer) one(source string, info fs.FileInfo, name string) error {
 	return p.file(f, info, name)
 }
 
-func (p *packer) folder(source, name string) error {
+// all adds a folder and what is in it.
+func (p *packer) all(source, name string) error {
 	root, err := os.OpenRoot(source)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(at string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = p.ctx.Err()
+	return p.below(root, ".", name)
+}
+
+// below adds what is at a place below root.
+func (p *packer) below(root *os.Root, at, name string) error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	info, err := root.Lstat(at)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.IsDir():
+		h := header(info, name+"/", tar.TypeDir)
+		h.Mode |= 0o700 // or nothing could be moved out of it
+		if err := p.tar.WriteHeader(h); err != nil {
+			return err
 		}
+		list, err := namesIn(root, at)
 		if err != nil {
 			return err
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		name := path.Join(name, at)
-		switch {
-		case d.IsDir():
-			h := header(info, name+"/", tar.TypeDir)
-			h.Mode |= 0o700 // or nothing could be moved out of it
-			return p.tar.WriteHeader(h)
-		case info.Mode().IsRegular():
-			f, err := root.Open(at)
-			if err != nil {
+		for _, entry := range list {
+			if err := p.below(root, path.Join(at, entry), path.Join(name, entry)); err != nil {
 				return err
 			}
-			defer f.Close()
-			return p.file(f, info, name)
-		case info.Mode().Type() == fs.ModeSymlink:
-			target, err := root.Readlink(at)
-			if err != nil {
-				return err
-			}
-			h := header(info, name, tar.TypeSymlink)
-			h.Linkname = target
-			p.sum.Files++
-			return p.tar.WriteHeader(h)
 		}
-		p.sum.leaveOut(at)
 		return nil
-	})
+	case info.Mode().IsRegular():
+		f, err := root.Open(at)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return p.file(f, info, name)
+	case info.Mode().Type() == fs.ModeSymlink:
+		target, err := root.Readlink(at)
+		if err != nil {
+			return err
+		}
+		h := header(info, name, tar.TypeSymlink)
+		h.Linkname = target
+		p.sum.Files++
+		return p.tar.WriteHeader(h)
+	}
+	p.sum.leaveOut(at)
+	return nil
+}
+
+// namesIn are the names of what is in a folder, in whatever bytes: package fs has UTF-8 alone.
+func namesIn(root *os.Root, folder string) ([]string, error) {
+	f, err := root.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
 }
 
 // file adds a file that is open, as large as it was said to be.

@@ -20,7 +20,9 @@ const OutScript = `test -e "$1" || test -L "$1" || exit 7
 exec tar -cf - "$1"`
 
 // InScript unpacks a parcel with the one name $2 to $1, as CopyIn of the API has it: what is
-// unpacked is in a folder of its own until it is whole, and then moved, each file at once.
+// unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
+// folder that is new is as open to others as it was, and no more. What removes the first is set
+// before that is made, and not interrupted: who copies may give up at any time.
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then
@@ -30,9 +32,10 @@ else
 	folder=$(dirname "$to")/ as=$(basename "$to")
 fi
 test -d "$folder" || exit 7
-part=$(mktemp -d "${folder}.parcel-XXXXXX")
-trap 'rm -rf "$part"' EXIT
+part=$(mktemp -u "${folder}.parcel-XXXXXX")
+trap 'trap "" HUP INT TERM; rm -rf "$part"' EXIT
 trap 'exit 1' HUP INT TERM
+mkdir -m 700 "$part"
 tar -xf - -C "$part"
 if ! test -f "$part/whole"; then
 	echo "it has not arrived whole" >&2
@@ -44,8 +47,20 @@ if ! test -d "$from" || test -L "$from"; then
 	mv -f "$from" "$to"
 	exit
 fi
-if test -e "$to" && ! test -d "$to"; then exit 3; fi
+if ! test -e "$to" && ! test -L "$to"; then
+	mv "$from" "$to"
+	exit
+fi
+test -d "$to" || exit 3
 cd "$from"
-find . -type d -exec sh -c 'for f; do mkdir -p "$0/$f" || exit 1; done' "$to" {} +
-find . ! -type d -exec sh -c 'for f; do mv -f "$f" "$0/$f" || exit 1; done' "$to" {} +
+find . -type d -exec sh -c 'for f; do
+	test -d "$0/$f" || mkdir -m "$(stat -c %a "$f")" "$0/$f" || exit 1
+done' "$to" {} +
+find . ! -type d -exec sh -c 'for f; do
+	if test -d "$0/$f"; then
+		echo "$f: there is a folder" >&2
+		exit 1
+	fi
+	mv -f "$f" "$0/$f" || exit 1
+done' "$to" {} +
 `

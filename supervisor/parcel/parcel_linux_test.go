@@ -29,7 +29,7 @@ type room struct {
 func rooms(t *testing.T, test func(*testing.T, room)) {
 	applets := t.TempDir()
 	busybox := lab.Busybox(t, "amd64")
-	for _, name := range []string{"sh", "tar", "find", "mv", "mkdir", "mktemp", "rm", "dirname", "basename"} {
+	for _, name := range []string{"sh", "tar", "find", "mv", "mkdir", "mktemp", "rm", "dirname", "basename", "stat"} {
 		if err := os.Symlink(busybox, filepath.Join(applets, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		}
 		switch {
 		case d.IsDir():
-			all[name] = "folder"
+			all[name] = info.Mode().String()
 		case info.Mode().Type() == fs.ModeSymlink:
 			to, _ := os.Readlink(at)
 			all[name] = "link to " + to
@@ -103,12 +103,16 @@ func same(t *testing.T, got, want map[string]string) {
 func sample(t *testing.T, dir string) {
 	t.Helper()
 	deep := filepath.Join(dir, strings.Repeat("long name ", 9), strings.Repeat("and longer ", 9))
-	for _, folder := range []string{deep, filepath.Join(dir, "empty"), filepath.Join(dir, "-r")} {
+	own := filepath.Join(dir, "-r", "\xff own")
+	for _, folder := range []string{deep, filepath.Join(dir, "empty"), own} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, mode := range map[string]os.FileMode{"a": 0o644, "run me": 0o755, "-r/*\n": 0o600, "-r/read only": 0o444} {
+	if err := os.Chmod(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"-r/\xff own/\xfe": 0o600, "a": 0o644, "run me": 0o755, "-r/*\n": 0o600, "-r/read only": 0o444} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("this is "+name), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +146,7 @@ func TestThereAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		archive, sum := pack(t, source, "project")
-		if sum.Files != 6 || sum.Bytes < 1_100_000 || fmt.Sprint(sum.LeftOut) != "[pipe]" {
+		if sum.Files != 7 || sum.Bytes < 1_100_000 || fmt.Sprint(sum.LeftOut) != "[pipe]" {
 			t.Errorf("%+v", sum)
 		}
 		for _, to := range []string{there, there + "/other"} { // into what is there, and as what is not
@@ -152,6 +156,18 @@ func TestThereAndBack(t *testing.T) {
 		}
 		same(t, tree(t, filepath.Join(there, "project")), want)
 		same(t, tree(t, filepath.Join(there, "other")), want)
+		again := func(dir string, copies func()) { // some of it new, in a folder that is there
+			if err := os.RemoveAll(filepath.Join(dir, "-r")); err != nil {
+				t.Fatal(err)
+			}
+			copies()
+			same(t, tree(t, dir), want)
+		}
+		again(filepath.Join(there, "project"), func() {
+			if code, _ := r.run("/", InScript, archive, there, "project"); code != 0 {
+				t.Fatal(code)
+			}
+		})
 		if list, _ := os.ReadDir(there); len(list) != 2 {
 			t.Errorf("it leaves %v", list)
 		}
@@ -160,10 +176,15 @@ func TestThereAndBack(t *testing.T) {
 			t.Fatal(code)
 		}
 		sum, err := Place(t.Context(), bytes.NewReader(out), "other", back)
-		if err != nil || sum.Files != 6 || len(sum.LeftOut) > 0 {
+		if err != nil || sum.Files != 7 || len(sum.LeftOut) > 0 {
 			t.Fatalf("%+v, %v", sum, err)
 		}
 		same(t, tree(t, filepath.Join(back, "other")), want)
+		again(filepath.Join(back, "other"), func() {
+			if _, err := Place(t.Context(), bytes.NewReader(out), "other", back); err != nil {
+				t.Fatal(err)
+			}
+		})
 		if list, _ := os.ReadDir(back); len(list) != 1 {
 			t.Errorf("it leaves %v", list)
 		}
@@ -226,6 +247,13 @@ func TestOntoWhatIsThere(t *testing.T) {
 					t.Errorf("%s: %s to %s: %d, want %d", name, tc.source, tc.to, code, tc.code)
 				}
 			}
+			// further down a folder is kept too
+			nested := write(filepath.Join(t.TempDir(), "p"), "both/x")
+			before := tree(t, nested)
+			if code := copies(filepath.Dir(nested), write(filepath.Join(t.TempDir(), "p"), "both")); code == 0 {
+				t.Errorf("%s: a file goes where a folder is", name)
+			}
+			same(t, tree(t, nested), before)
 			if list, _ := filepath.Glob(there + "/.parcel*"); len(list) > 0 {
 				t.Errorf("%s leaves %v", name, list)
 			}
@@ -306,13 +334,14 @@ func TestPlaceRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := tree(t, base)
-		if _, err := Place(t.Context(), bytes.NewReader(archiveOf(t, headers...)), "p", to); fault.KindOf(err) != fault.Rejected {
-			t.Errorf("%s: %v", name, err)
+		if _, err := Place(t.Context(), bytes.NewReader(archiveOf(t, headers...)), "p", to); fault.KindOf(err) != fault.Rejected || strings.Contains(fault.AdviceOf(err), "archive") {
+			t.Errorf("%s: %v, %s", name, err, fault.AdviceOf(err))
 		}
 		same(t, tree(t, base), before)
 	}
 	whole := archiveOf(t, dir("p/"), file("p/x"), file("p/y"))
 	to := t.TempDir()
+	before := tree(t, to)
 	if _, err := Place(t.Context(), bytes.NewReader(whole[:2000]), "p", to); err == nil {
 		t.Error("half an archive is placed")
 	}
@@ -321,7 +350,7 @@ func TestPlaceRefuses(t *testing.T) {
 	if _, err := Place(ended, bytes.NewReader(whole), "p", to); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
-	same(t, tree(t, to), map[string]string{".": "folder"})
+	same(t, tree(t, to), before)
 }
 
 // Links stay where they lead to something that was copied; the others, and what is no file,
@@ -331,26 +360,30 @@ func TestPlaceLeavesOut(t *testing.T) {
 	headers := []tar.Header{{Typeflag: tar.TypeDir, Name: "p/d/e/"}, {Typeflag: tar.TypeReg, Name: "p/x"}, {Typeflag: tar.TypeFifo, Name: "p/pipe"}}
 	links := map[string]bool{
 		"../x": true, "./e": true, "e/": true, "..": true, "../d/./e": true, "nowhere": true, ".././x": true,
-		"../..": false, "../../q": false, "/etc/passwd": false, "e/../../x": false, "e/..": false, "../../p/../../q": false, "../../../etc": false,
+		"../..": false, "../../q": false, "/etc/passwd": false, "e/../../x": false, "e/..": false, "../../p/../../q": false, "../../../etc": false, "../../p/x": false, "../../../x/p/x": false,
 	}
 	var names []string
 	for to := range links {
 		names = append(names, to)
 		headers = append(headers, tar.Header{Typeflag: tar.TypeSymlink, Name: fmt.Sprintf("p/d/l%d", len(names)), Linkname: to})
 	}
-	sum, err := Place(t.Context(), bytes.NewReader(archiveOf(t, headers...)), "p", base)
-	if err != nil || len(sum.LeftOut) != 8 {
+	sum, err := Place(t.Context(), bytes.NewReader(archiveOf(t, headers...)), "p", filepath.Join(base, "as"))
+	if err != nil || len(sum.LeftOut) != 10 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	for i, to := range names {
-		got, err := os.Readlink(filepath.Join(base, fmt.Sprintf("p/d/l%d", i+1)))
+		got, err := os.Readlink(filepath.Join(base, fmt.Sprintf("as/d/l%d", i+1)))
 		if (err == nil) != links[to] || err == nil && got != to {
 			t.Errorf("to %s: %q, %v", to, got, err)
 		}
 	}
-	info, err := os.Stat(filepath.Join(base, "p/x"))
+	info, err := os.Stat(filepath.Join(base, "as/x"))
 	if err != nil || info.Mode()&^fs.ModePerm != 0 {
 		t.Errorf("%v, %v", info, err)
+	}
+	top := archiveOf(t, tar.Header{Typeflag: tar.TypeDir, Name: "p/"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "p/l", Linkname: "../p/x"})
+	if sum, err := Place(t.Context(), bytes.NewReader(top), "p", filepath.Join(base, "renamed")); err != nil || fmt.Sprint(sum.LeftOut) != "[p/l]" {
+		t.Errorf("by the name that it had: %+v, %v", sum, err)
 	}
 }
 
@@ -370,6 +403,13 @@ func TestPlaceFollowsNoLink(t *testing.T) {
 	through := archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "p/d/x"})
 	if _, err := Place(t.Context(), bytes.NewReader(through), "p", base); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("through a link: %v", err)
+	}
+	pipe := filepath.Join(base, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Place(t.Context(), bytes.NewReader(archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "p"})), "p", pipe); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a pipe is replaced: %v", err)
 	}
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "kept" {
 		t.Errorf("%q, %v", text, err)

@@ -48,7 +48,7 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 	defer inside.Close()
 	u := unpacker{root: inside, name: name}
 	if err := untar.Walk(reader{ctx, archive}, name, u.take); err != nil {
-		return u.sum, err
+		return u.sum, refused(name, err)
 	}
 	if !u.begun {
 		return u.sum, fault.New(fault.Rejected, "copy", name, errors.New("what came is a link that leads elsewhere, or no file at all")).Advise("Copy what it leads to.")
@@ -111,17 +111,20 @@ func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) erro
 
 // staysBelow reports whether a link leads to something below the top, whatever links are on
 // its way: those are such links too, and it goes up before it goes down only, from a folder
-// that is one.
+// that is one. It does not go above the top and come back by its name: that may be another's.
 func staysBelow(top, name, target string) bool {
-	down := false
+	highest, down := path.Dir(name), false
 	for part := range strings.SplitSeq(target, "/") {
-		if part == ".." && down {
+		switch {
+		case part == ".." && down:
 			return false
+		case part == "..":
+			highest = path.Dir(highest)
+		case part != ".":
+			down = true
 		}
-		down = down || part != ".." && part != "."
 	}
-	at := path.Join(path.Dir(name), target)
-	return !path.IsAbs(target) && (at == top || strings.HasPrefix(at, top+"/"))
+	return !path.IsAbs(target) && (highest == top || strings.HasPrefix(highest, top+"/"))
 }
 
 // put moves what is at from to its place, which may be a folder that it is added to. Both are
@@ -139,15 +142,17 @@ func put(root *os.Root, from, to string) error {
 		return err
 	case here.IsDir() != there.IsDir():
 		return fault.New(fault.Rejected, "copy to", to, errors.New("a file and a folder cannot take each other's place")).Advise("Choose another name, or remove what is there.")
+	case !here.IsDir() && !there.Mode().IsRegular() && there.Mode().Type() != fs.ModeSymlink:
+		return fault.New(fault.Rejected, "copy to", to, errors.New("there is a pipe or a device")).Advise("Choose another name, or copy to - and send that there.")
 	case !here.IsDir():
 		return root.Rename(from, to)
 	}
-	list, err := fs.ReadDir(root.FS(), from)
+	list, err := namesIn(root, from)
 	if err != nil {
 		return err
 	}
-	for _, entry := range list {
-		if err := put(root, path.Join(from, entry.Name()), path.Join(to, entry.Name())); err != nil {
+	for _, name := range list {
+		if err := put(root, path.Join(from, name), path.Join(to, name)); err != nil {
 			return err
 		}
 	}
@@ -165,5 +170,15 @@ func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (su
 		sum.Bytes += n
 		return err
 	})
-	return sum, err
+	return sum, refused(name, err)
+}
+
+// refused says what it means for a copy that the reader of archives refuses one, of which a
+// person knows nothing.
+func refused(name string, err error) error {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || e.Op != untar.Op {
+		return err
+	}
+	return fault.New(e.Kind, "copy", name, e.Err).Advise("Copy less at once, or without what is named here.")
 }

@@ -13,6 +13,9 @@ import (
 	"osaurus-sandbox/fault"
 )
 
+// Op is what is being done where an archive is refused.
+const Op = "read archive"
+
 // Reader yields the entries of an archive, plain or compressed with gzip or
 // zstd, after checking each. It promises that
 //
@@ -252,6 +255,6 @@ func (r *Reader) refuse(entry string, err error) error {
 	if entry != "" {
 		err = fmt.Errorf("%q: %w", entry, err)
 	}
-	return fault.New(fault.Rejected, "read archive", r.name, err).
+	return fault.New(fault.Rejected, Op, r.name, err).
 		Advise("The archive is damaged or was made to do harm: take it again from where it came.")
 }
