@@ -14,8 +14,8 @@ PROGRAM      := bin/osaurus-sandbox
 
 # All that is compiled for this system is compiled in one of two ways: as the guest
 # programs are, without paths and C, or with the race detector, which needs C. Vet and
-# staticcheck look at the second, which the tests need anyway: to fill an empty cache a
-# third time, with all that only the tests on this system need, took minutes. On macOS the driver is C.
+# staticcheck look at the second, which the tests need anyway: a third way costs minutes
+# where Go's cache is empty. On macOS the driver is C.
 NO_C = $(if $(filter Linux,$(shell uname)),CGO_ENABLED=0) GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 RUN  := $(GO) run -trimpath
 

@@ -39,7 +39,7 @@ func newAgentCreate(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME [KEY=VALUE...]",
 		Short: "Make an agent",
-		Long: `Makes an agent. A name has letters, digits, dashes and spaces; it is written small, with dashes for spaces. A home folder
+		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces dashes. A home folder
 of that name that is there already becomes the agent's.
 
 ` + agentKeys(),
@@ -275,7 +275,9 @@ func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
 	return nil
 }
 
-func agentKeys() string { return "Keys: " + strings.Join(config.AgentKeys(), ", ") + "." }
+func agentKeys() string {
+	return "Keys: " + strings.Join(config.AgentKeys(), ", ") + ".\nWhat each means, may be and is without you: docs/operators.md. autonomousExec.enabled=true lets tools do all in the room."
+}
 
 // assignments are KEY=VALUE arguments.
 func assignments(args []string) (map[string]string, error) {

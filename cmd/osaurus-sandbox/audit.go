@@ -18,7 +18,7 @@ import (
 func newAudit(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who did what, and prove that the record is whole",
+		Short: "Show who did what, and check that the record is whole",
 		Example: `  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
 		Args: cobra.NoArgs,
@@ -122,7 +122,7 @@ func newAuditVerify(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Prove that no entry was changed or taken away",
-		Long: `Proves that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
+		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
 wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
 		Example: `  osaurus-sandbox audit verify`,
 		Args:    cobra.NoArgs,

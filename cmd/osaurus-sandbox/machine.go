@@ -58,7 +58,7 @@ func newMachineCommands(c console) []*cobra.Command {
 		},
 		{
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
-			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until you ask for it.",
+			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until somebody needs a guest: you, or an app that calls a tool.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
 			last:    true,

@@ -123,7 +123,7 @@ func newPromptAnswer(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer [PROMPT]",
 		Short: "Answer a prompt, or the oldest that waits",
-		Long: `The answer is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
+		Long: `The answer is read from standard input, without a newline at its end, or asked for on the terminal and not
 shown. It goes into the store of secrets, and nowhere else.`,
 		Example: `  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`,

@@ -108,7 +108,7 @@ func newSecretSet(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Keep a secret, replacing any of that name",
-		Long: `The secret is read from standard input, of which a newline at the end is not part of it, or asked for on the terminal and not
+		Long: `The secret is read from standard input, without a newline at its end, or asked for on the terminal and not
 shown. It is never an argument: other programs see those, and the shell remembers them.`,
 		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools

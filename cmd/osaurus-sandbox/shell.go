@@ -28,7 +28,7 @@ func newShell(c console) *cobra.Command {
 see what was last typed and shown in it, and from then on all that happens, theirs and yours.
 
 ` + detachKeyName + ` pressed twice leaves the shell running, and so does losing the connection; come back with the same command. All other
-keys are the shell's, Ctrl-C too. The exit code is 0 after that, the shell's own if it ended, and 125 if the sandbox failed.
+keys are the shell's, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.
 
 The guest is started if need be, and not stopped as idle while you are there.`,
 		Example: `  osaurus-sandbox shell alice

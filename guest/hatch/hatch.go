@@ -10,7 +10,7 @@ const (
 // Program asks for whoever has none of their own. It is there in rooms and in the guest.
 const Program = "/usr/local/bin/osaurus-host"
 
-// Connect is the word with which Program, as the only thing that it does not ask the host
-// for, carries its input and output to what listens on a port of the room: for people who
-// forward it. Where nothing does, it exits as of fault.NotFound.
+// Connect is the argument with which Program joins its input and output to what listens on a
+// port of the room, for people who forward it; the host is not asked. Where nothing listens, it
+// exits as fault.NotFound does.
 const Connect = "connect"
