@@ -13,7 +13,7 @@ import (
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // maxError bounds the text of an error: it is read by people and models.

@@ -9,7 +9,7 @@ import (
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // chat asks a model.

@@ -5,7 +5,7 @@ import (
 	"regexp"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 type (

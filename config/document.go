@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // document is a JSON object that keeps the order of its members and the exact

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // field is one key of some settings: the only place that knows its name, its

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"os"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/supervisor"
 )
 

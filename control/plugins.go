@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"

@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Attachment is a person before the shell of a session.

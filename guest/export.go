@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Program is where the guest finds its own program, for helpers.

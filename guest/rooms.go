@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // roomTimeout bounds what makes or ends a room: mounts, and the end of whatever

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // ShellTimeout is the time limit of a ShellCommand that has none.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/diff"
+	"osaurus-sandbox/internal/diff"
 )
 
 // Diff is what has changed from one recipe to another, as `diff -u` would have it: the recipe without its files, and

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Hash is a recipe's content in 64 hexadecimal digits.

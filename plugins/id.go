@@ -6,7 +6,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 const idAdvice = "Name the plugin with letters, digits, spaces, dots, dashes and underscores, at most 64, with a letter or digit at either end."

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Parse reads a recipe. Its error is that of Refusal: fault.InvalidArgs with the path, the place and

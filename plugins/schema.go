@@ -3,7 +3,7 @@ package plugins
 import (
 	"time"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // SchemaURL names the schema.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // node is a value of JSON with the place where it stands. value is nil, a bool, a string, a

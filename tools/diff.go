@@ -1,6 +1,6 @@
 package tools
 
-import "osaurus-sandbox/diff"
+import "osaurus-sandbox/internal/diff"
 
 // maxDiff bounds a diff in an answer, in characters.
 const maxDiff = 8_000

@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Envelope is the answer of a call. Its JSON begins with "ok", and the other keys

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/plain"
-	"osaurus-sandbox/queue"
+	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/tools/packages"
 )
 

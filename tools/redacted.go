@@ -6,7 +6,7 @@ import (
 	"maps"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // redacted is the envelope with every text in it redacted. It is done here, at

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bell"
 )
 
 const (

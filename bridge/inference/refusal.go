@@ -14,7 +14,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/secrets"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge/client"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // How long the host may take. Chats have no limit here: a model may think for

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // safe is text that goes to a person's terminal as it is.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 func newRoot(c console) *cobra.Command {

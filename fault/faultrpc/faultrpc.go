@@ -11,7 +11,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc/faultpb"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // code gives each kind of fault its Connect code. The kind itself travels as

@@ -29,7 +29,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/service"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // TestMain takes the signals that this process was started without (nohup, a

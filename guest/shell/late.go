@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 const (

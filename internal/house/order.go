@@ -10,21 +10,21 @@ import (
 
 // order is the house from the roof to the ground: a package imports only from
 // folders further down. bench and internal (tools and help for tests) stand
-// on top of everything.
+// on top of everything, but for what in internal is named here: all may stand on that.
 var order = []string{
 	"bench", "internal", "cmd", "control", "supervisor", "plugins", "tools",
 	"bridge", "secrets", "guest", "vm", "sandbox", "config", "fault",
-	"bell", "diff", "plain", "queue",
+	"internal/bell", "internal/diff", "internal/plain", "internal/queue",
 }
 
 // only narrows what a folder may import further than order does: the longest
 // prefix of a package's path counts.
 var only = map[string][]string{
-	"cmd/osaurus-guest": {"guest", "sandbox", "config", "fault", "plain"}, // it is PID 1: small, and nothing of the host's in it
-	"cmd/osaurus-host":  {"bridge", "config", "fault", "plain"},           // agents run it: it only speaks to the bridge
-	"secrets":           {"config", "fault", "plain"},
-	"guest":             {"sandbox", "config", "fault", "plain"}, // the guest does not know what kind of machine it is in
-	"vm":                {"config", "fault"},                     // nor the machine what runs in it
+	"cmd/osaurus-guest": {"guest", "sandbox", "config", "fault", "internal/plain"}, // it is PID 1: small, and nothing of the host's in it
+	"cmd/osaurus-host":  {"bridge", "config", "fault", "internal/plain"},           // agents run it: it only speaks to the bridge
+	"secrets":           {"config", "fault", "internal/plain"},
+	"guest":             {"sandbox", "config", "fault", "internal/plain"}, // the guest does not know what kind of machine it is in
+	"vm":                {"config", "fault"},                              // nor the machine what runs in it
 	"sandbox":           {"fault"},
 }
 
@@ -110,7 +110,12 @@ func narrowed(p string) ([]string, bool) {
 	return nil, false
 }
 
+// top is the folder of order that p is in, or the first of its path.
 func top(p string) string {
-	first, _, _ := strings.Cut(p, "/")
+	first, rest, _ := strings.Cut(p, "/")
+	second, _, _ := strings.Cut(rest, "/")
+	if both := first + "/" + second; slices.Contains(order, both) {
+		return both
+	}
 	return cmp.Or(first, ".")
 }

@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
-	"osaurus-sandbox/queue"
 	"osaurus-sandbox/tools"
 )
 

@@ -16,11 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Source is where a recipe is.

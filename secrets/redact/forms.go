@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // maxEncoded is how long a value may be whose encodings are looked for as well:

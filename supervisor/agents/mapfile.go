@@ -2,7 +2,7 @@ package agents
 
 import (
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // keepMap writes which agent each Linux user is, for other programs. The file is made of the

@@ -20,7 +20,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/sandbox/uproot"
 	"osaurus-sandbox/supervisor"
 )

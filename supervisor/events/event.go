@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/supervisor/store"
 )
 

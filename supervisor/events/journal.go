@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/supervisor/store"
 )
 

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/plain"
 	"osaurus-sandbox/supervisor/events"
 )
 

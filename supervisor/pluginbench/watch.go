@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"

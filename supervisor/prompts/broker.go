@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"

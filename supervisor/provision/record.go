@@ -8,7 +8,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // record says what the sandbox was provisioned with. It is written last and

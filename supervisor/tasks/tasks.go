@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/bell"
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
 )

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // Class is why an install failed.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"osaurus-sandbox/plain"
+	"osaurus-sandbox/internal/plain"
 )
 
 // jsonc are files of JSON, with comments where their client has them.

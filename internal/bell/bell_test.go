@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"osaurus-sandbox/bell"
+	"osaurus-sandbox/internal/bell"
 )
 
 // Whoever takes the bell before looking sees every change, however many look.
