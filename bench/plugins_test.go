@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/tools"
@@ -31,7 +29,7 @@ func BenchmarkPluginTool(b *testing.B) {
 	if err := config.WriteFile(filepath.Join(w.home.Plugins(), "quick.json"), []byte(recipe)); err != nil {
 		b.Fatal(err)
 	}
-	stream, err := w.client.Installs.Install(b.Context(), connect.NewRequest(&controlpb.InstallPluginRequest{Plugin: "quick", Agent: "alice"}))
+	stream, err := w.client.Installs.Install(b.Context(), &controlpb.InstallPluginRequest{Plugin: "quick", Agent: "alice"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -115,25 +113,25 @@ func serve(b *testing.B, home config.Home) *world {
 
 func (w *world) up() {
 	w.b.Helper()
-	if _, err := w.client.Up(w.b.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+	if _, err := w.client.Up(w.b.Context(), &controlpb.UpRequest{}); err != nil {
 		w.b.Fatal(err)
 	}
 }
 
 func (w *world) create(name string) *controlpb.Agent {
 	w.b.Helper()
-	r, err := w.client.Agents.Create(w.b.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: name}))
+	r, err := w.client.Agents.Create(w.b.Context(), &controlpb.CreateAgentRequest{Name: name})
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	return r.Msg.Agent
+	return r.Agent
 }
 
 // may has alice use tools that change something.
 func (w *world) may() {
 	w.b.Helper()
 	r := &controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"autonomousExec.enabled": "true", "maxCommandsPerTurn": "1000"}}
-	if _, err := w.client.Agents.Set(w.b.Context(), connect.NewRequest(r)); err != nil {
+	if _, err := w.client.Agents.Set(w.b.Context(), r); err != nil {
 		w.b.Fatal(err)
 	}
 }
@@ -141,7 +139,7 @@ func (w *world) may() {
 // ask has alice call a tool through the control API.
 func (w *world) ask(tool, arguments string) {
 	w.b.Helper()
-	stream, err := w.client.Tools.Call(w.b.Context(), connect.NewRequest(&controlpb.CallToolRequest{Agent: "alice", Tool: tool, Arguments: arguments}))
+	stream, err := w.client.Tools.Call(w.b.Context(), &controlpb.CallToolRequest{Agent: "alice", Tool: tool, Arguments: arguments})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -28,22 +27,22 @@ func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
 }
 
 // Create makes an agent.
-func (s agentService) Create(ctx context.Context, r *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error) {
+func (s agentService) Create(ctx context.Context, r *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error) {
 	var made agents.Agent
-	n := note{action: "agent.create", subject: strings.TrimSpace(commandLine([]string{r.Msg.Name}) + " " + assignments(r.Msg.Settings)), strict: true}
+	n := note{action: "agent.create", subject: strings.TrimSpace(commandLine([]string{r.Name}) + " " + assignments(r.Settings)), strict: true}
 	err := s.audited(ctx, n, func() (err error) {
-		made, err = s.Agents.Create(ctx, agents.New{Name: r.Msg.Name, ID: r.Msg.Id, Settings: r.Msg.Settings}, callerOf(ctx).cause())
+		made, err = s.Agents.Create(ctx, agents.New{Name: r.Name, ID: r.Id, Settings: r.Settings}, callerOf(ctx).cause())
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.proto(made)
-	return connect.NewResponse(&controlpb.CreateAgentResponse{Agent: a}), err
+	return &controlpb.CreateAgentResponse{Agent: a}, err
 }
 
 // List answers all agents but that as whom Diagnose works: nobody has made it.
-func (s agentService) List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error) {
+func (s agentService) List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error) {
 	answer := &controlpb.ListAgentsResponse{}
 	for _, agent := range s.Agents.List() {
 		if agent.Name == agents.Diagnostic {
@@ -55,65 +54,65 @@ func (s agentService) List(context.Context, *connect.Request[controlpb.ListAgent
 		}
 		answer.Agents = append(answer.Agents, a)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Show answers one agent.
-func (s agentService) Show(_ context.Context, r *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error) {
-	agent, err := s.Agents.Get(r.Msg.Agent)
+func (s agentService) Show(_ context.Context, r *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error) {
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.proto(agent)
-	return connect.NewResponse(&controlpb.ShowAgentResponse{Agent: a}), err
+	return &controlpb.ShowAgentResponse{Agent: a}, err
 }
 
 // Rename changes an agent's name.
-func (s agentService) Rename(ctx context.Context, r *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
+func (s agentService) Rename(ctx context.Context, r *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error) {
 	var agent agents.Agent
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.rename", r.Msg.Name, func(meant agents.Agent) (err error) {
-		agent, err = s.Agents.Rename(ctx, string(meant.ID), r.Msg.Name, callerOf(ctx).cause())
+	err := s.onRecord(ctx, r.Agent, "agent.rename", r.Name, func(meant agents.Agent) (err error) {
+		agent, err = s.Agents.Rename(ctx, string(meant.ID), r.Name, callerOf(ctx).cause())
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.proto(agent)
-	return connect.NewResponse(&controlpb.RenameAgentResponse{Agent: a}), err
+	return &controlpb.RenameAgentResponse{Agent: a}, err
 }
 
 // Delete removes an agent. What was asked for it is withdrawn.
-func (s agentService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
+func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error) {
 	var also []string
-	if r.Msg.Workspace {
+	if r.Workspace {
 		also = append(also, "with its workspace")
 	}
-	if r.Msg.Secrets {
+	if r.Secrets {
 		also = append(also, "with its secrets")
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
-		answer.Pending, err = s.Agents.Delete(ctx, string(agent.ID), r.Msg.Workspace, callerOf(ctx).cause())
+	err := s.onRecord(ctx, r.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
+		answer.Pending, err = s.Agents.Delete(ctx, string(agent.ID), r.Workspace, callerOf(ctx).cause())
 		if s.Agents.Has(agent.ID) {
 			return err
 		}
 		s.Lines.Forget(agent.ID)
 		s.Prompts.Forget(agent.ID)
 		defer s.Vault.Forget(agent.ID)
-		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Msg.Secrets, answer))
+		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Secrets, answer))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Set changes an agent's settings, all or none.
-func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
+func (s agentService) Set(ctx context.Context, r *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error) {
 	var changed []string
 	var agent agents.Agent
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.set", assignments(r.Msg.Settings), func(meant agents.Agent) (err error) {
-		if changed, err = s.Agents.Set(ctx, string(meant.ID), r.Msg.Settings, callerOf(ctx).cause()); err == nil {
+	err := s.onRecord(ctx, r.Agent, "agent.set", assignments(r.Settings), func(meant agents.Agent) (err error) {
+		if changed, err = s.Agents.Set(ctx, string(meant.ID), r.Settings, callerOf(ctx).cause()); err == nil {
 			agent, err = s.Agents.Get(string(meant.ID))
 		}
 		return err
@@ -122,23 +121,20 @@ func (s agentService) Set(ctx context.Context, r *connect.Request[controlpb.SetA
 		return nil, err
 	}
 	settings, err := settingsProto(agent.Settings, changed, config.AgentEffectOf)
-	return connect.NewResponse(&controlpb.SetAgentResponse{Changed: settings}), err
+	return &controlpb.SetAgentResponse{Changed: settings}, err
 }
 
 // Reset gives an agent a fresh layer.
-func (s agentService) Reset(ctx context.Context, r *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
-	err := s.onRecord(ctx, r.Msg.Agent, "agent.reset", "", func(agent agents.Agent) error {
+func (s agentService) Reset(ctx context.Context, r *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error) {
+	err := s.onRecord(ctx, r.Agent, "agent.reset", "", func(agent agents.Agent) error {
 		return s.Agents.Reset(ctx, string(agent.ID), callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.ResetAgentResponse{}), nil
+	return &controlpb.ResetAgentResponse{}, err
 }
 
 // Usage answers what agents use of the guest: one, or those that List answers.
-func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error) {
-	list, running, err := s.Agents.Usage(ctx, r.Msg.Agent)
+func (s agentService) Usage(ctx context.Context, r *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error) {
+	list, running, err := s.Agents.Usage(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +143,7 @@ func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.Ag
 		answer.Cpus, answer.Memory = uint32(m.CPUs), uint64(m.Memory)
 	}
 	for _, u := range list {
-		if r.Msg.Agent == "" && u.Agent.Name == agents.Diagnostic {
+		if r.Agent == "" && u.Agent.Name == agents.Diagnostic {
 			continue
 		}
 		answer.Agents = append(answer.Agents, &controlpb.AgentUsage{
@@ -156,12 +152,12 @@ func (s agentService) Usage(ctx context.Context, r *connect.Request[controlpb.Ag
 			Received: u.Received, Sent: u.Sent, OomKills: u.OOMKills, Since: moment(u.Made),
 		})
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Processes answers what runs for agents.
-func (s agentService) Processes(ctx context.Context, r *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error) {
-	list, more, err := s.Agents.Processes(ctx, r.Msg.Agent)
+func (s agentService) Processes(ctx context.Context, r *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error) {
+	list, more, err := s.Agents.Processes(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +168,7 @@ func (s agentService) Processes(ctx context.Context, r *connect.Request[controlp
 			Cpu: durationpb.New(p.CPU), Memory: p.Resident, Started: moment(p.Started),
 		})
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Exec runs one command as an agent.

@@ -24,13 +24,13 @@ func (s artifactService) proto(f artifacts.Artifact) *controlpb.Artifact {
 
 // List answers artifacts. Those of an agent that is gone are found by the name that it
 // had.
-func (s artifactService) List(ctx context.Context, r *connect.Request[controlpb.ListArtifactsRequest], stream *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
-	filter := artifacts.Filter{Agent: r.Msg.Agent}
-	if agent, err := s.Agents.Get(r.Msg.Agent); err == nil {
+func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsRequest, stream *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
+	filter := artifacts.Filter{Agent: r.Agent}
+	if agent, err := s.Agents.Get(r.Agent); err == nil {
 		filter.Agent = string(agent.ID)
 	}
-	if r.Msg.Session != "" {
-		session, err := config.ParseSessionID(r.Msg.Session)
+	if r.Session != "" {
+		session, err := config.ParseSessionID(r.Session)
 		if err != nil {
 			return err
 		}
@@ -48,17 +48,17 @@ func (s artifactService) List(ctx context.Context, r *connect.Request[controlpb.
 }
 
 // Show answers one artifact.
-func (s artifactService) Show(ctx context.Context, r *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
-	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+func (s artifactService) Show(ctx context.Context, r *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.ShowArtifactResponse{Artifact: s.proto(f)}), nil
+	return &controlpb.ShowArtifactResponse{Artifact: s.proto(f)}, nil
 }
 
 // Read answers the files of an artifact.
-func (s artifactService) Read(ctx context.Context, r *connect.Request[controlpb.ReadArtifactRequest], stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
-	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
 		return err
 	}
@@ -82,15 +82,12 @@ func (p pieces) Write(data []byte) (int, error) {
 }
 
 // Delete deletes an artifact.
-func (s artifactService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error) {
-	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Msg.Id))
+func (s artifactService) Delete(ctx context.Context, r *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error) {
+	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
 		return nil, err
 	}
 	n := note{action: "artifact.delete", subject: fmt.Sprintf("%d %s", f.ID, f.Name), agent: f.AgentName, strict: true}
 	err = s.audited(ctx, n, func() error { return s.Artifacts.Delete(ctx, f.ID, callerOf(ctx).cause()) })
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.DeleteArtifactResponse{}), nil
+	return &controlpb.DeleteArtifactResponse{}, err
 }

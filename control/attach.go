@@ -20,17 +20,17 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.Shell
 	if err := checkTexts(append([]string{cmd.Command, cmd.Dir}, cmd.Env...)...); err != nil {
 		return guest.ShellResult{}, err
 	}
-	r, err := c.Shells.Run(ctx, connect.NewRequest(&controlpb.RunInSessionRequest{
+	r, err := c.Shells.Run(ctx, &controlpb.RunInSessionRequest{
 		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
 		Call: string(cmd.Call),
-	}))
+	})
 	if err != nil {
 		return guest.ShellResult{}, err
 	}
 	output := func(o *controlpb.SessionOutput) guest.ShellOutput {
 		return guest.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
 	}
-	m := r.Msg
+	m := r
 	result := guest.ShellResult{
 		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
 		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
@@ -44,13 +44,13 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.Shell
 // CancelInSession ends a call of RunInSession, which then answers with what its
 // command wrote. It fails with fault.NotFound when the session has no such call.
 func (c *Client) CancelInSession(ctx context.Context, agent string, session config.SessionID, call config.CallID) error {
-	_, err := c.Shells.Cancel(ctx, connect.NewRequest(&controlpb.CancelInSessionRequest{Agent: agent, Session: string(session), Call: string(call)}))
+	_, err := c.Shells.Cancel(ctx, &controlpb.CancelInSessionRequest{Agent: agent, Session: string(session), Call: string(call)})
 	return err
 }
 
 // Attachment is a person before the shell of a session.
 type Attachment struct {
-	stream  *connect.BidiStreamForClient[controlpb.AttachRequest, controlpb.AttachResponse]
+	stream  *connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse]
 	sending sync.Mutex // a stream has one sender at a time
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -66,8 +66,13 @@ func (c *Client) Attach(ctx context.Context, agent string, shell guest.Shell, si
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	a := &Attachment{stream: c.Shells.Attach(ctx), cancel: cancel, done: make(chan struct{})}
-	err := a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Open{Open: &controlpb.AttachOpen{
+	stream, err := c.Shells.Attach(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	a := &Attachment{stream: stream, cancel: cancel, done: make(chan struct{})}
+	err = a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Open{Open: &controlpb.AttachOpen{
 		Agent: agent, Session: string(shell.Session), Size: resize(size), Env: shell.Env, Dir: shell.Dir,
 	}}})
 	var first *controlpb.AttachResponse

@@ -82,18 +82,18 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
-	r, err := c.SandboxClient.Hello(limited, connect.NewRequest(&controlpb.HelloRequest{VersionMin: VersionMin, VersionMax: VersionMax}))
+	r, err := c.SandboxClient.Hello(limited, &controlpb.HelloRequest{VersionMin: VersionMin, VersionMax: VersionMax})
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil, c.silent(err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if v := r.Msg.Version; v < VersionMin || v > VersionMax {
+	if v := r.Version; v < VersionMin || v > VersionMax {
 		return nil, fault.New(fault.Rejected, "agree on an API version", "", fmt.Errorf("the daemon chose %d", v)).
 			Advise("End the daemon with `osaurus-sandbox down --daemon`.")
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // silent is the error of a daemon that does not answer, with who that is.

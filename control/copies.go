@@ -15,7 +15,7 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 	if err := checkPaths(path); err != nil {
 		return nil, err
 	}
-	stream, err := c.Files.CopyOut(ctx, connect.NewRequest(&controlpb.CopyOutRequest{Agent: agent, Path: path}))
+	stream, err := c.Files.CopyOut(ctx, &controlpb.CopyOutRequest{Agent: agent, Path: path})
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,11 @@ func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := c.Files.CopyIn(ctx)
-	err := stream.Send(&controlpb.CopyInRequest{What: &controlpb.CopyInRequest_To{To: &controlpb.CopyInTo{Agent: agent, Path: path, Name: name}}})
+	stream, err := c.Files.CopyIn(ctx)
+	if err != nil {
+		return err
+	}
+	err = stream.Send(&controlpb.CopyInRequest{What: &controlpb.CopyInRequest_To{To: &controlpb.CopyInTo{Agent: agent, Path: path, Name: name}}})
 	if err == nil {
 		err = pack(writer(func(b []byte) (int, error) {
 			for sent := 0; sent < len(b); sent += chunk {

@@ -11,8 +11,8 @@ import (
 )
 
 // Diagnose answers each check as it ends.
-func (s service) Diagnose(ctx context.Context, r *connect.Request[controlpb.DiagnoseRequest], stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
-	target, err := diagnose.ParseTarget(cmp.Or(r.Msg.NatTarget, diagnose.DefaultTarget))
+func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
+	target, err := diagnose.ParseTarget(cmp.Or(r.NatTarget, diagnose.DefaultTarget))
 	if err != nil {
 		return err
 	}

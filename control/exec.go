@@ -156,12 +156,12 @@ func terminalSize(rows, cols uint32) guest.TerminalSize {
 }
 
 // Signal signals a command that Exec runs.
-func (s service) Signal(ctx context.Context, r *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
-	process, err := s.running.get(r.Msg.Id)
+func (s service) Signal(ctx context.Context, r *controlpb.SignalRequest) (*controlpb.SignalResponse, error) {
+	process, err := s.running.get(r.Id)
 	if err == nil {
-		err = process.Signal(ctx, guest.Signal(r.Msg.Signal))
+		err = process.Signal(ctx, guest.Signal(r.Signal))
 	}
-	return connect.NewResponse(&controlpb.SignalResponse{}), err
+	return &controlpb.SignalResponse{}, err
 }
 
 // unheard is the input of a command that takes none.

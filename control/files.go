@@ -16,16 +16,16 @@ import (
 type fileService struct{ service }
 
 // CopyOut answers a file or a folder of a room.
-func (s fileService) CopyOut(ctx context.Context, r *connect.Request[controlpb.CopyOutRequest], stream *connect.ServerStream[controlpb.CopyOutResponse]) error {
-	return s.onRecord(ctx, r.Msg.Agent, "copy.out", r.Msg.Path, func(agent agents.Agent) error {
-		return s.Agents.CopyOut(ctx, string(agent.ID), r.Msg.Path, writer(func(b []byte) (int, error) {
+func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, stream *connect.ServerStream[controlpb.CopyOutResponse]) error {
+	return s.onRecord(ctx, r.Agent, "copy.out", r.Path, func(agent agents.Agent) error {
+		return s.Agents.CopyOut(ctx, string(agent.ID), r.Path, writer(func(b []byte) (int, error) {
 			return len(b), stream.Send(&controlpb.CopyOutResponse{Data: b})
 		}))
 	})
 }
 
 // CopyIn puts a file or a folder into a room.
-func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[controlpb.CopyInRequest]) (*connect.Response[controlpb.CopyInResponse], error) {
+func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error) {
 	if !stream.Receive() || stream.Msg().GetTo() == nil {
 		return nil, fault.New(fault.InvalidArgs, "copy", "", errors.Join(errors.New("the first message does not say to where"), stream.Err())).Advise("Begin with a message that has to.")
 	}
@@ -43,8 +43,5 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[co
 		}()
 		return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.CopyInResponse{}), nil
+	return &controlpb.CopyInResponse{}, err
 }

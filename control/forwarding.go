@@ -31,7 +31,7 @@ func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port)
 	for _, p := range ports {
 		request.Ports = append(request.Ports, uint32(p))
 	}
-	stream, err := c.Ports.Forward(ctx, connect.NewRequest(request))
+	stream, err := c.Ports.Forward(ctx, request)
 	if err == nil && !stream.Receive() {
 		err = forwardEnd(stream.Err())
 	}
@@ -77,7 +77,12 @@ func (f *Forwarding) Close() {
 func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Conn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(f.lasts, func() { cancel(nil) })()
-	stream := f.client.Ports.Connect(ctx)
+	stream, err := f.client.Ports.Connect(ctx)
+	if err != nil {
+		cancel(nil)
+		_ = conn.Close()
+		return err
+	}
 	// The transport looks at the context only when the request has ended, and a connection
 	// whose other end has stopped to read not at all.
 	context.AfterFunc(ctx, func() {
@@ -115,7 +120,7 @@ var errGone = errors.New("who has connected is gone")
 
 // send sends what a connection says until its end, and fails if it broke. If something cannot
 // be sent, Receive has the reason.
-func (f *Forwarding) send(stream *connect.BidiStreamForClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], port config.Port, conn net.Conn) error {
+func (f *Forwarding) send(stream *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], port config.Port, conn net.Conn) error {
 	defer func() { _ = stream.CloseRequest() }()
 	request := &controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: f.id, Port: uint32(port)}}}
 	for buf := make([]byte, chunk); ; {

@@ -50,16 +50,16 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 }
 
 // List answers the plugins of an agent, or of all, as many as fit.
-func (s installService) List(_ context.Context, r *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error) {
+func (s installService) List(_ context.Context, r *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error) {
 	all := s.Agents.List()
-	if r.Msg.Agent != "" {
-		agent, err := s.Agents.Get(r.Msg.Agent)
+	if r.Agent != "" {
+		agent, err := s.Agents.Get(r.Agent)
 		if err != nil {
 			return nil, err
 		}
 		all = []agents.Agent{agent}
 	}
-	answer, from, size := &controlpb.ListInstalledResponse{}, r.Msg.From, 0
+	answer, from, size := &controlpb.ListInstalledResponse{}, r.From, 0
 	for _, agent := range all {
 		if string(agent.Name) < from.GetAgent() {
 			continue
@@ -75,7 +75,7 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 			}
 			if size >= page {
 				answer.Next = &controlpb.PluginPlace{Agent: string(agent.Name), Plugin: string(record.ID)}
-				return connect.NewResponse(answer), nil
+				return answer, nil
 			}
 			p := s.installedProto(agent.Name, record)
 			answer.Plugins = append(answer.Plugins, p)
@@ -87,7 +87,7 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 			size += proto.Size(b)
 		}
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // ListInstalled are all plugins of an agent, by its name or id, or of all agents if that is empty,
@@ -95,12 +95,12 @@ func (s installService) List(_ context.Context, r *connect.Request[controlpb.Lis
 func (c *Client) ListInstalled(ctx context.Context, agent string) (*controlpb.ListInstalledResponse, error) {
 	all := &controlpb.ListInstalledResponse{}
 	for from := (*controlpb.PluginPlace)(nil); ; {
-		r, err := c.Installs.List(ctx, connect.NewRequest(&controlpb.ListInstalledRequest{Agent: agent, From: from}))
+		r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: agent, From: from})
 		if err != nil {
 			return nil, err
 		}
-		all.Plugins, all.Broken = append(all.Plugins, r.Msg.Plugins...), append(all.Broken, r.Msg.Broken...)
-		next := r.Msg.Next
+		all.Plugins, all.Broken = append(all.Plugins, r.Plugins...), append(all.Broken, r.Broken...)
+		next := r.Next
 		if next == nil || cmp.Or(cmp.Compare(next.Agent, from.GetAgent()), cmp.Compare(next.Plugin, from.GetPlugin())) <= 0 { // also of an answer that goes in circles
 			return all, nil
 		}
@@ -118,28 +118,28 @@ func (s installService) onPlugin(ctx context.Context, agent, plugin, action stri
 }
 
 // Install installs a plugin of the library.
-func (s installService) Install(ctx context.Context, r *connect.Request[controlpb.InstallPluginRequest], stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginRequest, stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
 	action := "plugin.install"
-	if r.Msg.Update {
+	if r.Update {
 		action = "plugin.update"
 	}
 	var answer *controlpb.InstalledPlugin
-	err := s.onPlugin(ctx, r.Msg.Agent, r.Msg.Plugin, action, func(a agents.Agent, id config.PluginID) error {
+	err := s.onPlugin(ctx, r.Agent, r.Plugin, action, func(a agents.Agent, id config.PluginID) error {
 		entry, err := s.Library.Get(id)
 		if err != nil {
 			return err
 		}
 		before, there := s.Plugins.Find(a.ID, id)
 		switch {
-		case r.Msg.Update && !there:
+		case r.Update && !there:
 			return fault.New(fault.NotFound, "update plugin", string(id), fmt.Errorf("%s does not have it", a.Name)).
 				Advise(fmt.Sprintf("Install it: osaurus-sandbox plugin install %s %s", id, a.Name))
-		case r.Msg.Update && before.Status == install.Ready && before.Hash == entry.Hash:
+		case r.Update && before.Status == install.Ready && before.Hash == entry.Hash:
 			answer = s.installedProto(a.Name, before)
 			return nil
 		}
 		record, err := s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
-			By: string(callerOf(ctx).cause()), WithoutSecrets: r.Msg.WithoutSecrets,
+			By: string(callerOf(ctx).cause()), WithoutSecrets: r.WithoutSecrets,
 			// Who does not hear it gets the plugin, or has left.
 			Tell: func(p install.Progress) {
 				_ = stream.Send(&controlpb.InstallPluginResponse{Progress: &controlpb.InstallProgress{Step: string(p.Step), Done: uint32(p.Done), All: uint32(p.All), Text: p.Text}})
@@ -157,32 +157,29 @@ func (s installService) Install(ctx context.Context, r *connect.Request[controlp
 }
 
 // Uninstall removes a plugin from an agent.
-func (s installService) Uninstall(ctx context.Context, r *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error) {
-	err := s.onPlugin(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) error {
+func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
+	err := s.onPlugin(ctx, r.Agent, r.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) error {
 		return s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.UninstallPluginResponse{}), nil
+	return &controlpb.UninstallPluginResponse{}, err
 }
 
 // Enable has a plugin's tools be there.
-func (s installService) Enable(ctx context.Context, r *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error) {
-	p, err := s.able(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.enable", s.Plugins.Enable)
+func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
+	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", s.Plugins.Enable)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.EnablePluginResponse{Plugin: p}), nil
+	return &controlpb.EnablePluginResponse{Plugin: p}, nil
 }
 
 // Disable takes them away.
-func (s installService) Disable(ctx context.Context, r *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error) {
-	p, err := s.able(ctx, r.Msg.Agent, r.Msg.Plugin, "plugin.disable", s.Plugins.Disable)
+func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
+	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", s.Plugins.Disable)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.DisablePluginResponse{Plugin: p}), nil
+	return &controlpb.DisablePluginResponse{Plugin: p}, nil
 }
 
 func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (p *controlpb.InstalledPlugin, err error) {
@@ -196,15 +193,15 @@ func (s installService) able(ctx context.Context, agent, plugin, action string, 
 
 // Verify looks whether plugins are as they were installed, and tells how they were found in as many
 // answers as that takes: each of hundreds of plugins may have a page of reasons.
-func (s installService) Verify(ctx context.Context, r *connect.Request[controlpb.VerifyPluginsRequest], stream *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
-	mend := cmp.Or(install.Mend(r.Msg.Mend), install.Missing)
+func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRequest, stream *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
+	mend := cmp.Or(install.Mend(r.Mend), install.Missing)
 	switch mend {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return fault.New(fault.InvalidArgs, "verify plugins", r.Msg.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
+		return fault.New(fault.InvalidArgs, "verify plugins", r.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
-	for _, text := range r.Msg.Plugins {
+	for _, text := range r.Plugins {
 		id, err := config.ParsePluginID(text)
 		if err != nil {
 			return err
@@ -212,7 +209,7 @@ func (s installService) Verify(ctx context.Context, r *connect.Request[controlpb
 		which = append(which, id)
 	}
 	var reports []install.Report
-	err := s.onRecord(ctx, r.Msg.Agent, "plugin.verify", string(mend), func(a agents.Agent) (err error) {
+	err := s.onRecord(ctx, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) (err error) {
 		reports, err = s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 		return err
 	})
@@ -257,7 +254,7 @@ func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
 // VerifyPlugins looks at plugins and mends them, and has all that is told of them in one answer.
 func (c *Client) VerifyPlugins(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
 	all := &controlpb.VerifyPluginsResponse{}
-	for part, err := range Messages(c.Installs.Verify(ctx, connect.NewRequest(r))) {
+	for part, err := range Messages(c.Installs.Verify(ctx, r)) {
 		if err != nil {
 			return nil, err
 		}

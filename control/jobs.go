@@ -28,16 +28,16 @@ func jobProto(j terminal.Job) *controlpb.Job {
 }
 
 // Start starts a job.
-func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error) {
-	agent, err := s.Agents.Get(r.Msg.Agent)
+func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error) {
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
-	cmd := guest.JobCommand{Args: r.Msg.Args, Env: r.Msg.Env, Dir: r.Msg.Dir, Label: r.Msg.Label}
-	n := note{action: "job.start", agent: agent.Name, subject: r.Msg.Line, strict: true}
+	cmd := guest.JobCommand{Args: r.Args, Env: r.Env, Dir: r.Dir, Label: r.Label}
+	n := note{action: "job.start", agent: agent.Name, subject: r.Line, strict: true}
 	switch {
-	case r.Msg.Line != "":
-		cmd.Args = loginShell(r.Msg.Line)
+	case r.Line != "":
+		cmd.Args = loginShell(r.Line)
 	case len(cmd.Args) == 0:
 		return nil, fault.New(fault.InvalidArgs, "start job", string(agent.Name), errors.New("there is no command")).Advise("Say args, or a line for a shell.")
 	default:
@@ -45,7 +45,7 @@ func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.Star
 	}
 	var job terminal.Job
 	err = s.audited(ctx, n, func() error {
-		lent, err := s.lend(ctx, agent, r.Msg.Secrets)
+		lent, err := s.lend(ctx, agent, r.Secrets)
 		if err != nil {
 			return err
 		}
@@ -56,12 +56,12 @@ func (s jobService) Start(ctx context.Context, r *connect.Request[controlpb.Star
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.StartJobResponse{Job: jobProto(job)}), nil
+	return &controlpb.StartJobResponse{Job: jobProto(job)}, nil
 }
 
 // List answers the jobs of one agent, or of all.
-func (s jobService) List(ctx context.Context, r *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error) {
-	list, err := s.Terminals.Jobs(ctx, r.Msg.Agent)
+func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
+	list, err := s.Terminals.Jobs(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -69,72 +69,72 @@ func (s jobService) List(ctx context.Context, r *connect.Request[controlpb.ListJ
 	for _, job := range list {
 		answer.Jobs = append(answer.Jobs, jobProto(job))
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Poll answers how a job is.
-func (s jobService) Poll(ctx context.Context, r *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error) {
-	id, err := config.ParseJobID(r.Msg.Id)
+func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
+	id, err := config.ParseJobID(r.Id)
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.Terminals.Job(ctx, r.Msg.Agent, id)
+	job, err := s.Terminals.Job(ctx, r.Agent, id)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.PollJobResponse{Job: jobProto(job)}), nil
+	return &controlpb.PollJobResponse{Job: jobProto(job)}, nil
 }
 
 // Wait answers when a job has ended, or the wait is over.
-func (s jobService) Wait(ctx context.Context, r *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error) {
-	id, err := config.ParseJobID(r.Msg.Id)
+func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
+	id, err := config.ParseJobID(r.Id)
 	if err != nil {
 		return nil, err
 	}
-	wait := r.Msg.Timeout.AsDuration()
-	if r.Msg.Timeout != nil && wait <= 0 {
+	wait := r.Timeout.AsDuration()
+	if r.Timeout != nil && wait <= 0 {
 		return nil, fault.New(fault.InvalidArgs, "wait for job", string(id), errors.New("a wait is longer than nothing")).Advise("Call Poll for an answer at once.")
 	}
-	job, err := s.Terminals.WaitJob(ctx, r.Msg.Agent, id, wait)
+	job, err := s.Terminals.WaitJob(ctx, r.Agent, id, wait)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.WaitJobResponse{Job: jobProto(job)}), nil
+	return &controlpb.WaitJobResponse{Job: jobProto(job)}, nil
 }
 
 // Kill ends a job.
-func (s jobService) Kill(ctx context.Context, r *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error) {
-	id, err := config.ParseJobID(r.Msg.Id)
+func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error) {
+	id, err := config.ParseJobID(r.Id)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := s.Agents.Get(r.Msg.Agent)
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
 	n := note{action: "job.kill", agent: agent.Name, subject: string(id)}
-	if r.Msg.Kill {
+	if r.Kill {
 		n.subject += " with SIGKILL"
 	}
 	var job terminal.Job
 	err = s.audited(ctx, n, func() (err error) {
-		job, err = s.Terminals.KillJob(ctx, string(agent.ID), id, r.Msg.Kill)
+		job, err = s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.KillJobResponse{Job: jobProto(job)}), nil
+	return &controlpb.KillJobResponse{Job: jobProto(job)}, nil
 }
 
 // Tail answers what a job has written, and what it writes.
-func (s jobService) Tail(ctx context.Context, r *connect.Request[controlpb.TailJobRequest], stream *connect.ServerStream[controlpb.TailJobResponse]) error {
-	id, err := config.ParseJobID(r.Msg.Id)
+func (s jobService) Tail(ctx context.Context, r *controlpb.TailJobRequest, stream *connect.ServerStream[controlpb.TailJobResponse]) error {
+	id, err := config.ParseJobID(r.Id)
 	if err != nil {
 		return err
 	}
-	tail := terminal.Tail{Offset: r.Msg.Offset, FromEnd: min(r.Msg.FromEnd, chunk), Follow: r.Msg.Follow}
-	job, err := s.Terminals.TailJob(ctx, r.Msg.Agent, id, tail, func(part terminal.Part) error {
+	tail := terminal.Tail{Offset: r.Offset, FromEnd: min(r.FromEnd, chunk), Follow: r.Follow}
+	job, err := s.Terminals.TailJob(ctx, r.Agent, id, tail, func(part terminal.Part) error {
 		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset, Next: part.Next})
 	})
 	if err != nil || job.Running {

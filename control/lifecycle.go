@@ -10,14 +10,14 @@ import (
 )
 
 // Status answers from memory.
-func (s service) Status(context.Context, *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error) {
-	return connect.NewResponse(&controlpb.StatusResponse{Status: s.status()}), nil
+func (s service) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	return &controlpb.StatusResponse{Status: s.status()}, nil
 }
 
 func (s service) status() *controlpb.Status { return statusProto(s.Sandbox.Status()) }
 
 // WatchStatus answers the status whenever it changes.
-func (s service) WatchStatus(ctx context.Context, _ *connect.Request[controlpb.WatchStatusRequest], stream *connect.ServerStream[controlpb.StatusResponse]) error {
+func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest, stream *connect.ServerStream[controlpb.StatusResponse]) error {
 	status := s.Sandbox.Status()
 	for {
 		if err := stream.Send(&controlpb.StatusResponse{Status: statusProto(status)}); err != nil {
@@ -40,37 +40,37 @@ func (s service) command(ctx context.Context, n note, do func(context.Context, s
 }
 
 // Up has the guest running.
-func (s service) Up(ctx context.Context, _ *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error) {
+func (s service) Up(ctx context.Context, _ *controlpb.UpRequest) (*controlpb.UpResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.up"}, s.Sandbox.Start)
-	return connect.NewResponse(&controlpb.UpResponse{Status: status}), err
+	return &controlpb.UpResponse{Status: status}, err
 }
 
 // Down powers the guest off.
-func (s service) Down(ctx context.Context, _ *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error) {
+func (s service) Down(ctx context.Context, _ *controlpb.DownRequest) (*controlpb.DownResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.down"}, s.Sandbox.Stop)
-	return connect.NewResponse(&controlpb.DownResponse{Status: status}), err
+	return &controlpb.DownResponse{Status: status}, err
 }
 
 // Restart is Down and Up.
-func (s service) Restart(ctx context.Context, _ *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error) {
+func (s service) Restart(ctx context.Context, _ *controlpb.RestartRequest) (*controlpb.RestartResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.restart"}, s.Sandbox.Restart)
-	return connect.NewResponse(&controlpb.RestartResponse{Status: status}), err
+	return &controlpb.RestartResponse{Status: status}, err
 }
 
 // Reset begins with an empty data disk.
-func (s service) Reset(ctx context.Context, _ *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error) {
+func (s service) Reset(ctx context.Context, _ *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.reset", strict: true}, s.Sandbox.Reset)
-	return connect.NewResponse(&controlpb.ResetResponse{Status: status}), err
+	return &controlpb.ResetResponse{Status: status}, err
 }
 
 // Remove deletes disk and images.
-func (s service) Remove(ctx context.Context, _ *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error) {
+func (s service) Remove(ctx context.Context, _ *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.remove", strict: true}, s.Sandbox.Remove)
-	return connect.NewResponse(&controlpb.RemoveResponse{Status: status}), err
+	return &controlpb.RemoveResponse{Status: status}, err
 }
 
 // Provision answers the status on the way to a running guest.
-func (s service) Provision(ctx context.Context, _ *connect.Request[controlpb.ProvisionRequest], stream *connect.ServerStream[controlpb.ProvisionResponse]) error {
+func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, stream *connect.ServerStream[controlpb.ProvisionResponse]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	result := make(chan error, 1)

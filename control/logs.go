@@ -41,15 +41,15 @@ func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daem
 const OldLog = ".1"
 
 // Logs answers what the logs say.
-func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequest], stream *connect.ServerStream[controlpb.LogsResponse]) error {
+func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *connect.ServerStream[controlpb.LogsResponse]) error {
 	var since time.Time
-	if r.Msg.Since != nil {
-		since = r.Msg.Since.AsTime()
+	if r.Since != nil {
+		since = r.Since.AsTime()
 	}
-	if r.Msg.Agent != "" {
-		return s.agentLogs(ctx, r.Msg, since, stream)
+	if r.Agent != "" {
+		return s.agentLogs(ctx, r, since, stream)
 	}
-	tails, err := tailsOf(r.Msg.Source, s.console, func() string { return DaemonLog(s.Sandbox.Home()) })
+	tails, err := tailsOf(r.Source, s.console, func() string { return DaemonLog(s.Sandbox.Home()) })
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s service) Logs(ctx context.Context, r *connect.Request[controlpb.LogsRequ
 		if err := tails.read(send); err != nil {
 			return err
 		}
-		if !r.Msg.Follow {
+		if !r.Follow {
 			return nil
 		}
 		select {

@@ -23,8 +23,8 @@ func factProto(f memory.Fact) *controlpb.Fact {
 }
 
 // List answers all facts of an agent.
-func (s memoryService) List(ctx context.Context, r *connect.Request[controlpb.ListFactsRequest], stream *connect.ServerStream[controlpb.ListFactsResponse]) error {
-	agent, err := s.Agents.Get(r.Msg.Agent)
+func (s memoryService) List(ctx context.Context, r *controlpb.ListFactsRequest, stream *connect.ServerStream[controlpb.ListFactsResponse]) error {
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return err
 	}
@@ -40,13 +40,13 @@ func (s memoryService) List(ctx context.Context, r *connect.Request[controlpb.Li
 }
 
 // Search answers what an agent would be told.
-func (s memoryService) Search(ctx context.Context, r *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error) {
-	agent, err := s.Agents.Get(r.Msg.Agent)
+func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error) {
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
-	limit := cmp.Or(r.Msg.Limit, memory.Found)
-	found, err := s.Memory.Search(ctx, agent.ID, r.Msg.Query, int(min(limit, memory.MaxFound+1)))
+	limit := cmp.Or(r.Limit, memory.Found)
+	found, err := s.Memory.Search(ctx, agent.ID, r.Query, int(min(limit, memory.MaxFound+1)))
 	if err != nil {
 		return nil, err
 	}
@@ -54,52 +54,52 @@ func (s memoryService) Search(ctx context.Context, r *connect.Request[controlpb.
 	for _, f := range found {
 		answer.Facts = append(answer.Facts, factProto(f))
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Add keeps a fact.
-func (s memoryService) Add(ctx context.Context, r *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error) {
+func (s memoryService) Add(ctx context.Context, r *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
 	var f memory.Fact
 	// What it is, is the agent's and not the audit's.
-	err := s.onRecord(ctx, r.Msg.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Msg.Content)), func(agent agents.Agent) (err error) {
-		f, err = s.Memory.Add(ctx, agent.ID, r.Msg.Content, r.Msg.Pinned)
+	err := s.onRecord(ctx, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (err error) {
+		f, err = s.Memory.Add(ctx, agent.ID, r.Content, r.Pinned)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.AddFactResponse{Fact: factProto(f)}), nil
+	return &controlpb.AddFactResponse{Fact: factProto(f)}, nil
 }
 
 // Pin has a fact never be forgotten to make room.
-func (s memoryService) Pin(ctx context.Context, r *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error) {
+func (s memoryService) Pin(ctx context.Context, r *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
 	var f memory.Fact
-	err := s.onRecord(ctx, r.Msg.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Msg.Id, r.Msg.Pinned), func(agent agents.Agent) (err error) {
-		f, err = s.Memory.Pin(ctx, agent.ID, memory.ID(r.Msg.Id), r.Msg.Pinned)
+	err := s.onRecord(ctx, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (err error) {
+		f, err = s.Memory.Pin(ctx, agent.ID, memory.ID(r.Id), r.Pinned)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.PinFactResponse{Fact: factProto(f)}), nil
+	return &controlpb.PinFactResponse{Fact: factProto(f)}, nil
 }
 
 // Delete forgets one fact, or all.
-func (s memoryService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error) {
-	what := fmt.Sprint(r.Msg.Id)
-	if r.Msg.All {
+func (s memoryService) Delete(ctx context.Context, r *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error) {
+	what := fmt.Sprint(r.Id)
+	if r.All {
 		what = "all"
 	}
 	deleted := 1
-	err := s.onRecord(ctx, r.Msg.Agent, "memory.delete", what, func(agent agents.Agent) (err error) {
-		if r.Msg.All {
+	err := s.onRecord(ctx, r.Agent, "memory.delete", what, func(agent agents.Agent) (err error) {
+		if r.All {
 			deleted, err = s.Memory.DeleteAll(ctx, agent.ID)
 			return err
 		}
-		return s.Memory.Delete(ctx, agent.ID, memory.ID(r.Msg.Id))
+		return s.Memory.Delete(ctx, agent.ID, memory.ID(r.Id))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}), nil
+	return &controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}, nil
 }

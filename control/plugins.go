@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -56,12 +55,12 @@ func findingsProto(findings []plugins.Finding) []*controlpb.Finding {
 }
 
 // List answers all plugins, as many as fit.
-func (s pluginService) List(_ context.Context, r *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
+func (s pluginService) List(_ context.Context, r *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
 	entries, broken, err := s.Library.List()
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(pluginsAfter(r.Msg.After, entries, broken)), nil
+	return pluginsAfter(r.After, entries, broken), nil
 }
 
 // pluginsAfter is an answer with the files and plugins that come after one. Paths come
@@ -99,69 +98,69 @@ func pluginsAfter(after string, entries []library.Entry, broken []library.Broken
 func (c *Client) ListPlugins(ctx context.Context) (*controlpb.ListPluginsResponse, error) {
 	all := &controlpb.ListPluginsResponse{}
 	for after := ""; ; {
-		r, err := c.Plugins.List(ctx, connect.NewRequest(&controlpb.ListPluginsRequest{After: after}))
+		r, err := c.Plugins.List(ctx, &controlpb.ListPluginsRequest{After: after})
 		if err != nil {
 			return nil, err
 		}
-		all.Plugins, all.Broken = append(all.Plugins, r.Msg.Plugins...), append(all.Broken, r.Msg.Broken...)
-		if r.Msg.Next <= after { // also of an answer that goes in circles
+		all.Plugins, all.Broken = append(all.Plugins, r.Plugins...), append(all.Broken, r.Broken...)
+		if r.Next <= after { // also of an answer that goes in circles
 			return all, nil
 		}
-		after = r.Msg.Next
+		after = r.Next
 	}
 }
 
 // Show answers a plugin. A broken one is answered too: somebody has to mend it.
-func (s pluginService) Show(_ context.Context, r *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error) {
-	id, err := config.ParsePluginID(r.Msg.Plugin)
+func (s pluginService) Show(_ context.Context, r *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error) {
+	id, err := config.ParsePluginID(r.Plugin)
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.Library.Text(id, library.Revision(r.Msg.Revision))
+	text, err := s.Library.Text(id, library.Revision(r.Revision))
 	if err != nil {
 		return nil, err
 	}
 	answer := &controlpb.ShowPluginResponse{Recipe: text}
 	get := func() (library.Entry, error) { return s.Library.Get(id) }
-	if r.Msg.Revision != 0 {
-		get = func() (library.Entry, error) { return s.Library.At(id, library.Revision(r.Msg.Revision)) }
+	if r.Revision != 0 {
+		get = func() (library.Entry, error) { return s.Library.At(id, library.Revision(r.Revision)) }
 	}
 	if e, err := get(); err != nil {
 		answer.Error = err.Error()
 	} else {
 		answer.Plugin = pluginProto(e)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Lint answers what is wrong with a recipe.
-func (s pluginService) Lint(_ context.Context, r *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error) {
-	return connect.NewResponse(&controlpb.LintPluginResponse{Findings: findingsProto(plugins.Lint(r.Msg.Recipe))}), nil
+func (s pluginService) Lint(_ context.Context, r *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error) {
+	return &controlpb.LintPluginResponse{Findings: findingsProto(plugins.Lint(r.Recipe))}, nil
 }
 
 // Import keeps a recipe.
-func (s pluginService) Import(ctx context.Context, r *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error) {
+func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error) {
 	answer := &controlpb.ImportPluginResponse{}
-	from, subject := r.Msg.GetSource(), "a recipe that was handed over"
+	from, subject := r.GetSource(), "a recipe that was handed over"
 	if from != "" {
 		subject = from
 	}
 	err := s.audited(ctx, note{action: "plugin.import", subject: subject, strict: true}, func() error {
-		recipe, err := s.recipe(ctx, r.Msg, answer)
+		recipe, err := s.recipe(ctx, r, answer)
 		if err != nil {
 			return err
 		}
 		for _, f := range plugins.Validate(recipe) {
 			answer.Warnings = append(answer.Warnings, findingsProto([]plugins.Finding{f})...)
 		}
-		e, err := s.keep(recipe, r.Msg)
+		e, err := s.keep(recipe, r)
 		answer.Plugin = pluginProto(e)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // recipe is what a request hands over or names.
@@ -213,26 +212,26 @@ func (s pluginService) changed(ctx context.Context, action, plugin, detail strin
 }
 
 // Duplicate keeps a recipe under another name too.
-func (s pluginService) Duplicate(ctx context.Context, r *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error) {
-	p, err := s.changed(ctx, "plugin.duplicate", r.Msg.Plugin, r.Msg.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Msg.Name) })
+func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
+	p, err := s.changed(ctx, "plugin.duplicate", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Name) })
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.DuplicatePluginResponse{Plugin: p}), nil
+	return &controlpb.DuplicatePluginResponse{Plugin: p}, nil
 }
 
 // Rename gives a plugin another name.
-func (s pluginService) Rename(ctx context.Context, r *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error) {
-	p, err := s.changed(ctx, "plugin.rename", r.Msg.Plugin, r.Msg.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Msg.Name) })
+func (s pluginService) Rename(ctx context.Context, r *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
+	p, err := s.changed(ctx, "plugin.rename", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Name) })
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.RenamePluginResponse{Plugin: p}), nil
+	return &controlpb.RenamePluginResponse{Plugin: p}, nil
 }
 
 // History answers what a plugin was.
-func (s pluginService) History(_ context.Context, r *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error) {
-	id, err := config.ParsePluginID(r.Msg.Plugin)
+func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
+	id, err := config.ParsePluginID(r.Plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -251,24 +250,21 @@ func (s pluginService) History(_ context.Context, r *connect.Request[controlpb.P
 		}
 		answer.Revisions = append(answer.Revisions, revision)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Rollback makes a plugin again what it was.
-func (s pluginService) Rollback(ctx context.Context, r *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error) {
-	n := library.Revision(r.Msg.Revision)
-	p, err := s.changed(ctx, "plugin.rollback", r.Msg.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
+func (s pluginService) Rollback(ctx context.Context, r *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
+	n := library.Revision(r.Revision)
+	p, err := s.changed(ctx, "plugin.rollback", r.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.RollbackPluginResponse{Plugin: p}), nil
+	return &controlpb.RollbackPluginResponse{Plugin: p}, nil
 }
 
 // Remove forgets a plugin.
-func (s pluginService) Remove(ctx context.Context, r *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error) {
-	_, err := s.changed(ctx, "plugin.remove", r.Msg.Plugin, "", func(id config.PluginID) (library.Entry, error) { return library.Entry{}, s.Library.Remove(id) })
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.RemovePluginResponse{}), nil
+func (s pluginService) Remove(ctx context.Context, r *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error) {
+	_, err := s.changed(ctx, "plugin.remove", r.Plugin, "", func(id config.PluginID) (library.Entry, error) { return library.Entry{}, s.Library.Remove(id) })
+	return &controlpb.RemovePluginResponse{}, err
 }

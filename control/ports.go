@@ -26,12 +26,12 @@ const maxPorts = 64
 type portService struct{ service }
 
 // Forward has ports of an agent's be reached for as long as it lasts.
-func (s portService) Forward(ctx context.Context, r *connect.Request[controlpb.ForwardPortsRequest], stream *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
-	ports, err := portsOf(r.Msg.Ports)
+func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsRequest, stream *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
+	ports, err := portsOf(r.Ports)
 	if err != nil {
 		return err
 	}
-	return s.onRecord(ctx, r.Msg.Agent, "forward", strings.Trim(fmt.Sprint(ports), "[]"), func(agent agents.Agent) error {
+	return s.onRecord(ctx, r.Agent, "forward", strings.Trim(fmt.Sprint(ports), "[]"), func(agent agents.Agent) error {
 		loan, agent, err := s.Agents.Enter(ctx, string(agent.ID))
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/sandbox"
 )
 
-type clientStream = connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+type clientStream = connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse]
 
 // Process is a command that runs in the guest.
 type Process struct {
@@ -60,13 +60,18 @@ func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string
 	return c.run(ctx, c.Agents.Exec, start, cmd)
 }
 
-func (c *Client) run(ctx context.Context, call func(context.Context) *clientStream, start *controlpb.ExecStart, cmd guest.Command) (*Process, error) {
+func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStream, error), start *controlpb.ExecStart, cmd guest.Command) (*Process, error) {
 	if err := checkTexts(cmd.Dir); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, stream: call(ctx), cancel: cancel, done: make(chan struct{})}
-	err := p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
+	stream, err := call(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	p := &Process{client: c, cmd: cmd, stream: stream, cancel: cancel, done: make(chan struct{})}
+	err = p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		cancel()
 		return nil, err
@@ -156,7 +161,7 @@ func (p *Process) Wait() (guest.Exit, error) {
 
 // Signal sends a signal to the command's process group.
 func (p *Process) Signal(ctx context.Context, s guest.Signal) error {
-	_, err := p.client.Signal(ctx, connect.NewRequest(&controlpb.SignalRequest{Id: p.id, Signal: int32(s)}))
+	_, err := p.client.Signal(ctx, &controlpb.SignalRequest{Id: p.id, Signal: int32(s)})
 	return err
 }
 

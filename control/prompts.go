@@ -28,16 +28,16 @@ func promptProtos(list []prompts.Prompt) (protos []*controlpb.Prompt) {
 }
 
 // List answers the prompts that wait.
-func (s promptService) List(_ context.Context, r *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error) {
+func (s promptService) List(_ context.Context, r *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error) {
 	list := s.Prompts.List()
-	if r.Msg.Ended {
+	if r.Ended {
 		list = append(s.Prompts.Ended(), list...)
 	}
-	return connect.NewResponse(&controlpb.ListPromptsResponse{Prompts: promptProtos(list)}), nil
+	return &controlpb.ListPromptsResponse{Prompts: promptProtos(list)}, nil
 }
 
 // Watch answers the prompts that wait, whenever they are others.
-func (s promptService) Watch(ctx context.Context, _ *connect.Request[controlpb.WatchPromptsRequest], stream *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
+func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsRequest, stream *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
 	for list := range s.Prompts.Watch(ctx) {
 		if err := stream.Send(&controlpb.WatchPromptsResponse{Prompts: promptProtos(list)}); err != nil {
 			return err
@@ -47,29 +47,29 @@ func (s promptService) Watch(ctx context.Context, _ *connect.Request[controlpb.W
 }
 
 // Answer gives what is asked for.
-func (s promptService) Answer(ctx context.Context, r *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error) {
-	value, err := secrets.ParseValue(r.Msg.Value)
+func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
+	value, err := secrets.ParseValue(r.Value)
 	if err != nil {
 		return nil, err
 	}
-	p, taken, err := s.settle(ctx, "prompt.answer", r.Msg.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
+	p, taken, err := s.settle(ctx, "prompt.answer", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Answer(ctx, id, value, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}), nil
+	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, nil
 }
 
 // Cancel says no.
-func (s promptService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error) {
-	p, taken, err := s.settle(ctx, "prompt.cancel", r.Msg.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
+func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
+	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}), nil
+	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, nil
 }
 
 // settle ends a prompt, on the record.

@@ -98,13 +98,13 @@ func (s service) record(ctx context.Context, n note, outcome audit.Outcome, deta
 }
 
 // ListAudit answers who did what, newest first.
-func (s service) ListAudit(ctx context.Context, r *connect.Request[controlpb.ListAuditRequest], stream *connect.ServerStream[controlpb.ListAuditResponse]) error {
-	filter := audit.Filter{Limit: int(r.Msg.Limit), Before: audit.Seq(r.Msg.Before)}
-	if r.Msg.Since != nil {
-		filter.Since = r.Msg.Since.AsTime()
+func (s service) ListAudit(ctx context.Context, r *controlpb.ListAuditRequest, stream *connect.ServerStream[controlpb.ListAuditResponse]) error {
+	filter := audit.Filter{Limit: int(r.Limit), Before: audit.Seq(r.Before)}
+	if r.Since != nil {
+		filter.Since = r.Since.AsTime()
 	}
-	if r.Msg.Agent != "" {
-		name, err := s.nameOf(r.Msg.Agent)
+	if r.Agent != "" {
+		name, err := s.nameOf(r.Agent)
 		if err != nil {
 			return err
 		}
@@ -135,21 +135,21 @@ func (s service) nameOf(ref string) (config.AgentName, error) {
 }
 
 // VerifyAudit proves the audit whole.
-func (s service) VerifyAudit(ctx context.Context, _ *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error) {
+func (s service) VerifyAudit(ctx context.Context, _ *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
 	proof, err := s.Audit.Verify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}), nil
+	return &controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}, nil
 }
 
 // Events answers what happened, and what happens.
-func (s service) Events(ctx context.Context, r *connect.Request[controlpb.EventsRequest], stream *connect.ServerStream[controlpb.EventsResponse]) error {
+func (s service) Events(ctx context.Context, r *controlpb.EventsRequest, stream *connect.ServerStream[controlpb.EventsResponse]) error {
 	read := s.Backing.Events.List
-	if r.Msg.Follow {
+	if r.Follow {
 		read = s.Backing.Events.Subscribe
 	}
-	for e, err := range read(ctx, events.Seq(r.Msg.After)) {
+	for e, err := range read(ctx, events.Seq(r.After)) {
 		if err != nil {
 			return err
 		}

@@ -21,15 +21,15 @@ import (
 type registrationService struct{ service }
 
 // Register makes a plugin of what an agent has written.
-func (s registrationService) Register(ctx context.Context, r *connect.Request[controlpb.RegisterPluginRequest], stream *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
-	subject := r.Msg.GetPlugin()
+func (s registrationService) Register(ctx context.Context, r *controlpb.RegisterPluginRequest, stream *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
+	subject := r.GetPlugin()
 	if subject == "" {
 		subject = "a recipe that was handed over"
 	}
 	var made register.Made
-	err := s.onRecord(ctx, r.Msg.Agent, "plugin.register", subject, func(agent agents.Agent) error {
+	err := s.onRecord(ctx, r.Agent, "plugin.register", subject, func(agent agents.Agent) error {
 		a := toolbench.AgentOf(agent)
-		recipe, err := s.written(ctx, a, r.Msg)
+		recipe, err := s.written(ctx, a, r)
 		if err != nil {
 			return err
 		}

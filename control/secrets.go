@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -53,33 +51,33 @@ func keyProto(k secrets.Key) *controlpb.SecretKey {
 }
 
 // Set keeps a secret.
-func (s secretService) Set(ctx context.Context, r *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
-	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+func (s secretService) Set(ctx context.Context, r *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
+	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
 		return nil, err
 	}
-	value, err := secrets.ParseValue(r.Msg.Value)
+	value, err := secrets.ParseValue(r.Value)
 	if err != nil {
 		return nil, err
 	}
 	err = s.audited(ctx, note{action: "secret.set", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Set(ctx, k, value) })
-	return connect.NewResponse(&controlpb.SetSecretResponse{Key: keyProto(k)}), err
+	return &controlpb.SetSecretResponse{Key: keyProto(k)}, err
 }
 
 // Ask has a person be asked for a secret.
-func (s secretService) Ask(ctx context.Context, r *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error) {
-	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+func (s secretService) Ask(ctx context.Context, r *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error) {
+	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
 		return nil, err
 	}
-	q := prompts.Question{Secret: k, Name: of, Text: s.secretsOf(ctx, of).Scrubber().Text(r.Msg.Text), Wait: r.Msg.Timeout.AsDuration()}
+	q := prompts.Question{Secret: k, Name: of, Text: s.secretsOf(ctx, of).Scrubber().Text(r.Text), Wait: r.Timeout.AsDuration()}
 	err = s.audited(ctx, note{action: "secret.ask", subject: k.String(), agent: of}, func() error { return s.Prompts.Ask(ctx, q, callerOf(ctx).cause()) })
-	return connect.NewResponse(&controlpb.AskSecretResponse{Key: keyProto(k)}), err
+	return &controlpb.AskSecretResponse{Key: keyProto(k)}, err
 }
 
 // List names an agent's secrets.
-func (s secretService) List(ctx context.Context, r *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
-	agent, _, err := s.owner(r.Msg.Agent)
+func (s secretService) List(ctx context.Context, r *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {
+	agent, _, err := s.owner(r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +89,17 @@ func (s secretService) List(ctx context.Context, r *connect.Request[controlpb.Li
 	for _, k := range keys {
 		answer.Keys = append(answer.Keys, keyProto(k))
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Delete forgets a secret.
-func (s secretService) Delete(ctx context.Context, r *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error) {
-	k, of, err := s.secretKey(r.Msg.Agent, r.Msg.Plugin, r.Msg.Name)
+func (s secretService) Delete(ctx context.Context, r *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error) {
+	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	err = s.audited(ctx, note{action: "secret.delete", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Delete(ctx, k) })
-	return connect.NewResponse(&controlpb.DeleteSecretResponse{Key: keyProto(k)}), err
+	return &controlpb.DeleteSecretResponse{Key: keyProto(k)}, err
 }
 
 // leaveSecrets deletes the secrets of an agent that was deleted, or says how

@@ -146,25 +146,22 @@ func (s *Server) Close() error {
 type service struct{ *Server }
 
 // Hello says who answers.
-func (s service) Hello(_ context.Context, r *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
-	version, err := negotiate(r.Msg.VersionMin, r.Msg.VersionMax, s.Program)
+func (s service) Hello(_ context.Context, r *controlpb.HelloRequest) (*controlpb.HelloResponse, error) {
+	version, err := negotiate(r.VersionMin, r.VersionMax, s.Program)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.HelloResponse{
+	return &controlpb.HelloResponse{
 		Version: version, Program: s.Program, Pid: int32(os.Getpid()),
 		Home: string(s.Sandbox.Home()), Started: timestamppb.New(s.began),
-	}), nil
+	}, nil
 }
 
 // Quit ends the sandbox before it answers, and the daemon after.
-func (s service) Quit(ctx context.Context, _ *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error) {
+func (s service) Quit(ctx context.Context, _ *controlpb.QuitRequest) (*controlpb.QuitResponse, error) {
 	err := s.audited(ctx, note{action: "daemon.quit"}, func() error {
 		return errors.Join(s.Unlink(), s.Backing.Close(ctx))
 	})
 	s.quitOnce.Do(func() { close(s.quit) })
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&controlpb.QuitResponse{}), nil
+	return &controlpb.QuitResponse{}, err
 }

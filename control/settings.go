@@ -8,37 +8,35 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
 )
 
 // GetConfig answers every setting.
-func (s service) GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error) {
+func (s service) GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
 	settings, err := s.settings(config.Keys())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}), nil
+	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}, nil
 }
 
 // SetConfig changes settings, all or none.
-func (s service) SetConfig(ctx context.Context, r *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
+func (s service) SetConfig(ctx context.Context, r *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error) {
 	var changed []string
-	err := s.audited(ctx, note{action: "config.set", subject: assignments(r.Msg.Settings), strict: true}, func() (err error) {
-		if err := s.vacant(r.Msg.Settings); err != nil {
+	err := s.audited(ctx, note{action: "config.set", subject: assignments(r.Settings), strict: true}, func() (err error) {
+		if err := s.vacant(r.Settings); err != nil {
 			return err
 		}
-		changed, err = s.Sandbox.Set(r.Msg.Settings, callerOf(ctx).cause())
+		changed, err = s.Sandbox.Set(r.Settings, callerOf(ctx).cause())
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	settings, err := s.settings(changed)
-	return connect.NewResponse(&controlpb.SetConfigResponse{Changed: settings}), err
+	return &controlpb.SetConfigResponse{Changed: settings}, err
 }
 
 const listenKey = "mcp.listen"

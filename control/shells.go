@@ -42,19 +42,19 @@ func (s shellService) noteOf(action, ref, session string) (n note, of string, id
 }
 
 // Run runs one command in a session's shell.
-func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
-	n, of, id, err := s.noteOf("session.run", r.Msg.Agent, r.Msg.Session)
+func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
+	n, of, id, err := s.noteOf("session.run", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	n.subject, n.strict = n.subject+": "+r.Msg.Command, true
-	call, err := parseCall(r.Msg.Call)
+	n.subject, n.strict = n.subject+": "+r.Command, true
+	call, err := parseCall(r.Call)
 	if err != nil {
 		return nil, err
 	}
 	cmd := guest.ShellCommand{
-		Shell:   guest.Shell{Session: id, Env: r.Msg.Env, Dir: r.Msg.Dir},
-		Command: r.Msg.Command, Stdin: r.Msg.Stdin, Timeout: r.Msg.Timeout.AsDuration(), Call: call,
+		Shell:   guest.Shell{Session: id, Env: r.Env, Dir: r.Dir},
+		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
 	var result guest.ShellResult
 	err = s.audited(ctx, n, func() (err error) {
@@ -72,7 +72,7 @@ func (s shellService) Run(ctx context.Context, r *connect.Request[controlpb.RunI
 	for _, l := range result.Late {
 		answer.Late = append(answer.Late, &controlpb.LateOutput{Command: l.Command, Output: sessionOutput(l.Output)})
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
@@ -80,17 +80,17 @@ func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
 }
 
 // Cancel ends the command that runs in a session, or a certain call.
-func (s shellService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
-	n, of, id, err := s.noteOf("session.cancel", r.Msg.Agent, r.Msg.Session)
+func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error) {
+	n, of, id, err := s.noteOf("session.cancel", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	call, err := parseCall(r.Msg.Call)
+	call, err := parseCall(r.Call)
 	if err != nil {
 		return nil, err
 	}
 	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, of, id, call) })
-	return connect.NewResponse(&controlpb.CancelInSessionResponse{}), err
+	return &controlpb.CancelInSessionResponse{}, err
 }
 
 type attachStream = connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]
@@ -155,8 +155,8 @@ func (s shellService) attach(ctx context.Context, of string, open *controlpb.Att
 func sizeOf(r *controlpb.Resize) guest.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
 
 // List answers the sessions of one agent, or of all.
-func (s shellService) List(ctx context.Context, r *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error) {
-	list, err := s.Terminals.Sessions(ctx, r.Msg.Agent)
+func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
+	list, err := s.Terminals.Sessions(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -168,25 +168,25 @@ func (s shellService) List(ctx context.Context, r *connect.Request[controlpb.Lis
 			Made: moment(session.Made), Used: moment(session.Used),
 		})
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // Transcript answers the end of what was typed and shown in a session.
-func (s shellService) Transcript(ctx context.Context, r *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error) {
-	id, err := parseSession(r.Msg.Session)
+func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
+	id, err := parseSession(r.Session)
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.Terminals.Transcript(ctx, r.Msg.Agent, id)
-	return connect.NewResponse(&controlpb.TranscriptResponse{Text: text}), err
+	text, err := s.Terminals.Transcript(ctx, r.Agent, id)
+	return &controlpb.TranscriptResponse{Text: text}, err
 }
 
 // Close ends a session and forgets its transcript.
-func (s shellService) Close(ctx context.Context, r *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error) {
-	n, of, id, err := s.noteOf("session.close", r.Msg.Agent, r.Msg.Session)
+func (s shellService) Close(ctx context.Context, r *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
+	n, of, id, err := s.noteOf("session.close", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
 	err = s.audited(ctx, n, func() error { return s.Terminals.CloseSession(ctx, of, id, callerOf(ctx).cause()) })
-	return connect.NewResponse(&controlpb.CloseSessionResponse{}), err
+	return &controlpb.CloseSessionResponse{}, err
 }

@@ -25,16 +25,16 @@ func taskProto(t tasks.Task) *controlpb.Task {
 }
 
 // Dispatch queues a task.
-func (s taskService) Dispatch(ctx context.Context, r *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error) {
+func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
 	var task tasks.Task
-	err := s.onRecord(ctx, r.Msg.Agent, "task.dispatch", r.Msg.Key, func(agent agents.Agent) (err error) {
-		task, err = s.Tasks.Add(ctx, agent.ID, r.Msg.Text, r.Msg.Key, callerOf(ctx).client)
+	err := s.onRecord(ctx, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (err error) {
+		task, err = s.Tasks.Add(ctx, agent.ID, r.Text, r.Key, callerOf(ctx).client)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.DispatchTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, nil
 }
 
 // those is the agent that is meant, or none for all.
@@ -47,12 +47,12 @@ func (s taskService) those(ref string) (config.AgentID, error) {
 }
 
 // List answers tasks.
-func (s taskService) List(ctx context.Context, r *connect.Request[controlpb.ListTasksRequest], stream *connect.ServerStream[controlpb.ListTasksResponse]) error {
-	agent, err := s.those(r.Msg.Agent)
+func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, stream *connect.ServerStream[controlpb.ListTasksResponse]) error {
+	agent, err := s.those(r.Agent)
 	if err != nil {
 		return err
 	}
-	for task, err := range s.Tasks.List(ctx, agent, r.Msg.Open) {
+	for task, err := range s.Tasks.List(ctx, agent, r.Open) {
 		if err != nil {
 			return err
 		}
@@ -64,17 +64,17 @@ func (s taskService) List(ctx context.Context, r *connect.Request[controlpb.List
 }
 
 // Show answers one task.
-func (s taskService) Show(ctx context.Context, r *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error) {
-	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Msg.Id))
+func (s taskService) Show(ctx context.Context, r *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
+	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.ShowTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.ShowTaskResponse{Task: taskProto(task)}, nil
 }
 
 // Cancel ends a task.
-func (s taskService) Cancel(ctx context.Context, r *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error) {
-	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Msg.Id))
+func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
+	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
 	if err != nil {
 		return nil, err
 	}
@@ -85,46 +85,46 @@ func (s taskService) Cancel(ctx context.Context, r *connect.Request[controlpb.Ca
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.CancelTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, nil
 }
 
 // Lease hands out a task. That it did is an event; what an app does with it is in
 // the audit by what it does.
-func (s taskService) Lease(ctx context.Context, r *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error) {
-	agent, err := s.those(r.Msg.Agent)
+func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error) {
+	agent, err := s.those(r.Agent)
 	if err != nil {
 		return nil, err
 	}
-	task, lease, ok, err := s.Tasks.Lease(ctx, agent, callerOf(ctx).client, r.Msg.Hold.AsDuration(), r.Msg.Wait.AsDuration())
+	task, lease, ok, err := s.Tasks.Lease(ctx, agent, callerOf(ctx).client, r.Hold.AsDuration(), r.Wait.AsDuration())
 	if err != nil || !ok {
-		return connect.NewResponse(&controlpb.LeaseTaskResponse{}), err
+		return &controlpb.LeaseTaskResponse{}, err
 	}
-	return connect.NewResponse(&controlpb.LeaseTaskResponse{Task: taskProto(task), Lease: string(lease)}), nil
+	return &controlpb.LeaseTaskResponse{Task: taskProto(task), Lease: string(lease)}, nil
 }
 
 // Renew has a lease last longer.
-func (s taskService) Renew(ctx context.Context, r *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error) {
-	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Hold.AsDuration())
+func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
+	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Hold.AsDuration())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.RenewTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, nil
 }
 
 // Complete ends a task with what it came to.
-func (s taskService) Complete(ctx context.Context, r *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error) {
-	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Result)
+func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
+	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Result)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.CompleteTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, nil
 }
 
 // Fail ends a task, or an attempt at it, with why it went wrong.
-func (s taskService) Fail(ctx context.Context, r *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error) {
-	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Msg.Id), tasks.Lease(r.Msg.Lease), r.Msg.Reason, r.Msg.Retry)
+func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
+	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Reason, r.Retry)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.FailTaskResponse{Task: taskProto(task)}), nil
+	return &controlpb.FailTaskResponse{Task: taskProto(task)}, nil
 }

@@ -24,18 +24,18 @@ type toolService struct{ service }
 const page = maxMessage / 2
 
 // List answers the tools that an agent may call, as many as fit.
-func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
-	agent, err := s.Agents.Get(r.Msg.Agent)
+func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error) {
+	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
 	profile := tools.Full
-	if r.Msg.Lean {
+	if r.Lean {
 		profile = tools.Lean
 	}
 	answer, size := &controlpb.ListToolsResponse{}, 0
 	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
-		if string(t.Name) <= r.Msg.After {
+		if string(t.Name) <= r.After {
 			continue
 		}
 		if size >= page {
@@ -49,7 +49,7 @@ func (s toolService) List(_ context.Context, r *connect.Request[controlpb.ListTo
 		answer.Tools = append(answer.Tools, p)
 		size += proto.Size(p)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 func toolProto(t tools.Tool) (*controlpb.Tool, error) {
@@ -63,36 +63,36 @@ func toolProto(t tools.Tool) (*controlpb.Tool, error) {
 // ListTools are all tools that an agent, by its name or id, may call.
 func (c *Client) ListTools(ctx context.Context, agent string, p tools.Profile) (list []*controlpb.Tool, err error) {
 	for after := ""; ; {
-		r, err := c.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: agent, Lean: p == tools.Lean, After: after}))
+		r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: agent, Lean: p == tools.Lean, After: after})
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, r.Msg.Tools...)
-		if r.Msg.Next <= after { // also of an answer that goes in circles
+		list = append(list, r.Tools...)
+		if r.Next <= after { // also of an answer that goes in circles
 			return list, nil
 		}
-		after = r.Msg.Next
+		after = r.Next
 	}
 }
 
 // Call calls a tool for an agent. What became of it is in the envelope: only
 // what keeps it from being called is an error.
-func (s toolService) Call(ctx context.Context, r *connect.Request[controlpb.CallToolRequest], stream *connect.ServerStream[controlpb.CallToolResponse]) error {
+func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
 	var session config.SessionID
-	if r.Msg.Session != "" {
+	if r.Session != "" {
 		var err error
-		if session, err = config.ParseSessionID(r.Msg.Session); err != nil {
+		if session, err = config.ParseSessionID(r.Session); err != nil {
 			return err
 		}
 	}
 	caller := &hearer{stream: stream}
-	err := s.onRecord(ctx, r.Msg.Agent, "tool.call", r.Msg.Tool, func(agent agents.Agent) error {
-		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Msg.Turn, Session: session, Tell: caller.tell}
-		answer := s.Tools.Call(ctx, call, r.Msg.Tool, json.RawMessage(r.Msg.Arguments))
+	err := s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
+		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Turn, Session: session, Tell: caller.tell}
+		answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
 		envelope = &answer
 		if answer.Failure != nil {
-			return fault.New(answer.Failure.Kind, "call", r.Msg.Tool, answer.Failure)
+			return fault.New(answer.Failure.Kind, "call", r.Tool, answer.Failure)
 		}
 		return nil
 	})

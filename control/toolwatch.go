@@ -11,10 +11,10 @@ import (
 )
 
 // Watch tells of changes of an agent's tools.
-func (s toolService) Watch(ctx context.Context, r *connect.Request[controlpb.WatchToolsRequest], stream *connect.ServerStream[controlpb.WatchToolsResponse]) error {
+func (s toolService) Watch(ctx context.Context, r *controlpb.WatchToolsRequest, stream *connect.ServerStream[controlpb.WatchToolsResponse]) error {
 	for {
 		tools, agents := s.Tools.Changed(), s.Agents.Changed() // before the look, so that nothing is missed
-		if _, err := s.Agents.Get(r.Msg.Agent); err != nil {
+		if _, err := s.Agents.Get(r.Agent); err != nil {
 			return err
 		}
 		if err := stream.Send(&controlpb.WatchToolsResponse{}); err != nil {
@@ -24,7 +24,7 @@ func (s toolService) Watch(ctx context.Context, r *connect.Request[controlpb.Wat
 		case <-tools:
 		case <-agents:
 		case <-s.closing:
-			return fault.New(fault.Unavailable, "watch tools", r.Msg.Agent, errors.New("the daemon ends"))
+			return fault.New(fault.Unavailable, "watch tools", r.Agent, errors.New("the daemon ends"))
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -16,16 +16,16 @@ import (
 type topicService struct{ service }
 
 // Read answers what was told, and what is.
-func (s topicService) Read(ctx context.Context, r *connect.Request[controlpb.ReadTopicsRequest], stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
-	filter := topics.Filter{After: events.Seq(r.Msg.After)}
-	if r.Msg.Agent != "" {
-		agent, err := s.Agents.Get(r.Msg.Agent)
+func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
+	filter := topics.Filter{After: events.Seq(r.After)}
+	if r.Agent != "" {
+		agent, err := s.Agents.Get(r.Agent)
 		if err != nil {
 			return err
 		}
 		filter.Agent = agent.ID
 	}
-	for _, text := range r.Msg.Topics {
+	for _, text := range r.Topics {
 		pattern, err := topics.ParsePattern(text)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (s topicService) Read(ctx context.Context, r *connect.Request[controlpb.Rea
 		filter.Topics = append(filter.Topics, pattern)
 	}
 	read := s.Topics.List
-	if r.Msg.Follow {
+	if r.Follow {
 		read = s.Topics.Subscribe
 		// The header alone: who waits for the first event has been heard.
 		if err := stream.Send(nil); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Attachment is a person before the shell of a session.
 type Attachment struct {
-	stream *connect.BidiStreamForClient[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]
+	stream *connect.BidiStreamForClientSimple[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]
 	cancel context.CancelFunc
 	sendMu sync.Mutex // a stream has one sender at a time
 	done   chan struct{}
@@ -40,8 +40,13 @@ func (c *Client) AttachShell(ctx context.Context, shell Shell, size TerminalSize
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	a := &Attachment{stream: c.shells.Attach(ctx), cancel: cancel, done: make(chan struct{})}
-	err := a.stream.Send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
+	stream, err := c.shells.Attach(ctx)
+	if err != nil {
+		cancel()
+		return nil, wire.Decode(op, string(shell.Session), err)
+	}
+	a := &Attachment{stream: stream, cancel: cancel, done: make(chan struct{})}
+	err = a.stream.Send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
 	var first *guestpb.ShellAttachResponse
 	if err == nil || errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		first, err = a.stream.Receive()

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/entry"
@@ -80,10 +78,10 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 	c := newClient(dial, wire.Key(hello.Key))
 	for {
 		hello.TimeUnixNano = time.Now().UnixNano()
-		answer, err := c.rpc.Hello(ctx, connect.NewRequest(hello))
+		answer, err := c.rpc.Hello(ctx, hello)
 		if err == nil {
-			c.version = plain.Clip(answer.Msg.GuestVersion)
-			if v := answer.Msg.Version; v < wire.VersionMin || v > wire.VersionMax {
+			c.version = plain.Clip(answer.GuestVersion)
+			if v := answer.Version; v < wire.VersionMin || v > wire.VersionMax {
 				err = fmt.Errorf("the guest chose version %d of the protocol", v)
 				c.Close()
 				return nil, fault.New(fault.Rejected, op, "", err).Advise("Build the image anew: `osaurus-sandbox pack build`.")
@@ -167,19 +165,19 @@ func (c *Client) Close() error {
 }
 
 // call makes a call that answers at once.
-func call[Q, R any](ctx context.Context, op string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+func call[Q, R any](ctx context.Context, op string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	return callWithin(ctx, callTimeout, op, "", f, q)
 }
 
 // callWithin makes a call about something that answers within a while.
-func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := f(ctx, connect.NewRequest(q))
+	r, err := f(ctx, q)
 	if err != nil {
 		return nil, wire.Decode(op, subject, err)
 	}
-	return r.Msg, nil
+	return r, nil
 }
 
 // conns are the connections of one client, so that Close can end them all.

@@ -9,8 +9,6 @@ import (
 	"path"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/fault/faultrpc"
@@ -161,7 +159,7 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Read(ctx, about(f, m))
+	stream, err := c.files.Read(inRoomOf(ctx, f.User), m)
 	if err != nil {
 		return FileRead{}, f.fault(op, err)
 	}
@@ -206,7 +204,7 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 		return FileWritten{}, err
 	}
 	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
-	a, failed := c.files.Write(wire.WithContent(ctx, wire.Content{Reader: content, Size: w.Size}), about(f, m))
+	a, failed := c.files.Write(wire.WithContent(inRoomOf(ctx, f.User), wire.Content{Reader: content, Size: w.Size}), m)
 	sum, err := content.end()
 	switch {
 	case err != nil: // the guest has kept what was there
@@ -216,7 +214,7 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	case sum == nil:
 		return FileWritten{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answered before it had all"))
 	}
-	return FileWritten{Created: a.Msg.Created, SHA256: sum, Size: a.Msg.Size}, nil
+	return FileWritten{Created: a.Created, SHA256: sum, Size: a.Size}, nil
 }
 
 // SearchFiles tells what it finds as it is found, and ends with tell's error.
@@ -234,7 +232,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Search(ctx, about(f, m))
+	stream, err := c.files.Search(inRoomOf(ctx, f.User), m)
 	if err != nil {
 		return SearchEnd{}, f.fault(op, err)
 	}
@@ -275,24 +273,17 @@ func (f File) proto() *guestpb.FilePath {
 }
 
 // aboutFile makes a call that answers at once.
-func aboutFile[Q, R any](ctx context.Context, op string, f File, call func(context.Context, *connect.Request[Q]) (*connect.Response[R], error), q *Q) (*R, error) {
+func aboutFile[Q, R any](ctx context.Context, op string, f File, call func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	if err := wire.CheckFilePath(f.proto()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
 	defer cancel()
-	r, err := call(ctx, about(f, q))
+	r, err := call(inRoomOf(ctx, f.User), q)
 	if err != nil {
 		return nil, f.fault(op, err)
 	}
-	return r.Msg, nil
-}
-
-// about is a request to the worker of the file's user.
-func about[Q any](f File, q *Q) *connect.Request[Q] {
-	r := connect.NewRequest(q)
-	forUser(r.Header(), f.User)
-	return r
+	return r, nil
 }
 
 func fileInfo(i *guestpb.FileInfo) FileInfo {

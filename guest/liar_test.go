@@ -43,24 +43,24 @@ type liar struct {
 	exec func(send func(*guestpb.ExecResponse) error) error
 }
 
-func (l *liar) Hello(context.Context, *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
-	return connect.NewResponse(&guestpb.HelloResponse{Version: wire.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}), nil
+func (l *liar) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	return &guestpb.HelloResponse{Version: wire.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}, nil
 }
 
 func (l *liar) Exec(_ context.Context, s *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
 	return l.exec(s.Send)
 }
 
-func (l *liar) Stat(context.Context, *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
-	return connect.NewResponse(&guestpb.StatFileResponse{}), nil
+func (l *liar) Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
+	return &guestpb.StatFileResponse{}, nil
 }
 
-func (l *liar) List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
+func (l *liar) List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error) {
 	entry := &guestpb.FolderEntry{Name: bytes.Repeat([]byte("n"), 10)}
-	return connect.NewResponse(&guestpb.ListFolderResponse{Entries: repeat(entry, 50_000)}), nil
+	return &guestpb.ListFolderResponse{Entries: repeat(entry, 50_000)}, nil
 }
 
-func (l *liar) Read(_ context.Context, _ *connect.Request[guestpb.ReadFileRequest], s *connect.ServerStream[guestpb.ReadFileResponse]) error {
+func (l *liar) Read(_ context.Context, _ *guestpb.ReadFileRequest, s *connect.ServerStream[guestpb.ReadFileResponse]) error {
 	info := &guestpb.FileInfo{Kind: guestpb.FileInfo_KIND_FILE, Size: math.MaxUint64, Mode: math.MaxUint32, ModifiedUnixNano: math.MinInt64}
 	err := s.Send(&guestpb.ReadFileResponse{Info: info, Offset: math.MaxUint64})
 	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
@@ -69,38 +69,38 @@ func (l *liar) Read(_ context.Context, _ *connect.Request[guestpb.ReadFileReques
 	return err
 }
 
-func (l *liar) Search(_ context.Context, _ *connect.Request[guestpb.SearchRequest], s *connect.ServerStream[guestpb.SearchResponse]) (err error) {
+func (l *liar) Search(_ context.Context, _ *guestpb.SearchRequest, s *connect.ServerStream[guestpb.SearchResponse]) (err error) {
 	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
 		err = s.Send(&guestpb.SearchResponse{Matches: repeat(&guestpb.SearchMatch{Path: []byte("../../etc")}, 5000)})
 	}
 	return err
 }
 
-func (l *liar) ListJobs(context.Context, *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
+func (l *liar) ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	job := &guestpb.Job{Code: math.MinInt32, Signal: -1, StartedUnixNano: math.MaxInt64, Written: math.MaxUint64}
-	return connect.NewResponse(&guestpb.ListJobsResponse{Jobs: repeat(job, 10_000)}), nil
+	return &guestpb.ListJobsResponse{Jobs: repeat(job, 10_000)}, nil
 }
 
-func (l *liar) PollJob(context.Context, *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
-	return connect.NewResponse(&guestpb.PollJobResponse{}), nil
+func (l *liar) PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
+	return &guestpb.PollJobResponse{}, nil
 }
 
-func (l *liar) TailJob(context.Context, *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
-	return connect.NewResponse(&guestpb.TailJobResponse{Data: make([]byte, wire.MaxMessage-100), Offset: math.MaxUint64}), nil
+func (l *liar) TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	return &guestpb.TailJobResponse{Data: make([]byte, wire.MaxMessage-100), Offset: math.MaxUint64}, nil
 }
 
-func (l *liar) Sessions(context.Context, *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
-	return connect.NewResponse(&guestpb.SessionsResponse{Sessions: repeat(&guestpb.Session{State: 99, Attached: math.MaxUint32}, 10_000)}), nil
+func (l *liar) Sessions(context.Context, *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
+	return &guestpb.SessionsResponse{Sessions: repeat(&guestpb.Session{State: 99, Attached: math.MaxUint32}, 10_000)}, nil
 }
 
-func (l *liar) Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
+func (l *liar) Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	long := &guestpb.ShellOutput{Head: make([]byte, 400<<10), Tail: make([]byte, 400<<10), Omitted: math.MaxUint64}
-	return connect.NewResponse(&guestpb.ShellRunResponse{Stdout: long, Code: math.MinInt32, DurationNanos: math.MinInt64, Late: repeat(&guestpb.LateOutput{}, 5000)}), nil
+	return &guestpb.ShellRunResponse{Stdout: long, Code: math.MinInt32, DurationNanos: math.MinInt64, Late: repeat(&guestpb.LateOutput{}, 5000)}, nil
 }
 
 // Info is larger than a message may be.
-func (l *liar) Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
-	return connect.NewResponse(&guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*wire.MaxMessage)}), nil
+func (l *liar) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
+	return &guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*wire.MaxMessage)}, nil
 }
 
 func repeat[T any](one *T, n int) (list []*T) {

@@ -170,7 +170,7 @@ type answers interface {
 	Receive() (*guestpb.ExecResponse, error)
 }
 
-type inputStream = connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse]
 
 // Exec starts a command and returns when it runs. Cancelling the context ends
 // it and everything that it started (SIGTERM, then SIGKILL after its grace).
@@ -213,9 +213,12 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 
 // onStream sends a command that takes input.
 func (p *Process) onStream(ctx context.Context, start *guestpb.Start) error {
-	p.input = p.client.rpc.Exec(ctx)
-	p.answers = p.input
-	err := p.input.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
+	stream, err := p.client.rpc.Exec(ctx)
+	if err != nil {
+		return err
+	}
+	p.input, p.answers = stream, stream
+	err = stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
 	if errors.Is(err, io.EOF) {
 		return nil // Receive has the reason
 	}

@@ -19,8 +19,6 @@ const (
 	// roomSpare is how many are kept of each room: files are mostly touched one after the
 	// other.
 	roomSpare = 2
-	// userHeader says whose files a request is about. It stays on this side.
-	userHeader = "Osaurus-User"
 )
 
 // toRooms is the way to the workers for files: a connection for each call that is under way,
@@ -45,13 +43,17 @@ func newToRooms(cs *conns, key wire.Key) toRooms {
 
 // Do implements connect.HTTPClient: nothing follows where an answer points to.
 func (t toRooms) Do(r *http.Request) (*http.Response, error) {
-	r.URL.Host = r.Header.Get(userHeader)
-	r.Header.Del(userHeader)
+	user, _ := r.Context().Value(roomOf{}).(config.LinuxUser)
+	r.URL.Host = string(user)
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
 		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
 	}
 	return t.RoundTrip(wire.SendContent(r))
 }
 
-// forUser says in whose room a request is to be answered.
-func forUser(h http.Header, user config.LinuxUser) { h.Set(userHeader, string(user)) }
+// inRoomOf has a request be answered in the room of a user.
+func inRoomOf(ctx context.Context, user config.LinuxUser) context.Context {
+	return context.WithValue(ctx, roomOf{}, user)
+}
+
+type roomOf struct{}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -56,11 +55,11 @@ of that name that is there already becomes the agent's.
 				return err
 			}
 			defer client.Close()
-			r, err := client.Agents.Create(cmd.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings}))
+			r, err := client.Agents.Create(cmd.Context(), &controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings})
 			if err != nil {
 				return err
 			}
-			return printAgent(c.out, r.Msg.Agent, asJSON)
+			return printAgent(c.out, r.Agent, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -76,16 +75,16 @@ func newAgentList(c console) *cobra.Command {
 		Example: `  osaurus-sandbox agent list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.Agents.List(cmd.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
+			r, err := client.Agents.List(cmd.Context(), &controlpb.ListAgentsRequest{})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
-			for _, a := range r.Msg.Agents {
+			for _, a := range r.Agents {
 				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
 			}
 			return table.Flush()
@@ -104,11 +103,11 @@ func newAgentShow(c console) *cobra.Command {
   osaurus-sandbox agent show alice --json | jq .settings`,
 		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
+			r, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			if err != nil {
 				return err
 			}
-			return printAgent(c.out, r.Msg.Agent, asJSON)
+			return printAgent(c.out, r.Agent, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -125,11 +124,11 @@ guest that runs, and otherwise when the guest starts the next time: nothing that
 		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Rename(cmd.Context(), connect.NewRequest(&controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]}))
+			r, err := client.Agents.Rename(cmd.Context(), &controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]})
 			if err != nil {
 				return err
 			}
-			return printAgent(c.out, r.Msg.Agent, asJSON)
+			return printAgent(c.out, r.Agent, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -154,12 +153,12 @@ func newAgentSet(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			r, err := client.Agents.Set(cmd.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: args[0], Settings: settings}))
+			r, err := client.Agents.Set(cmd.Context(), &controlpb.SetAgentRequest{Agent: args[0], Settings: settings})
 			if err != nil {
 				return err
 			}
 			var changed []string
-			for _, s := range r.Msg.Changed {
+			for _, s := range r.Changed {
 				changed = append(changed, s.Key)
 			}
 			return printChanged(c.out, changed, config.AgentEffectOf, asJSON)
@@ -186,7 +185,7 @@ func newAgentReset(c console) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			_, err = client.Agents.Reset(cmd.Context(), connect.NewRequest(&controlpb.ResetAgentRequest{Agent: args[0]}))
+			_, err = client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
 			return err
 		},
 	}
@@ -213,18 +212,18 @@ an agent of the same name that is made later, unless you say --workspace. Its se
 				return err
 			}
 			defer client.Close()
-			agent, err := client.Agents.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: args[0]}))
+			agent, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			if err != nil {
 				return err
 			}
-			r, err := client.Agents.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets}))
+			r, err := client.Agents.Delete(cmd.Context(), &controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
-			return printLeft(c.err, r.Msg, agent.Msg.Agent.GetId())
+			return printLeft(c.err, r, agent.Agent.GetId())
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

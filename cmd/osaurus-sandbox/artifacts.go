@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -42,11 +41,11 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgs, "find artifact", arg, errors.New("that is no number")).Advise("See `osaurus-sandbox artifacts list`.")
 	}
-	r, err := client.Artifacts.Show(ctx, connect.NewRequest(&controlpb.ShowArtifactRequest{Id: id}))
+	r, err := client.Artifacts.Show(ctx, &controlpb.ShowArtifactRequest{Id: id})
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg.Artifact, nil
+	return r.Artifact, nil
 }
 
 func newArtifactsList(c console) *cobra.Command {
@@ -61,7 +60,7 @@ func newArtifactsList(c console) *cobra.Command {
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			list := []*controlpb.Artifact{}
 			request := &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}
-			for r, err := range control.Messages(client.Artifacts.List(cmd.Context(), connect.NewRequest(request))) {
+			for r, err := range control.Messages(client.Artifacts.List(cmd.Context(), request)) {
 				if err != nil {
 					return err
 				}
@@ -162,7 +161,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 				return err
 			}
 			for _, f := range list {
-				if _, err := client.Artifacts.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteArtifactRequest{Id: f.Id})); err != nil {
+				if _, err := client.Artifacts.Delete(cmd.Context(), &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
 					return err
 				}
 			}

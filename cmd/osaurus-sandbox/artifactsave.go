@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -37,7 +36,7 @@ func newArtifactsSave(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			content := control.Messages(client.Artifacts.Read(cmd.Context(), connect.NewRequest(&controlpb.ReadArtifactRequest{Id: f.Id})))
+			content := control.Messages(client.Artifacts.Read(cmd.Context(), &controlpb.ReadArtifactRequest{Id: f.Id}))
 			if toOut(args) {
 				return toOutput(c.out, f, content)
 			}

@@ -49,11 +49,11 @@ type broken struct {
 	files  []string
 }
 
-func (a broken) Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
-	return connect.NewResponse(&controlpb.ShowArtifactResponse{Artifact: &controlpb.Artifact{Id: 1, Name: "x", Folder: a.folder}}), nil
+func (a broken) Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
+	return &controlpb.ShowArtifactResponse{Artifact: &controlpb.Artifact{Id: 1, Name: "x", Folder: a.folder}}, nil
 }
 
-func (a broken) Read(_ context.Context, _ *connect.Request[controlpb.ReadArtifactRequest], stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
 	for _, file := range a.files {
 		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &file, Data: []byte("half")}); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -136,8 +135,8 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(what)) }
 	switch word {
 	case "AGENT":
-		if r, err := client.Agents.List(ctx, connect.NewRequest(&controlpb.ListAgentsRequest{})); err == nil {
-			for _, a := range r.Msg.Agents {
+		if r, err := client.Agents.List(ctx, &controlpb.ListAgentsRequest{}); err == nil {
+			for _, a := range r.Agents {
 				offers = append(offers, a.Name)
 			}
 		}
@@ -146,20 +145,20 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			offers = append(offers, agent+":")
 		}
 	case "SESSION":
-		if r, err := client.Shells.List(ctx, connect.NewRequest(&controlpb.ListSessionsRequest{Agent: owner})); err == nil {
-			for _, s := range r.Msg.Sessions {
+		if r, err := client.Shells.List(ctx, &controlpb.ListSessionsRequest{Agent: owner}); err == nil {
+			for _, s := range r.Sessions {
 				offers = append(offers, s.Session)
 			}
 		}
 	case "JOB":
-		if r, err := client.Jobs.List(ctx, connect.NewRequest(&controlpb.ListJobsRequest{Agent: owner})); err == nil {
-			for _, j := range r.Msg.Jobs {
+		if r, err := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: owner}); err == nil {
+			for _, j := range r.Jobs {
 				offer(j.Id, j.Command)
 			}
 		}
 	case "TOOL":
-		if r, err := client.Tools.List(ctx, connect.NewRequest(&controlpb.ListToolsRequest{Agent: owner})); err == nil {
-			for _, t := range r.Msg.Tools {
+		if r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: owner}); err == nil {
+			for _, t := range r.Tools {
 				offer(t.Name, t.Title)
 			}
 		}
@@ -170,14 +169,14 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "FROM", "TO", "REVISION":
-		if r, err := client.Plugins.History(ctx, connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: owner})); err == nil {
-			for _, p := range r.Msg.Revisions {
+		if r, err := client.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: owner}); err == nil {
+			for _, p := range r.Revisions {
 				offers = append(offers, strconv.FormatUint(uint64(p.Revision), 10))
 			}
 		}
 	case "PROMPT":
-		if r, err := client.Prompts.List(ctx, connect.NewRequest(&controlpb.ListPromptsRequest{})); err == nil {
-			for _, p := range r.Msg.Prompts {
+		if r, err := client.Prompts.List(ctx, &controlpb.ListPromptsRequest{}); err == nil {
+			for _, p := range r.Prompts {
 				offer(p.Id, askedFor(p)+", for "+p.Agent)
 			}
 		}
@@ -188,13 +187,13 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "TASK":
-		for r, err := range control.Messages(client.Tasks.List(ctx, connect.NewRequest(&controlpb.ListTasksRequest{}))) {
+		for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
 			if err == nil {
 				offer(r.Task.Id, r.Task.Text)
 			}
 		}
 	case "ARTIFACT":
-		for r, err := range control.Messages(client.Artifacts.List(ctx, connect.NewRequest(&controlpb.ListArtifactsRequest{}))) {
+		for r, err := range control.Messages(client.Artifacts.List(ctx, &controlpb.ListArtifactsRequest{})) {
 			if err == nil {
 				offer(strconv.FormatInt(r.Artifact.Id, 10), r.Artifact.Name+" of "+r.Artifact.Agent)
 			}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -147,12 +146,12 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 }
 
 func setThrough(ctx context.Context, client *control.Client, texts map[string]string) ([]string, error) {
-	r, err := client.SetConfig(ctx, connect.NewRequest(&controlpb.SetConfigRequest{Settings: texts}))
+	r, err := client.SetConfig(ctx, &controlpb.SetConfigRequest{Settings: texts})
 	if err != nil {
 		return nil, err
 	}
 	var changed []string
-	for _, s := range r.Msg.Changed {
+	for _, s := range r.Changed {
 		changed = append(changed, s.Key)
 	}
 	return changed, nil

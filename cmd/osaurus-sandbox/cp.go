@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -120,7 +119,7 @@ func parsePlace(text string) (agent, file string) {
 
 // do copies, the guest having been started.
 func (w copying) do(ctx context.Context, c console, client *control.Client) (all parcel.Sum, err error) {
-	shown, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: w.agent}))
+	shown, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: w.agent})
 	if err != nil {
 		return all, err
 	}
@@ -135,7 +134,7 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 		var sum parcel.Sum
 		meter := report.Start("copy "+source, 0, 0)
 		if w.out {
-			sum, err = w.get(ctx, c, client, source, path.Base(path.Join(shown.Msg.Agent.Home, source)), meter)
+			sum, err = w.get(ctx, c, client, source, path.Base(path.Join(shown.Agent.Home, source)), meter)
 		} else {
 			sum, err = w.put(ctx, c, client, source, meter)
 		}
@@ -155,13 +154,13 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 
 // hasGuest has the guest run, so that what is shown of its start is over when copying begins.
 func hasGuest(ctx context.Context, c console, client *control.Client) error {
-	now, err := client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{}))
-	if err != nil || supervisor.State(now.Msg.Status.State).HasGuest() { // to start it again would be on record
+	now, err := client.Status(ctx, &controlpb.StatusRequest{})
+	if err != nil || supervisor.State(now.Status.State).HasGuest() { // to start it again would be on record
 		return err
 	}
 	stop := showStart(ctx, c, client)
 	defer stop()
-	_, err = client.Up(ctx, connect.NewRequest(&controlpb.UpRequest{}))
+	_, err = client.Up(ctx, &controlpb.UpRequest{})
 	return err
 }
 

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -200,7 +199,7 @@ func complaint(code int, words io.Reader) error {
 
 // quit ends a daemon and returns when it is gone.
 func quit(ctx context.Context, client *control.Client, home config.Home) error {
-	if _, err := client.Quit(ctx, connect.NewRequest(&controlpb.QuitRequest{})); err != nil {
+	if _, err := client.Quit(ctx, &controlpb.QuitRequest{}); err != nil {
 		return err
 	}
 	return released(ctx, home)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -27,7 +26,7 @@ What this guest does not have is not checked.`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			failed := 0
-			for r, err := range control.Messages(client.Diagnose(cmd.Context(), connect.NewRequest(&controlpb.DiagnoseRequest{NatTarget: target}))) {
+			for r, err := range control.Messages(client.Diagnose(cmd.Context(), &controlpb.DiagnoseRequest{NatTarget: target})) {
 				if err != nil {
 					return err
 				}

@@ -48,7 +48,7 @@ func testFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	machine := child(t, hello.Pid, "qemu-system")
-	events, err := client.Events(ctx, connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
+	events, err := client.Events(ctx, &controlpb.EventsRequest{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func testFrozen(t *testing.T) {
 			for range answers {
 				time.Sleep(rand.N(every))
 				asked := time.Now()
-				if _, err := client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})); err != nil {
+				if _, err := client.Status(ctx, &controlpb.StatusRequest{}); err != nil {
 					t.Errorf("a status, %v after the machine was stopped: %v", time.Since(began), err)
 					return
 				}

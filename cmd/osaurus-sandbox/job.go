@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -59,17 +58,17 @@ func newJobStart(c console) *cobra.Command {
 			}
 			defer client.Close()
 			stop := showStart(cmd.Context(), c, client)
-			r, err := client.Jobs.Start(cmd.Context(), connect.NewRequest(&controlpb.StartJobRequest{
+			r, err := client.Jobs.Start(cmd.Context(), &controlpb.StartJobRequest{
 				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
-			}))
+			})
 			stop()
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg.Job)
+				return printProto(c.out, r.Job)
 			}
-			_, err = writef(c.out, "%s\n", r.Msg.Job.Id)
+			_, err = writef(c.out, "%s\n", r.Job.Id)
 			return err
 		},
 	}
@@ -92,16 +91,16 @@ func newJobList(c console) *cobra.Command {
   osaurus-sandbox job list alice`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Jobs.List(cmd.Context(), connect.NewRequest(&controlpb.ListJobsRequest{Agent: first(args)}))
+			r, err := client.Jobs.List(cmd.Context(), &controlpb.ListJobsRequest{Agent: first(args)})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
-			for _, j := range r.Msg.Jobs {
+			for _, j := range r.Jobs {
 				writef(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
 					when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command))
 			}
@@ -148,12 +147,12 @@ func withJob(ctx context.Context, agent, text string, do func(client *control.Cl
 	if len(text) == whole || text == "" {
 		return do(client, text)
 	}
-	r, err := client.Jobs.List(ctx, connect.NewRequest(&controlpb.ListJobsRequest{Agent: agent}))
+	r, err := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: agent})
 	if err != nil {
 		return err
 	}
 	var found []string
-	for _, j := range r.Msg.Jobs {
+	for _, j := range r.Jobs {
 		if strings.HasPrefix(j.Id, text) {
 			found = append(found, j.Id)
 		}
@@ -197,11 +196,11 @@ func newJobShow(c console) *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
-				r, err := client.Jobs.Poll(cmd.Context(), connect.NewRequest(&controlpb.PollJobRequest{Agent: args[0], Id: id}))
+				r, err := client.Jobs.Poll(cmd.Context(), &controlpb.PollJobRequest{Agent: args[0], Id: id})
 				if err != nil {
 					return err
 				}
-				return printJob(c.out, r.Msg.Job, asJSON)
+				return printJob(c.out, r.Job, asJSON)
 			})
 		},
 	}
@@ -225,17 +224,17 @@ func newJobWait(c console) *cobra.Command {
 				if timeout != 0 {
 					request.Timeout = durationpb.New(timeout)
 				}
-				r, err := client.Jobs.Wait(cmd.Context(), connect.NewRequest(request))
+				r, err := client.Jobs.Wait(cmd.Context(), request)
 				if err == nil {
-					err = printJob(c.out, r.Msg.Job, asJSON)
+					err = printJob(c.out, r.Job, asJSON)
 				}
 				switch {
 				case err != nil:
 					return err
-				case r.Msg.Job.Running:
+				case r.Job.Running:
 					return fault.New(fault.Timeout, "wait for job", id, errors.New("it still runs")).Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
-				case r.Msg.Job.Status != 0:
-					return exit{code: int(r.Msg.Job.Status)}
+				case r.Job.Status != 0:
+					return exit{code: int(r.Job.Status)}
 				}
 				return nil
 			})
@@ -257,11 +256,11 @@ func newJobKill(c console) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
-				r, err := client.Jobs.Kill(cmd.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: args[0], Id: id, Kill: hard}))
+				r, err := client.Jobs.Kill(cmd.Context(), &controlpb.KillJobRequest{Agent: args[0], Id: id, Kill: hard})
 				if err != nil || !asJSON {
 					return err
 				}
-				return printProto(c.out, r.Msg.Job)
+				return printProto(c.out, r.Job)
 			})
 		},
 	}

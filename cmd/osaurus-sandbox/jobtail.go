@@ -35,7 +35,7 @@ func newJobTail(c console) *cobra.Command {
 				if all {
 					request.FromEnd = 0
 				}
-				stream, err := client.Jobs.Tail(cmd.Context(), connect.NewRequest(request))
+				stream, err := client.Jobs.Tail(cmd.Context(), request)
 				if err != nil {
 					return err
 				}

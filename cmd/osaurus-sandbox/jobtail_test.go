@@ -37,7 +37,7 @@ type inParts struct {
 	parts []string
 }
 
-func (p inParts) Tail(_ context.Context, r *connect.Request[controlpb.TailJobRequest], stream *connect.ServerStream[controlpb.TailJobResponse]) error {
+func (p inParts) Tail(_ context.Context, r *controlpb.TailJobRequest, stream *connect.ServerStream[controlpb.TailJobResponse]) error {
 	at := uint64(0)
 	for _, part := range p.parts {
 		next := at + uint64(len(part))
@@ -46,5 +46,5 @@ func (p inParts) Tail(_ context.Context, r *connect.Request[controlpb.TailJobReq
 		}
 		at = next
 	}
-	return stream.Send(&controlpb.TailJobResponse{Offset: at, Next: at, Job: &controlpb.Job{Id: r.Msg.Id}})
+	return stream.Send(&controlpb.TailJobResponse{Offset: at, Next: at, Job: &controlpb.Job{Id: r.Id}})
 }

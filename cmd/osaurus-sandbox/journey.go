@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
@@ -64,7 +62,7 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 			show(e)
 			undone = e.Note == "" && !e.Finished
 		})
-		for r, err := range control.Messages(client.WatchStatus(watch, connect.NewRequest(&controlpb.WatchStatusRequest{}))) {
+		for r, err := range control.Messages(client.WatchStatus(watch, &controlpb.WatchStatusRequest{})) {
 			if err != nil {
 				break // without it the command still does what it should
 			}

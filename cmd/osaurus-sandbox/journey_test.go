@@ -141,11 +141,11 @@ type booting struct {
 	controlpbconnect.UnimplementedSandboxHandler
 }
 
-func (booting) Hello(context.Context, *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
-	return connect.NewResponse(&controlpb.HelloResponse{Version: control.VersionMax}), nil
+func (booting) Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error) {
+	return &controlpb.HelloResponse{Version: control.VersionMax}, nil
 }
 
-func (booting) WatchStatus(ctx context.Context, _ *connect.Request[controlpb.WatchStatusRequest], stream *connect.ServerStream[controlpb.StatusResponse]) error {
+func (booting) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest, stream *connect.ServerStream[controlpb.StatusResponse]) error {
 	err := stream.Send(&controlpb.StatusResponse{Status: &controlpb.Status{
 		Operation: "up", Journey: &controlpb.Journey{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "disk", Status: "completed"}, {Name: "boot", Status: "in_progress"}}},
 	}})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -44,7 +43,7 @@ func newLogs(c console) *cobra.Command {
 			}
 			defer client.Close()
 			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
-			for l, err := range control.Messages(client.Logs(cmd.Context(), connect.NewRequest(request))) {
+			for l, err := range control.Messages(client.Logs(cmd.Context(), request)) {
 				if err == nil {
 					err = print(l)
 				}
@@ -136,7 +135,7 @@ a topic that begins with "shared:". These have numbers of their own.`,
 			if asJSON {
 				print = printLine[*controlpb.EventsResponse]
 			}
-			for e, err := range control.Messages(client.Events(cmd.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: follow}))) {
+			for e, err := range control.Messages(client.Events(cmd.Context(), &controlpb.EventsRequest{After: after, Follow: follow})) {
 				if err == nil {
 					err = print(c.out, e)
 				}

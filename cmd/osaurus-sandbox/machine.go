@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -33,13 +32,13 @@ func newMachineCommands(c console) []*cobra.Command {
 			use: "up", short: "Start the sandbox, and make what it needs first",
 			long: "Starts the daemon and the guest unless they are running. What the guest needs is made first if it is missing: a pack, an image, a disk.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Up(ctx, connect.NewRequest(&controlpb.UpRequest{})))
+				return answer(s.Up(ctx, &controlpb.UpRequest{}))
 			},
 		},
 		{
 			use: "restart", short: "Stop the guest and start it again",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Restart(ctx, connect.NewRequest(&controlpb.RestartRequest{})))
+				return answer(s.Restart(ctx, &controlpb.RestartRequest{}))
 			},
 		},
 		{
@@ -53,7 +52,7 @@ func newMachineCommands(c console) []*cobra.Command {
 			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Reset(ctx, connect.NewRequest(&controlpb.ResetRequest{})))
+				return answer(s.Reset(ctx, &controlpb.ResetRequest{}))
 			},
 		},
 		{
@@ -63,7 +62,7 @@ func newMachineCommands(c console) []*cobra.Command {
 			flags:   []string{"--" + restFlag},
 			last:    true,
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Remove(ctx, connect.NewRequest(&controlpb.RemoveRequest{})))
+				return answer(s.Remove(ctx, &controlpb.RemoveRequest{}))
 			},
 		},
 	} {
@@ -148,7 +147,7 @@ it does not obey. The daemon stays, and starts the guest for the next command th
 				return printNoDaemon(c.out, asJSON)
 			}
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
-				return answer(client.Down(ctx, connect.NewRequest(&controlpb.DownRequest{})))
+				return answer(client.Down(ctx, &controlpb.DownRequest{}))
 			})
 			if err != nil {
 				return err
@@ -172,19 +171,13 @@ func printNoDaemon(w io.Writer, asJSON bool) error {
 }
 
 // answer is the status in an answer.
-func answer[R any, P interface {
-	*R
-	GetStatus() *controlpb.Status
-}](r *connect.Response[R], err error) (*controlpb.Status, error) {
-	if err != nil {
-		return nil, err
-	}
-	return P(r.Msg).GetStatus(), nil
+func answer[R interface{ GetStatus() *controlpb.Status }](r R, err error) (*controlpb.Status, error) {
+	return r.GetStatus(), err
 }
 
 // provision follows the journey for its result only: withProgress shows it.
 func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, err error) {
-	for r, err := range control.Messages(s.Provision(ctx, connect.NewRequest(&controlpb.ProvisionRequest{}))) {
+	for r, err := range control.Messages(s.Provision(ctx, &controlpb.ProvisionRequest{})) {
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -254,19 +253,19 @@ func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 		return in, err
 	}
 	defer daemon.Close()
-	found, err := daemon.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: s.agent}))
+	found, err := daemon.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: s.agent})
 	_, notID := config.ParseAgentID(s.agent)
 	switch {
 	case err == nil:
-		in.agent = found.Msg.Agent.GetName()
+		in.agent = found.Agent.GetName()
 	case fault.KindOf(err) == fault.NotFound && notID != nil:
 		in.agent = s.agent
-		_, err = daemon.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: s.agent}))
+		_, err = daemon.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: s.agent})
 	}
 	if err != nil {
 		return in, err
 	}
-	status, err := answer(daemon.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
+	status, err := answer(daemon.Status(ctx, &controlpb.StatusRequest{}))
 	in.state = supervisor.State(status.GetState())
 	return in, err
 }
@@ -277,7 +276,7 @@ func (s *setup) allow(ctx context.Context, client clients.Client, agent string) 
 	daemon, err := need(ctx)
 	if err == nil {
 		defer daemon.Close()
-		_, err = daemon.Agents.Set(ctx, connect.NewRequest(&controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{string(tools.Exec): may}}))
+		_, err = daemon.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{string(tools.Exec): may}})
 	}
 	if err != nil {
 		return fault.New(fault.KindOf(err), "set what may be done by", agent, err).

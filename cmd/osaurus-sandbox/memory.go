@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -36,7 +35,7 @@ the oldest of those that matter least is forgotten, but never one that you have 
 
 // facts are those of an agent, the oldest first.
 func facts(ctx context.Context, client *control.Client, agent string) iter.Seq2[*controlpb.ListFactsResponse, error] {
-	return control.Messages(client.Memory.List(ctx, connect.NewRequest(&controlpb.ListFactsRequest{Agent: agent})))
+	return control.Messages(client.Memory.List(ctx, &controlpb.ListFactsRequest{Agent: agent}))
 }
 
 func printFacts(w io.Writer, facts []*controlpb.Fact) error {
@@ -108,14 +107,14 @@ func newMemorySearch(c console) *cobra.Command {
 		Example: `  osaurus-sandbox memory search alice where is the repository`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Memory.Search(cmd.Context(), connect.NewRequest(&controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit}))
+			r, err := client.Memory.Search(cmd.Context(), &controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
-			return printFacts(c.out, r.Msg.Facts)
+			return printFacts(c.out, r.Facts)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -131,14 +130,14 @@ func newMemoryAdd(c console) *cobra.Command {
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Memory.Add(cmd.Context(), connect.NewRequest(&controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin}))
+			r, err := client.Memory.Add(cmd.Context(), &controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg.Fact)
+				return printProto(c.out, r.Fact)
 			}
-			_, err = fmt.Fprintln(c.out, r.Msg.Fact.Id)
+			_, err = fmt.Fprintln(c.out, r.Fact.Id)
 			return err
 		}),
 	}
@@ -157,11 +156,11 @@ func newMemoryPin(c console) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
-				r, err := client.Memory.Pin(cmd.Context(), connect.NewRequest(&controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo}))
+				r, err := client.Memory.Pin(cmd.Context(), &controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo})
 				if err != nil || !asJSON {
 					return err
 				}
-				return printProto(c.out, r.Msg.Fact)
+				return printProto(c.out, r.Fact)
 			})
 		},
 	}
@@ -188,7 +187,7 @@ func newMemoryDelete(c console) *cobra.Command {
 				}
 			}
 			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
-				_, err := client.Memory.Delete(cmd.Context(), connect.NewRequest(&controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all}))
+				_, err := client.Memory.Delete(cmd.Context(), &controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all})
 				return err
 			})
 		},

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -105,16 +104,16 @@ func newPluginShow(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin show word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0]}))
+			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0]})
 			switch {
 			case err != nil:
 				return err
-			case r.Msg.Plugin == nil:
-				return fault.New(fault.InvalidArgs, "show plugin", args[0], fmt.Errorf("its file is broken: %s", r.Msg.Error)).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
+			case r.Plugin == nil:
+				return fault.New(fault.InvalidArgs, "show plugin", args[0], fmt.Errorf("its file is broken: %s", r.Error)).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
 			case asJSON:
-				return printProto(c.out, r.Msg.Plugin)
+				return printProto(c.out, r.Plugin)
 			}
-			return printPlugin(c.out, r.Msg.Plugin)
+			return printPlugin(c.out, r.Plugin)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)

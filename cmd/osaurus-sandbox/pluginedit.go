@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -48,7 +47,7 @@ and where nobody is there to ask, the file stays where it is and the plugin what
 
 // editPlugin has a person change a recipe until it has no faults. It is nil if nothing changed.
 func editPlugin(ctx context.Context, c console, client *control.Client, plugin string) (*controlpb.Plugin, error) {
-	shown, err := client.Plugins.Show(ctx, connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: plugin}))
+	shown, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 		return nil, fault.New(fault.Unavailable, "edit plugin", plugin, err).Advise("Make the folder for temporary files writable.")
 	}
 	path := filepath.Join(dir, plugin+".json")
-	if err := writeNew(path, shown.Msg.Recipe, false); err != nil {
+	if err := writeNew(path, shown.Recipe, false); err != nil {
 		return nil, err
 	}
 	edited, err := edited(ctx, c, path)
@@ -65,8 +64,8 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 		return nil, err // and what was written stays
 	}
 	var kept *controlpb.Plugin
-	if !bytes.Equal(edited, shown.Msg.Recipe) {
-		if kept, err = keepEdited(ctx, client, plugin, shown.Msg.Plugin.GetName(), edited); err != nil {
+	if !bytes.Equal(edited, shown.Recipe) {
+		if kept, err = keepEdited(ctx, client, plugin, shown.Plugin.GetName(), edited); err != nil {
 			return nil, fault.New(fault.KindOf(err), "keep "+path, "", err).Advise(cmp.Or(fault.AdviceOf(err), "Try again: osaurus-sandbox plugin import "+path+" --update"))
 		}
 	}
@@ -91,11 +90,11 @@ func keepEdited(ctx context.Context, client *control.Client, plugin, name string
 			return err
 		}
 	}
-	answer, err := client.Plugins.Import(ctx, connect.NewRequest(&controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true}))
+	answer, err := client.Plugins.Import(ctx, &controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true})
 	if err != nil {
 		return nil, errors.Join(err, back())
 	}
-	return answer.Msg.Plugin, nil
+	return answer.Plugin, nil
 }
 
 // edited runs the editor on a file, until what is in it is a recipe or the person gives up.

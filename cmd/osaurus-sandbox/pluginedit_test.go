@@ -36,11 +36,11 @@ type unwilling struct {
 	renamed []string
 }
 
-func (u *unwilling) Rename(_ context.Context, r *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error) {
-	u.renamed = append(u.renamed, r.Msg.Plugin+" to "+r.Msg.Name)
-	return connect.NewResponse(&controlpb.RenamePluginResponse{Plugin: &controlpb.Plugin{Id: "new-name", Name: r.Msg.Name}}), nil
+func (u *unwilling) Rename(_ context.Context, r *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
+	u.renamed = append(u.renamed, r.Plugin+" to "+r.Name)
+	return &controlpb.RenamePluginResponse{Plugin: &controlpb.Plugin{Id: "new-name", Name: r.Name}}, nil
 }
 
-func (u *unwilling) Import(context.Context, *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error) {
+func (u *unwilling) Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnavailable, errors.New("the disk is full"))
 }

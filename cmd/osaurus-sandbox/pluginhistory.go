@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -23,16 +22,16 @@ func newPluginHistory(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin history word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.History(cmd.Context(), connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: args[0]}))
+			r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: args[0]})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "REVISION\tMODIFIED\tVERSION\tHASH\t")
-			for _, p := range r.Msg.Revisions {
+			for _, p := range r.Revisions {
 				at, note := "", p.Error
 				if p.Modified != nil {
 					at = when(p.Modified)
@@ -106,11 +105,11 @@ func newPluginDiff(c console) *cobra.Command {
 
 // beforeCurrent is the newest revision that is not the current.
 func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (uint32, error) {
-	r, err := client.Plugins.History(cmd.Context(), connect.NewRequest(&controlpb.PluginHistoryRequest{Plugin: plugin}))
+	r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: plugin})
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range r.Msg.Revisions {
+	for _, p := range r.Revisions {
 		if !p.Current && p.Error == "" {
 			return p.Revision, nil
 		}
@@ -134,11 +133,11 @@ func newPluginRollback(c console) *cobra.Command {
 					return err
 				}
 			}
-			r, err := client.Plugins.Rollback(cmd.Context(), connect.NewRequest(request))
+			r, err := client.Plugins.Rollback(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			return printRevised(c.out, "rolled back", r.Msg.Plugin, asJSON)
+			return printRevised(c.out, "rolled back", r.Plugin, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)

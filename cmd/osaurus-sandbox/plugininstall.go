@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -79,8 +78,8 @@ func noteShutGate(ctx context.Context, c console, client *control.Client, p *con
 	if len(p.Tools) == 0 {
 		return
 	}
-	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: p.Agent}))
-	if err == nil && settingText(r.Msg.Agent, string(tools.Exec)) == "false" {
+	r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: p.Agent})
+	if err == nil && settingText(r.Agent, string(tools.Exec)) == "false" {
 		writef(c.err, "%s may only read so far, and call none of them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
 	}
 }
@@ -100,7 +99,7 @@ func withTools(p *controlpb.InstalledPlugin) string {
 func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
 	var p *controlpb.InstalledPlugin
 	last := ""
-	for m, err := range control.Messages(client.Installs.Install(ctx, connect.NewRequest(r))) {
+	for m, err := range control.Messages(client.Installs.Install(ctx, r)) {
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +131,7 @@ keeps the plugin.`,
 		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Uninstall(cmd.Context(), connect.NewRequest(&controlpb.UninstallPluginRequest{Plugin: args[0], Agent: args[1]}))
+			_, err := client.Installs.Uninstall(cmd.Context(), &controlpb.UninstallPluginRequest{Plugin: args[0], Agent: args[1]})
 			return err
 		}),
 	}
@@ -144,7 +143,7 @@ func newPluginEnable() *cobra.Command {
 		Example: `  osaurus-sandbox plugin enable word-count alice`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Enable(cmd.Context(), connect.NewRequest(&controlpb.EnablePluginRequest{Plugin: args[0], Agent: args[1]}))
+			_, err := client.Installs.Enable(cmd.Context(), &controlpb.EnablePluginRequest{Plugin: args[0], Agent: args[1]})
 			return err
 		}),
 	}
@@ -156,7 +155,7 @@ func newPluginDisable() *cobra.Command {
 		Example: `  osaurus-sandbox plugin disable word-count alice`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Disable(cmd.Context(), connect.NewRequest(&controlpb.DisablePluginRequest{Plugin: args[0], Agent: args[1]}))
+			_, err := client.Installs.Disable(cmd.Context(), &controlpb.DisablePluginRequest{Plugin: args[0], Agent: args[1]})
 			return err
 		}),
 	}

@@ -136,7 +136,7 @@ func tryPluginsAfterAll(t *testing.T, home config.Home, agent string) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if status, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{})); err != nil || status.Msg.Status.State == "running" {
+	if status, err := client.Status(t.Context(), &controlpb.StatusRequest{}); err != nil || status.Status.State == "running" {
 		t.Errorf("%v %v", status, err)
 	}
 }
@@ -156,8 +156,8 @@ type installing struct {
 	controlpbconnect.UnimplementedInstallsHandler
 }
 
-func (installing) Install(_ context.Context, r *connect.Request[controlpb.InstallPluginRequest], stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+func (installing) Install(_ context.Context, r *controlpb.InstallPluginRequest, stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
 	return stream.Send(&controlpb.InstallPluginResponse{Plugin: &controlpb.InstalledPlugin{
-		Agent: r.Msg.Agent, Plugin: r.Msg.Plugin, Tools: []string{"clip"}, WithoutSecrets: []string{"KEY"},
+		Agent: r.Agent, Plugin: r.Plugin, Tools: []string{"clip"}, WithoutSecrets: []string{"KEY"},
 	}})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -60,7 +59,7 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
 	const step = "register"
 	var p *controlpb.RegisteredPlugin
-	for m, err := range control.Messages(client.Registrations.Register(ctx, connect.NewRequest(r))) {
+	for m, err := range control.Messages(client.Registrations.Register(ctx, r)) {
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -38,14 +37,14 @@ which. The daemon downloads, and only from public addresses.`,
 			} else {
 				request.From = &controlpb.ImportPluginRequest_Source{Source: args[0]}
 			}
-			r, err := client.Plugins.Import(cmd.Context(), connect.NewRequest(request))
+			r, err := client.Plugins.Import(cmd.Context(), request)
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
-			return printImported(c, r.Msg, request.DryRun)
+			return printImported(c, r, request.DryRun)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -89,14 +88,14 @@ func newPluginExport(c console) *cobra.Command {
   osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision}))
+			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision})
 			if err != nil {
 				return err
 			}
 			if output != "" {
-				return writeNew(output, r.Msg.Recipe, force)
+				return writeNew(output, r.Recipe, force)
 			}
-			_, err = c.out.Write(r.Msg.Recipe)
+			_, err = c.out.Write(r.Recipe)
 			return err
 		}),
 	}
@@ -124,11 +123,11 @@ func newPluginDuplicate(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Duplicate(cmd.Context(), connect.NewRequest(&controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]}))
+			r, err := client.Plugins.Duplicate(cmd.Context(), &controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]})
 			if err != nil {
 				return err
 			}
-			return printRevised(c.out, "made", r.Msg.Plugin, asJSON)
+			return printRevised(c.out, "made", r.Plugin, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -156,11 +155,11 @@ func newPluginRename(c console) *cobra.Command {
 }
 
 func rename(ctx context.Context, client *control.Client, plugin, name string) (*controlpb.Plugin, error) {
-	r, err := client.Plugins.Rename(ctx, connect.NewRequest(&controlpb.RenamePluginRequest{Plugin: plugin, Name: name}))
+	r, err := client.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: plugin, Name: name})
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg.Plugin, nil
+	return r.Plugin, nil
 }
 
 func newPluginRemove(c console) *cobra.Command {
@@ -175,7 +174,7 @@ func newPluginRemove(c console) *cobra.Command {
 			if err := confirm(cmd.Context(), c, yes, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {
 				return err
 			}
-			_, err := client.Plugins.Remove(cmd.Context(), connect.NewRequest(&controlpb.RemovePluginRequest{Plugin: args[0]}))
+			_, err := client.Plugins.Remove(cmd.Context(), &controlpb.RemovePluginRequest{Plugin: args[0]})
 			return err
 		}),
 	}
@@ -185,9 +184,9 @@ func newPluginRemove(c console) *cobra.Command {
 
 // recipeAt is a plugin's recipe, as it is or as it was.
 func recipeAt(ctx context.Context, client *control.Client, plugin string, revision uint32) (plugins.Recipe, error) {
-	r, err := client.Plugins.Show(ctx, connect.NewRequest(&controlpb.ShowPluginRequest{Plugin: plugin, Revision: revision}))
+	r, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin, Revision: revision})
 	if err != nil {
 		return plugins.Recipe{}, err
 	}
-	return plugins.Parse(r.Msg.Recipe)
+	return plugins.Parse(r.Recipe)
 }

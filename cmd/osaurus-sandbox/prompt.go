@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -41,16 +40,16 @@ func newPromptList(c console) *cobra.Command {
   osaurus-sandbox prompt list --all`,
 		Args: cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.Prompts.List(cmd.Context(), connect.NewRequest(&controlpb.ListPromptsRequest{Ended: all}))
+			r, err := client.Prompts.List(cmd.Context(), &controlpb.ListPromptsRequest{Ended: all})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE")
-			for _, p := range r.Msg.Prompts {
+			for _, p := range r.Prompts {
 				writef(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text))
 			}
 			return table.Flush()
@@ -91,7 +90,7 @@ func newPromptWatch(c console) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			shown := map[string]bool{}
-			for r, err := range control.Messages(client.Prompts.Watch(cmd.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))) {
+			for r, err := range control.Messages(client.Prompts.Watch(cmd.Context(), &controlpb.WatchPromptsRequest{})) {
 				if err == nil && asJSON {
 					err = printLine(c.out, r)
 				}
@@ -140,11 +139,11 @@ shown. It goes into the store of secrets, and nowhere else.`,
 			if err != nil {
 				return err
 			}
-			r, err := client.Prompts.Answer(cmd.Context(), connect.NewRequest(&controlpb.AnswerPromptRequest{Id: p.Id, Value: value.Reveal()}))
+			r, err := client.Prompts.Answer(cmd.Context(), &controlpb.AnswerPromptRequest{Id: p.Id, Value: value.Reveal()})
 			if err != nil {
 				return err
 			}
-			return printSettled(c.out, "kept", r.Msg.Taken, r.Msg.Prompt, asJSON)
+			return printSettled(c.out, "kept", r.Taken, r.Prompt, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
@@ -153,11 +152,11 @@ shown. It goes into the store of secrets, and nowhere else.`,
 
 // findPrompt is the prompt that is meant: by its id, or the oldest.
 func findPrompt(cmd *cobra.Command, client *control.Client, id string) (*controlpb.Prompt, error) {
-	r, err := client.Prompts.List(cmd.Context(), connect.NewRequest(&controlpb.ListPromptsRequest{}))
+	r, err := client.Prompts.List(cmd.Context(), &controlpb.ListPromptsRequest{})
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range r.Msg.Prompts {
+	for _, p := range r.Prompts {
 		if id == "" || p.Id == id {
 			return p, nil
 		}
@@ -173,12 +172,12 @@ func newPromptCancel(c console) *cobra.Command {
 		Example: `  osaurus-sandbox prompt cancel 1f0c9a3e`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Prompts.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: args[0]}))
+			r, err := client.Prompts.Cancel(cmd.Context(), &controlpb.CancelPromptRequest{Id: args[0]})
 			if err != nil {
 				return err
 			}
 			// To say no twice is to say no.
-			return printSettled(c.out, "cancelled", r.Msg.Taken || r.Msg.Prompt.State == "cancelled", r.Msg.Prompt, asJSON)
+			return printSettled(c.out, "cancelled", r.Taken || r.Prompt.State == "cancelled", r.Prompt, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)

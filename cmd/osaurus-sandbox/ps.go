@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -21,23 +20,23 @@ func newPs(c console) *cobra.Command {
   osaurus-sandbox ps alice`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Processes(cmd.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: first(args)}))
+			r, err := client.Agents.Processes(cmd.Context(), &controlpb.AgentProcessesRequest{Agent: first(args)})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
-			for _, p := range r.Msg.Processes {
+			for _, p := range r.Processes {
 				writef(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
 					bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command)
 			}
 			if err := table.Flush(); err != nil {
 				return err
 			}
-			if r.Msg.Truncated {
+			if r.Truncated {
 				_, err = fmt.Fprintln(c.err, "There are more.")
 			}
 			return err

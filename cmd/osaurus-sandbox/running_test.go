@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
@@ -124,6 +122,6 @@ type tooLong struct {
 	controlpbconnect.UnimplementedShellsHandler
 }
 
-func (tooLong) Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
-	return connect.NewResponse(&controlpb.RunInSessionResponse{TimedOut: true}), nil
+func (tooLong) Run(context.Context, *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
+	return &controlpb.RunInSessionResponse{TimedOut: true}, nil
 }

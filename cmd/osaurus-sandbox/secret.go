@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -51,11 +50,11 @@ func agentOf(ctx context.Context, text string) (config.AgentID, error) {
 		return "", err
 	}
 	defer client.Close()
-	r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: text}))
+	r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: text})
 	if err != nil {
 		return "", err
 	}
-	return config.ParseAgentID(r.Msg.Agent.GetId())
+	return config.ParseAgentID(r.Agent.GetId())
 }
 
 // secretKey is what the arguments AGENT NAME and the flag --plugin name.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -24,9 +23,9 @@ func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon 
 	client, err := reach(ctx)
 	if err == nil {
 		defer client.Close()
-		var r *connect.Response[controlpb.ListSecretsResponse]
-		if r, err = client.Secrets.List(ctx, connect.NewRequest(&controlpb.ListSecretsRequest{Agent: string(agent)})); err == nil {
-			return byDaemon(client, r.Msg.Keys)
+		var r *controlpb.ListSecretsResponse
+		if r, err = client.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: string(agent)}); err == nil {
+			return byDaemon(client, r.Keys)
 		}
 	}
 	if fault.KindOf(err) != fault.Unavailable {
@@ -41,18 +40,18 @@ func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon 
 
 func setSecret(ctx context.Context, c console, k secrets.Key, v secrets.Value) error {
 	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
-		_, err := client.Secrets.Set(ctx, connect.NewRequest(&controlpb.SetSecretRequest{
+		_, err := client.Secrets.Set(ctx, &controlpb.SetSecretRequest{
 			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
-		}))
+		})
 		return err
 	}, func(store secrets.Store) error { return store.Set(ctx, k, v) })
 }
 
 func deleteSecret(ctx context.Context, c console, k secrets.Key) error {
 	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
-		_, err := client.Secrets.Delete(ctx, connect.NewRequest(&controlpb.DeleteSecretRequest{
+		_, err := client.Secrets.Delete(ctx, &controlpb.DeleteSecretRequest{
 			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
-		}))
+		})
 		return err
 	}, func(store secrets.Store) error { return store.Delete(ctx, k) })
 }
@@ -91,7 +90,7 @@ they say no, and 5 if nobody answers.`,
 			if timeout != 0 {
 				request.Timeout = durationpb.New(timeout)
 			}
-			if _, err := client.Secrets.Ask(cmd.Context(), connect.NewRequest(request)); err != nil {
+			if _, err := client.Secrets.Ask(cmd.Context(), request); err != nil {
 				return err
 			}
 			return printKey(c, "kept", args[0], k, asJSON)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
@@ -65,13 +63,13 @@ func refuse(it bool) error {
 	return faultrpc.Encode(fault.New(fault.Unavailable, "secret", "", errors.New("no")))
 }
 
-func (r refusing) List(context.Context, *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
+func (r refusing) List(context.Context, *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {
 	if err := refuse(r.list); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&controlpb.ListSecretsResponse{Keys: []*controlpb.SecretKey{{Agent: strings.ToLower(someAgent), Name: "THEIRS"}}}), nil
+	return &controlpb.ListSecretsResponse{Keys: []*controlpb.SecretKey{{Agent: strings.ToLower(someAgent), Name: "THEIRS"}}}, nil
 }
 
-func (r refusing) Set(context.Context, *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
-	return connect.NewResponse(&controlpb.SetSecretResponse{}), refuse(r.set)
+func (r refusing) Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
+	return &controlpb.SetSecretResponse{}, refuse(r.set)
 }

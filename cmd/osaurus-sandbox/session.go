@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -40,16 +39,16 @@ func newSessionList(c console) *cobra.Command {
   osaurus-sandbox session list alice`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Shells.List(cmd.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: first(args)}))
+			r, err := client.Shells.List(cmd.Context(), &controlpb.ListSessionsRequest{Agent: first(args)})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
 			table := newTable(c.out)
 			fmt.Fprintln(table, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND")
-			for _, s := range r.Msg.Sessions {
+			for _, s := range r.Sessions {
 				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Agent, s.Session, s.State,
 					when(s.Used), s.Attached, s.Dir, s.Command)
 			}
@@ -68,15 +67,15 @@ func newSessionShow(c console) *cobra.Command {
 		Example: `  osaurus-sandbox session show alice build`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Shells.Transcript(cmd.Context(), connect.NewRequest(&controlpb.TranscriptRequest{Agent: args[0], Session: args[1]}))
+			r, err := client.Shells.Transcript(cmd.Context(), &controlpb.TranscriptRequest{Agent: args[0], Session: args[1]})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg)
+				return printProto(c.out, r)
 			}
-			_, err = io.WriteString(c.out, string(lines(r.Msg.Text)))
-			if n := len(r.Msg.Text); n > 0 && r.Msg.Text[n-1] != '\n' {
+			_, err = io.WriteString(c.out, string(lines(r.Text)))
+			if n := len(r.Text); n > 0 && r.Text[n-1] != '\n' {
 				_, end := io.WriteString(c.out, "\n")
 				err = errors.Join(err, end)
 			}
@@ -94,7 +93,7 @@ func newSessionClose() *cobra.Command {
 		Example: `  osaurus-sandbox session close alice build`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Shells.Close(cmd.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]}))
+			_, err := client.Shells.Close(cmd.Context(), &controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]})
 			return err
 		}),
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -36,7 +35,7 @@ func newStatus(c console) *cobra.Command {
 			defer client.Close()
 			noteAnotherBuild(ctx, c, client)
 			if !watch {
-				status, err := answer(client.Status(ctx, connect.NewRequest(&controlpb.StatusRequest{})))
+				status, err := answer(client.Status(ctx, &controlpb.StatusRequest{}))
 				if err != nil {
 					return err
 				}
@@ -46,7 +45,7 @@ func newStatus(c console) *cobra.Command {
 			if asJSON {
 				print = printLine[*controlpb.Status]
 			}
-			for r, err := range control.Messages(client.WatchStatus(ctx, connect.NewRequest(&controlpb.WatchStatusRequest{}))) {
+			for r, err := range control.Messages(client.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
 				if err == nil {
 					err = print(c.out, r.Status)
 				}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -46,7 +45,7 @@ func withTask(ctx context.Context, text string, do func(client *control.Client, 
 		return do(client, text)
 	}
 	var found []string
-	for r, err := range control.Messages(client.Tasks.List(ctx, connect.NewRequest(&controlpb.ListTasksRequest{}))) {
+	for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
 		if err != nil {
 			return err
 		}
@@ -73,14 +72,14 @@ func newTaskAdd(c console) *cobra.Command {
   osaurus-sandbox task add alice --key chat-1 Mow the lawn`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Tasks.Dispatch(cmd.Context(), connect.NewRequest(&controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key}))
+			r, err := client.Tasks.Dispatch(cmd.Context(), &controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key})
 			switch {
 			case err != nil:
 				return err
 			case asJSON:
-				return printProto(c.out, r.Msg.Task)
+				return printProto(c.out, r.Task)
 			}
-			_, err = writef(c.out, "%s\n", r.Msg.Task.Id)
+			_, err = writef(c.out, "%s\n", r.Task.Id)
 			return err
 		}),
 	}
@@ -102,7 +101,7 @@ func newTaskList(c console) *cobra.Command {
 			if !asJSON {
 				fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
 			}
-			for r, err := range control.Messages(client.Tasks.List(cmd.Context(), connect.NewRequest(&controlpb.ListTasksRequest{Agent: first(args), Open: open}))) {
+			for r, err := range control.Messages(client.Tasks.List(cmd.Context(), &controlpb.ListTasksRequest{Agent: first(args), Open: open})) {
 				switch t := r.GetTask(); {
 				case err != nil:
 				case asJSON:
@@ -164,11 +163,11 @@ func newTaskShow(c console) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Show(cmd.Context(), connect.NewRequest(&controlpb.ShowTaskRequest{Id: id}))
+				r, err := client.Tasks.Show(cmd.Context(), &controlpb.ShowTaskRequest{Id: id})
 				if err != nil {
 					return err
 				}
-				return printTask(c.out, r.Msg.Task, asJSON)
+				return printTask(c.out, r.Task, asJSON)
 			})
 		},
 	}
@@ -186,14 +185,14 @@ func newTaskCancel(c console) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Cancel(cmd.Context(), connect.NewRequest(&controlpb.CancelTaskRequest{Id: id}))
+				r, err := client.Tasks.Cancel(cmd.Context(), &controlpb.CancelTaskRequest{Id: id})
 				switch {
 				case err != nil:
 					return err
 				case asJSON:
-					return printProto(c.out, r.Msg.Task)
+					return printProto(c.out, r.Task)
 				}
-				_, err = writef(c.out, "%s\n", r.Msg.Task.State)
+				_, err = writef(c.out, "%s\n", r.Task.State)
 				return err
 			})
 		},

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -25,14 +24,14 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Tasks.Lease(cmd.Context(), connect.NewRequest(&controlpb.LeaseTaskRequest{Agent: first(args), Hold: durationpb.New(hold), Wait: durationpb.New(wait)}))
+			r, err := client.Tasks.Lease(cmd.Context(), &controlpb.LeaseTaskRequest{Agent: first(args), Hold: durationpb.New(hold), Wait: durationpb.New(wait)})
 			switch {
 			case err != nil:
 				return err
-			case r.Msg.Task == nil:
+			case r.Task == nil:
 				return fault.New(fault.NotFound, "take task", first(args), errors.New("none waits")).Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
 			}
-			return printProto(c.out, r.Msg)
+			return printProto(c.out, r)
 		}),
 	}
 	alwaysJSON(cmd)
@@ -50,11 +49,11 @@ func newTaskDone(c console) *cobra.Command {
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Complete(cmd.Context(), connect.NewRequest(&controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")}))
+				r, err := client.Tasks.Complete(cmd.Context(), &controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")})
 				if err != nil || !asJSON {
 					return err
 				}
-				return printProto(c.out, r.Msg.Task)
+				return printProto(c.out, r.Task)
 			})
 		},
 	}
@@ -71,11 +70,11 @@ func newTaskFail(c console) *cobra.Command {
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Fail(cmd.Context(), connect.NewRequest(&controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry}))
+				r, err := client.Tasks.Fail(cmd.Context(), &controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry})
 				if err != nil || !asJSON {
 					return err
 				}
-				return printProto(c.out, r.Msg.Task)
+				return printProto(c.out, r.Task)
 			})
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -175,9 +174,9 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 			}
 			defer client.Close()
 			var envelope string
-			for m, err := range control.Messages(client.Tools.Call(cmd.Context(), connect.NewRequest(&controlpb.CallToolRequest{
+			for m, err := range control.Messages(client.Tools.Call(cmd.Context(), &controlpb.CallToolRequest{
 				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
-			}))) {
+			})) {
 				if err != nil {
 					return faultrpc.Decode("call tool", args[1], err)
 				}

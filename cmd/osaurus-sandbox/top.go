@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
@@ -56,10 +55,10 @@ picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table 
 func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(io.Writer, tick) error) error {
 	var before *controlpb.AgentUsageResponse
 	for looks := 1; ; looks++ {
-		r, err := client.Agents.Usage(ctx, connect.NewRequest(&controlpb.AgentUsageRequest{Agent: agent}))
+		r, err := client.Agents.Usage(ctx, &controlpb.AgentUsageRequest{Agent: agent})
 		if err == nil {
-			err = show(w, newTick(before, r.Msg))
-			before = r.Msg
+			err = show(w, newTick(before, r))
+			before = r
 		}
 		if ctx.Err() != nil {
 			return nil

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/plain"
@@ -12,7 +10,7 @@ import (
 
 // printTopics prints what programs of agents have told.
 func printTopics(ctx context.Context, c console, client *control.Client, request *controlpb.ReadTopicsRequest, asJSON bool) error {
-	for e, err := range control.Messages(client.Topics.Read(ctx, connect.NewRequest(request))) {
+	for e, err := range control.Messages(client.Topics.Read(ctx, request)) {
 		switch {
 		case err != nil:
 		case asJSON:

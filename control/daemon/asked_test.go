@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/client"
@@ -36,7 +34,7 @@ func TestProgramAndAppMeet(t *testing.T) {
 	if err := program.Remember(ctx, `Anna said "tea"`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.Memory.Add(ctx, connect.NewRequest(&controlpb.AddFactRequest{Agent: "alice", Content: "tea is in the cupboard"})); err != nil {
+	if _, err := app.Memory.Add(ctx, &controlpb.AddFactRequest{Agent: "alice", Content: "tea is in the cupboard"}); err != nil {
 		t.Fatal(err)
 	}
 	found, err := program.Recall(ctx, "tea?")
@@ -52,15 +50,15 @@ func TestProgramAndAppMeet(t *testing.T) {
 	if second, err := program.Dispatch(ctx, task); err != nil || second != first {
 		t.Errorf("%v and %v, %v", first, second, err)
 	}
-	leased, err := app.Tasks.Lease(ctx, connect.NewRequest(&controlpb.LeaseTaskRequest{Agent: "alice"}))
-	if err != nil || leased.Msg.Task.GetId() != first.TaskID || leased.Msg.Task.Text != "make tea" || leased.Msg.Task.Source != "sandbox:agent-alice" {
+	leased, err := app.Tasks.Lease(ctx, &controlpb.LeaseTaskRequest{Agent: "alice"})
+	if err != nil || leased.Task.GetId() != first.TaskID || leased.Task.Text != "make tea" || leased.Task.Source != "sandbox:agent-alice" {
 		t.Fatalf("%v, %v", leased, err)
 	}
 	deeper, err := program.Dispatch(ctx, wire.Dispatch{Task: "boil water"}) // while it works on the first
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown, err := app.Tasks.Show(ctx, connect.NewRequest(&controlpb.ShowTaskRequest{Id: deeper.TaskID})); err != nil || shown.Msg.Task.Depth != 1 {
+	if shown, err := app.Tasks.Show(ctx, &controlpb.ShowTaskRequest{Id: deeper.TaskID}); err != nil || shown.Task.Depth != 1 {
 		t.Errorf("%v, %v", shown, err)
 	}
 	if _, err := program.Dispatch(ctx, wire.Dispatch{Task: strings.Repeat("x", 64<<10+1)}); fault.KindOf(err) != fault.InvalidArgs {
@@ -70,7 +68,7 @@ func TestProgramAndAppMeet(t *testing.T) {
 	if err := program.Emit(ctx, "shared:tea", json.RawMessage(`{"ready": true}`)); err != nil {
 		t.Fatal(err)
 	}
-	told, err := app.Topics.Read(ctx, connect.NewRequest(&controlpb.ReadTopicsRequest{Agent: "alice"}))
+	told, err := app.Topics.Read(ctx, &controlpb.ReadTopicsRequest{Agent: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +79,7 @@ func TestProgramAndAppMeet(t *testing.T) {
 	if err := program.Log(ctx, "warn", "no milk"); err != nil {
 		t.Fatal(err)
 	}
-	logs, err := app.Logs(ctx, connect.NewRequest(&controlpb.LogsRequest{Agent: "alice"}))
+	logs, err := app.Logs(ctx, &controlpb.LogsRequest{Agent: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}

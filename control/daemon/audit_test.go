@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/guest"
@@ -23,7 +21,7 @@ func TestAudit(t *testing.T) {
 	<-p.Done()
 	list := func() (seen []string) {
 		t.Helper()
-		stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+		stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,15 +39,15 @@ func TestAudit(t *testing.T) {
 		return seen
 	}
 	until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
-	if _, err := client.Reset(t.Context(), connect.NewRequest(&controlpb.ResetRequest{})); err != nil {
+	if _, err := client.Reset(t.Context(), &controlpb.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}
 	if seen := list(); !slices.Equal(seen, want) {
 		t.Errorf("%q", seen)
 	}
-	proof, err := client.VerifyAudit(t.Context(), connect.NewRequest(&controlpb.VerifyAuditRequest{}))
-	if err != nil || proof.Msg.Records != 4 {
+	proof, err := client.VerifyAudit(t.Context(), &controlpb.VerifyAuditRequest{})
+	if err != nil || proof.Records != 4 {
 		t.Errorf("%v %v", proof, err)
 	}
 }

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -253,8 +251,8 @@ func TestBrowser(t *testing.T) {
 	if string(ran) != goodHost+"\n" {
 		t.Errorf("commands of these pages ran: %q %v", ran, err)
 	}
-	list, err := client.Agents.List(t.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
-	if err != nil || len(list.Msg.Agents) != 1 || list.Msg.Agents[0].Name != "good" {
+	list, err := client.Agents.List(t.Context(), &controlpb.ListAgentsRequest{})
+	if err != nil || len(list.Agents) != 1 || list.Agents[0].Name != "good" {
 		t.Errorf("pages made agents: %v %v", list, err)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -78,7 +76,7 @@ func TestCalledSoMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := client.Agents.Set(t.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"network": "none"}})); err != nil {
+	if _, err := client.Agents.Set(t.Context(), &controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"network": "none"}}); err != nil {
 		t.Error(err)
 	}
 	for id, want := range map[config.AgentID]config.Network{meant.ID: config.NetworkNone, other.ID: config.NetworkOutbound} {

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 )
@@ -36,7 +34,7 @@ func TestStatusWithCrowd(t *testing.T) {
 				var beside sync.WaitGroup
 				beside.Go(func() { nothing = c.ask(t, empty) })
 				status = c.ask(t, func() error {
-					_, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
+					_, err := client.Status(t.Context(), &controlpb.StatusRequest{})
 					return err
 				})
 				beside.Wait()

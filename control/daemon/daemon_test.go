@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -91,15 +89,15 @@ func serve(t *testing.T, o daemon.Options) (client *control.Client, end func() e
 
 func TestLife(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
-	up, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
-	if err != nil || up.Msg.Status.State != "running" || !strings.Contains(up.Msg.Status.Cause, "test") {
+	up, err := client.Up(t.Context(), &controlpb.UpRequest{})
+	if err != nil || up.Status.State != "running" || !strings.Contains(up.Status.Cause, "test") {
 		t.Fatalf("%v %v", up, err)
 	}
-	down, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{}))
-	if err != nil || down.Msg.Status.State != "stopped" {
+	down, err := client.Down(t.Context(), &controlpb.DownRequest{})
+	if err != nil || down.Status.State != "stopped" {
 		t.Fatalf("%v %v", down, err)
 	}
-	stream, err := client.Provision(t.Context(), connect.NewRequest(&controlpb.ProvisionRequest{}))
+	stream, err := client.Provision(t.Context(), &controlpb.ProvisionRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +118,8 @@ func TestAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		client, _ := serve(t, daemon.Options{Home: home, AtRest: rest, Backend: &hosttest.Backend{Stuck: true}})
-		s, err := client.Status(t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
-		if err != nil || (s.Msg.Status.State == "stopped") != rest {
+		s, err := client.Status(t.Context(), &controlpb.StatusRequest{})
+		if err != nil || (s.Status.State == "stopped") != rest {
 			t.Errorf("at rest %v: %v, %v", rest, s, err)
 		}
 	}
@@ -131,8 +129,8 @@ func TestAtRest(t *testing.T) {
 func TestFaultsCross(t *testing.T) {
 	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")
 	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Broken: broken}})
-	_, unary := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
-	stream, err := client.Provision(t.Context(), connect.NewRequest(&controlpb.ProvisionRequest{}))
+	_, unary := client.Up(t.Context(), &controlpb.UpRequest{})
+	stream, err := client.Provision(t.Context(), &controlpb.ProvisionRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +211,7 @@ func TestSignalPassesInput(t *testing.T) {
 func TestEventsArrive(t *testing.T) {
 	const bound = 30 * time.Second // for all, on a busy host
 	client, _ := serve(t, daemon.Options{})
-	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{Follow: true}))
+	stream, err := client.Events(t.Context(), &controlpb.EventsRequest{Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +221,7 @@ func TestEventsArrive(t *testing.T) {
 	}
 	last, waited := stream.Msg().Seq, time.Duration(0)
 	for i := range 9 {
-		if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}})); err != nil {
+		if _, err := client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}}); err != nil {
 			t.Fatal(err)
 		}
 		set := time.Now()
@@ -236,7 +234,7 @@ func TestEventsArrive(t *testing.T) {
 		t.Errorf("they came %v after what they tell of", waited)
 	}
 	// Whoever comes back goes on where it was.
-	again, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: last - 1}))
+	again, err := client.Events(t.Context(), &controlpb.EventsRequest{After: last - 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +247,11 @@ func TestEventsArrive(t *testing.T) {
 func TestConfig(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	set := func(settings map[string]string) ([]*controlpb.Setting, error) {
-		r, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: settings}))
+		r, err := client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: settings})
 		if err != nil {
 			return nil, err
 		}
-		return r.Msg.Changed, nil
+		return r.Changed, nil
 	}
 	changed, err := set(map[string]string{"cpus": "3", "autoStart": "true", "memoryGB": "2"})
 	if err != nil || len(changed) != 2 {
@@ -267,11 +265,11 @@ func TestConfig(t *testing.T) {
 	if _, err := set(map[string]string{"cpus": "4", "memoryGB": "4000"}); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("%v", err)
 	}
-	got, err := client.GetConfig(t.Context(), connect.NewRequest(&controlpb.GetConfigRequest{}))
+	got, err := client.GetConfig(t.Context(), &controlpb.GetConfigRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range got.Msg.Settings {
+	for _, s := range got.Settings {
 		if s.Key == "cpus" && s.Value != "3" {
 			t.Errorf("cpus is %s after a change that failed", s.Value)
 		}
@@ -359,7 +357,7 @@ func TestVersions(t *testing.T) {
 		min, max uint32
 		kind     fault.Kind
 	}{{1, 1, ""}, {1, 9, ""}, {2, 9, fault.Rejected}, {0, 0, fault.InvalidArgs}} {
-		_, err := client.SandboxClient.Hello(t.Context(), connect.NewRequest(&controlpb.HelloRequest{VersionMin: tc.min, VersionMax: tc.max}))
+		_, err := client.SandboxClient.Hello(t.Context(), &controlpb.HelloRequest{VersionMin: tc.min, VersionMax: tc.max})
 		if (err != nil) != (tc.kind != "") || err != nil && fault.KindOf(err) != tc.kind {
 			t.Errorf("%d–%d: %v", tc.min, tc.max, err)
 		}
@@ -372,7 +370,7 @@ func TestVersions(t *testing.T) {
 func TestQuit(t *testing.T) {
 	home := newHome(t, "home")
 	client, end := serve(t, daemon.Options{Home: home})
-	watch, err := client.WatchStatus(t.Context(), connect.NewRequest(&controlpb.WatchStatusRequest{}))
+	watch, err := client.WatchStatus(t.Context(), &controlpb.WatchStatusRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +379,7 @@ func TestQuit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Quit(t.Context(), connect.NewRequest(&controlpb.QuitRequest{})); err != nil {
+	if _, err := client.Quit(t.Context(), &controlpb.QuitRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	for watch.Receive() {
@@ -401,7 +399,7 @@ func TestQuit(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
-	stream, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Follow: true, Source: "daemon"}))
+	stream, err := client.Logs(t.Context(), &controlpb.LogsRequest{Follow: true, Source: "daemon"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,11 +417,11 @@ func TestLogs(t *testing.T) {
 		t.Fatalf("no %q: %v", text, stream.Err())
 	}
 	await("the daemon serves")
-	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	await("to=running")
-	if bad, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Source: "nonsense"})); err == nil {
+	if bad, err := client.Logs(t.Context(), &controlpb.LogsRequest{Source: "nonsense"}); err == nil {
 		if bad.Receive() || fault.KindOf(bad.Err()) != fault.InvalidArgs {
 			t.Errorf("%v", bad.Err())
 		}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -47,7 +45,7 @@ func TestTroubleAtTheEnd(t *testing.T) {
 			return
 		}
 		defer client.Close()
-		if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+		if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
 			t.Error(err)
 		}
 	}})
@@ -65,15 +63,15 @@ func TestTakenAddressForMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	_, err = client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"mcp.listen": taken.Addr().String()}}))
+	_, err = client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{"mcp.listen": taken.Addr().String()}})
 	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("it is set: %v", err)
 	}
-	all, err := client.GetConfig(t.Context(), connect.NewRequest(&controlpb.GetConfigRequest{}))
+	all, err := client.GetConfig(t.Context(), &controlpb.GetConfigRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range all.Msg.Settings {
+	for _, s := range all.Settings {
 		if s.Key == "mcp.listen" && s.Value != `""` {
 			t.Errorf("it is %s", s.Value)
 		}

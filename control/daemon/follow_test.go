@@ -73,7 +73,7 @@ func serveJournal(t *testing.T) (*control.Client, *events.Journal) {
 
 func follow(t *testing.T, client *control.Client, after int64) *connect.ServerStreamForClient[controlpb.EventsResponse] {
 	t.Helper()
-	stream, err := client.Events(t.Context(), connect.NewRequest(&controlpb.EventsRequest{After: after, Follow: true}))
+	stream, err := client.Events(t.Context(), &controlpb.EventsRequest{After: after, Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}

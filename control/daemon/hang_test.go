@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -74,13 +72,13 @@ func alone(t *testing.T, home config.Home) *os.Process {
 // pending are calls to a daemon that have no end of their own.
 func pending(t *testing.T, client *control.Client) <-chan error {
 	t.Helper()
-	watch, err := client.WatchStatus(t.Context(), connect.NewRequest(&controlpb.WatchStatusRequest{}))
+	watch, err := client.WatchStatus(t.Context(), &controlpb.WatchStatusRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 2)
 	go func() {
-		_, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{}))
+		_, err := client.Up(t.Context(), &controlpb.UpRequest{})
 		ended <- err
 	}()
 	for watch.Receive() && watch.Msg().Status.State != "starting" {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
@@ -19,11 +17,11 @@ func TestManyInstalled(t *testing.T) {
 	home := newHome(t, "home")
 	client, end := serve(t, daemon.Options{Home: home})
 	for _, name := range []string{"alice", "bob", "carol"} {
-		created, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: name}))
+		created, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := created.Msg.Agent.Id
+		id := created.Agent.Id
 		var records []string
 		for n := range each {
 			records = append(records, fmt.Sprintf(`{"plugin": {"name": "plugin %03d", "description": "One of many"}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h",
@@ -61,8 +59,8 @@ func TestManyInstalled(t *testing.T) {
 		if strings.Join(listed, "\n") != strings.Join(wanted, "\n") || len(all.Broken) != want.broken {
 			t.Errorf("of %q %d are listed, want %d; broken are %v", agent, len(listed), len(wanted), all.Broken)
 		}
-		first, err := client.Installs.List(t.Context(), connect.NewRequest(&controlpb.ListInstalledRequest{Agent: agent}))
-		if err != nil || first.Msg.Next == nil || len(first.Msg.Plugins) >= len(all.Plugins) {
+		first, err := client.Installs.List(t.Context(), &controlpb.ListInstalledRequest{Agent: agent})
+		if err != nil || first.Next == nil || len(first.Plugins) >= len(all.Plugins) {
 			t.Errorf("of %q all fit into one answer: %v", agent, err)
 		}
 	}

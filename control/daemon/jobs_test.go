@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"osaurus-sandbox/control/controlpb"
@@ -16,25 +15,25 @@ import (
 
 func (d desk) start(line string) *controlpb.Job {
 	d.t.Helper()
-	r, err := d.Jobs.Start(d.t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: d.agent, Line: line}))
+	r, err := d.Jobs.Start(d.t.Context(), &controlpb.StartJobRequest{Agent: d.agent, Line: line})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return r.Msg.Job
+	return r.Job
 }
 
 func (d desk) wait(id string, limit time.Duration) (*controlpb.Job, error) {
-	r, err := d.Jobs.Wait(d.t.Context(), connect.NewRequest(&controlpb.WaitJobRequest{Agent: d.agent, Id: id, Timeout: durationpb.New(limit)}))
+	r, err := d.Jobs.Wait(d.t.Context(), &controlpb.WaitJobRequest{Agent: d.agent, Id: id, Timeout: durationpb.New(limit)})
 	if err != nil {
 		return nil, err
 	}
-	return r.Msg.Job, nil
+	return r.Job, nil
 }
 
 // tail reads a job's output until the call ends.
 func (d desk) tail(r *controlpb.TailJobRequest) (data string, job *controlpb.Job, err error) {
 	d.t.Helper()
-	stream, err := d.Jobs.Tail(d.t.Context(), connect.NewRequest(r))
+	stream, err := d.Jobs.Tail(d.t.Context(), r)
 	if err != nil {
 		return "", nil, err
 	}
@@ -60,7 +59,7 @@ func TestJobs(t *testing.T) {
 		data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id})
 		return err == nil && data == "begun\n"
 	})
-	follow, err := client.Jobs.Tail(t.Context(), connect.NewRequest(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, FromEnd: 4, Follow: true}))
+	follow, err := client.Jobs.Tail(t.Context(), &controlpb.TailJobRequest{Agent: "alice", Id: job.Id, FromEnd: 4, Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +82,7 @@ func TestJobs(t *testing.T) {
 	}
 
 	second := alice.start("sleep 1000 & sleep 1000")
-	silent, err := client.Jobs.Tail(t.Context(), connect.NewRequest(&controlpb.TailJobRequest{Agent: "alice", Id: second.Id, FromEnd: 4, Follow: true}))
+	silent, err := client.Jobs.Tail(t.Context(), &controlpb.TailJobRequest{Agent: "alice", Id: second.Id, FromEnd: 4, Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +91,17 @@ func TestJobs(t *testing.T) {
 		t.Errorf("of one that has said nothing: %v %v", silent.Msg(), silent.Err())
 	}
 	bob.start("true")
-	r, err := client.Jobs.List(t.Context(), connect.NewRequest(&controlpb.ListJobsRequest{}))
-	if err != nil || len(r.Msg.Jobs) != 3 || r.Msg.Jobs[0].Id != second.Id || r.Msg.Jobs[1].Id != job.Id || r.Msg.Jobs[2].Agent != "bob" {
+	r, err := client.Jobs.List(t.Context(), &controlpb.ListJobsRequest{})
+	if err != nil || len(r.Jobs) != 3 || r.Jobs[0].Id != second.Id || r.Jobs[1].Id != job.Id || r.Jobs[2].Agent != "bob" {
 		t.Errorf("%v %v", r, err)
 	}
 	if _, err := bob.wait(second.Id, time.Second); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob waits for alice's: %v", err)
 	}
-	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "bob", Id: second.Id})); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.Jobs.Kill(t.Context(), &controlpb.KillJobRequest{Agent: "bob", Id: second.Id}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob kills alice's: %v", err)
 	}
-	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "alice", Id: second.Id})); err != nil {
+	if _, err := client.Jobs.Kill(t.Context(), &controlpb.KillJobRequest{Agent: "alice", Id: second.Id}); err != nil {
 		t.Error(err)
 	}
 	if end, err := alice.wait(second.Id, limit); err != nil || end.Status != 128+15 || end.Signal != 15 || !end.Killed {
@@ -135,7 +134,7 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 		for what, ask := range map[string]func() error{
 			"wait": func() error { _, err := alice.wait(job.Id, time.Second); return err },
 			"poll": func() error {
-				_, err := client.Jobs.Poll(t.Context(), connect.NewRequest(&controlpb.PollJobRequest{Agent: "alice", Id: job.Id}))
+				_, err := client.Jobs.Poll(t.Context(), &controlpb.PollJobRequest{Agent: "alice", Id: job.Id})
 				return err
 			},
 			"tail": func() error {
@@ -148,15 +147,15 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 			}
 		}
 	}
-	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	gone("without a guest")
 	if err := <-waiting; err != nil && fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.NotFound {
 		t.Errorf("who waited is told %v", err)
 	}
-	r, err := client.Jobs.List(t.Context(), connect.NewRequest(&controlpb.ListJobsRequest{}))
-	if err != nil || len(r.Msg.Jobs) != 0 || alice.status().State != "stopped" {
+	r, err := client.Jobs.List(t.Context(), &controlpb.ListJobsRequest{})
+	if err != nil || len(r.Jobs) != 0 || alice.status().State != "stopped" {
 		t.Errorf("%v %v, %s", r, err, alice.status().State)
 	}
 	alice.run("default", "true")
@@ -168,7 +167,7 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 func TestUseOfTheGuest(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
-	if _, err := client.SetConfig(t.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{"idleStopMinutes": "5"}})); err != nil {
+	if _, err := client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{"idleStopMinutes": "5"}}); err != nil {
 		t.Fatal(err)
 	}
 	idle := func() bool { return alice.status().IdleStop != nil }
@@ -184,7 +183,7 @@ func TestUseOfTheGuest(t *testing.T) {
 	if idle() {
 		t.Error("a job does not count")
 	}
-	if _, err := client.Jobs.Kill(t.Context(), connect.NewRequest(&controlpb.KillJobRequest{Agent: "alice", Id: job.Id, Kill: true})); err != nil {
+	if _, err := client.Jobs.Kill(t.Context(), &controlpb.KillJobRequest{Agent: "alice", Id: job.Id, Kill: true}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "a job that has ended does not count", idle)

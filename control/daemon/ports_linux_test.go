@@ -89,7 +89,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("nobody's: %v", err)
 	}
 	for _, list := range [][]uint32{nil, {0}, {1 << 16}, make([]uint32, 65)} {
-		stream, err := client.Ports.Forward(t.Context(), connect.NewRequest(&controlpb.ForwardPortsRequest{Agent: "alice", Ports: list}))
+		stream, err := client.Ports.Forward(t.Context(), &controlpb.ForwardPortsRequest{Agent: "alice", Ports: list})
 		if err == nil && !stream.Receive() {
 			err = stream.Err()
 		}
@@ -114,13 +114,13 @@ func TestPorts(t *testing.T) {
 		t.Errorf("one that is not forwarded: %q, %v", answer, err)
 	}
 
-	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.Unavailable || answer != "" {
 		t.Errorf("without a guest: %q, %v", answer, err)
 	}
-	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := through(t.Context(), t, way, port, "again"); err != nil || answer != "AGAIN"+canary {
@@ -187,13 +187,16 @@ func TestPortsForwardedNoMore(t *testing.T) {
 	port := listens(t, "127.0.0.1:0", func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 	forward, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	ports, err := client.Ports.Forward(forward, connect.NewRequest(&controlpb.ForwardPortsRequest{Agent: "alice", Ports: []uint32{uint32(port)}}))
+	ports, err := client.Ports.Forward(forward, &controlpb.ForwardPortsRequest{Agent: "alice", Ports: []uint32{uint32(port)}})
 	if err != nil || !ports.Receive() {
 		t.Fatal(err, ports.Err())
 	}
 	to := &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}
-	dial := func() *connect.BidiStreamForClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse] {
-		stream := client.Ports.Connect(t.Context())
+	dial := func() *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse] {
+		stream, err := client.Ports.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() { _ = stream.CloseRequest() })
 		for _, r := range []*controlpb.ConnectPortRequest{{What: &controlpb.ConnectPortRequest_To{To: to}}, {What: &controlpb.ConnectPortRequest_Data{Data: []byte("x")}}} {
 			if err := stream.Send(r); err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
@@ -218,7 +221,7 @@ func TestPortsForwardedNoMore(t *testing.T) {
 // recordOf is what the audit has of ports and commands, the newest first.
 func recordOf(t *testing.T, client *control.Client) string {
 	t.Helper()
-	stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: "alice"}))
+	stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}

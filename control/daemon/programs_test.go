@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"osaurus-sandbox/bridge"
@@ -22,17 +21,17 @@ import (
 // program is a program of an agent, which speaks to what is behind the bridge.
 func (d desk) program() bridge.Caller {
 	d.t.Helper()
-	r, err := d.Agents.Show(d.t.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: d.agent}))
+	r, err := d.Agents.Show(d.t.Context(), &controlpb.ShowAgentRequest{Agent: d.agent})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	a := r.Msg.Agent
+	a := r.Agent
 	return bridge.Caller{Agent: config.AgentID(a.Id), Name: config.AgentName(a.Name), User: config.LinuxUser(a.User), Plugin: "rss"}
 }
 
 func (d desk) facts() (list []string) {
 	d.t.Helper()
-	stream, err := d.Memory.List(d.t.Context(), connect.NewRequest(&controlpb.ListFactsRequest{Agent: d.agent}))
+	stream, err := d.Memory.List(d.t.Context(), &controlpb.ListFactsRequest{Agent: d.agent})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -54,17 +53,17 @@ func TestMemory(t *testing.T) {
 	if err := server.Memory.Store(t.Context(), alice.program(), "a program knows"); err != nil {
 		t.Fatal(err)
 	}
-	added, err := client.Memory.Add(t.Context(), connect.NewRequest(&controlpb.AddFactRequest{Agent: "Alice", Content: "a person knows", Pinned: true}))
-	if err != nil || added.Msg.Fact.Content != "a person knows" || added.Msg.Fact.Created == nil {
+	added, err := client.Memory.Add(t.Context(), &controlpb.AddFactRequest{Agent: "Alice", Content: "a person knows", Pinned: true})
+	if err != nil || added.Fact.Content != "a person knows" || added.Fact.Created == nil {
 		t.Fatalf("%v, %v", added, err)
 	}
 	if got := alice.facts(); !slices.Equal(got, []string{"a program knows sandbox:agent-alice 0.7 false", "a person knows person 1 true"}) || len(bob.facts()) != 0 {
 		t.Errorf("%q", got)
 	}
 	search := func(agent, query string, limit uint32) (list []string, err error) {
-		r, err := client.Memory.Search(t.Context(), connect.NewRequest(&controlpb.SearchFactsRequest{Agent: agent, Query: query, Limit: limit}))
+		r, err := client.Memory.Search(t.Context(), &controlpb.SearchFactsRequest{Agent: agent, Query: query, Limit: limit})
 		if err == nil {
-			for _, f := range r.Msg.Facts {
+			for _, f := range r.Facts {
 				list = append(list, f.Content)
 			}
 		}
@@ -82,15 +81,15 @@ func TestMemory(t *testing.T) {
 	if _, err := search("carol", "x", 1); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("nobody's: %v", err)
 	}
-	id := added.Msg.Fact.Id
-	if pinned, err := client.Memory.Pin(t.Context(), connect.NewRequest(&controlpb.PinFactRequest{Agent: "alice", Id: id})); err != nil || pinned.Msg.Fact.Pinned {
+	id := added.Fact.Id
+	if pinned, err := client.Memory.Pin(t.Context(), &controlpb.PinFactRequest{Agent: "alice", Id: id}); err != nil || pinned.Fact.Pinned {
 		t.Errorf("%v, %v", pinned, err)
 	}
-	if _, err := client.Memory.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteFactsRequest{Agent: "bob", Id: id})); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.Memory.Delete(t.Context(), &controlpb.DeleteFactsRequest{Agent: "bob", Id: id}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("as bob's: %v", err)
 	}
 	for _, r := range []*controlpb.DeleteFactsRequest{{Agent: "alice", Id: id}, {Agent: "alice", All: true}} {
-		if got, err := client.Memory.Delete(t.Context(), connect.NewRequest(r)); err != nil || got.Msg.Deleted != 1 {
+		if got, err := client.Memory.Delete(t.Context(), r); err != nil || got.Deleted != 1 {
 			t.Errorf("%v: %v, %v", r, got, err)
 		}
 	}
@@ -110,12 +109,12 @@ func TestTasks(t *testing.T) {
 	program := alice.program()
 	waiting := make(chan *controlpb.LeaseTaskResponse, 1)
 	go func() {
-		r, err := client.Tasks.Lease(t.Context(), connect.NewRequest(&controlpb.LeaseTaskRequest{Agent: "alice", Hold: durationpb.New(time.Minute), Wait: durationpb.New(limit)}))
+		r, err := client.Tasks.Lease(t.Context(), &controlpb.LeaseTaskRequest{Agent: "alice", Hold: durationpb.New(time.Minute), Wait: durationpb.New(limit)})
 		if err != nil {
 			t.Error(err)
-			r = connect.NewResponse(&controlpb.LeaseTaskResponse{})
+			r = &controlpb.LeaseTaskResponse{}
 		}
-		waiting <- r.Msg
+		waiting <- r
 	}()
 	id, err := server.Tasks.Dispatch(t.Context(), program, "do it", "chat-1")
 	if err != nil {
@@ -136,35 +135,35 @@ func TestTasks(t *testing.T) {
 	if again, err := server.Tasks.Dispatch(t.Context(), program, "do it", "chat-1"); again != id || err != nil {
 		t.Errorf("it is another one: %s, %v", again, err)
 	}
-	if r, err := client.Tasks.Lease(t.Context(), connect.NewRequest(&controlpb.LeaseTaskRequest{})); err != nil || r.Msg.Task != nil {
+	if r, err := client.Tasks.Lease(t.Context(), &controlpb.LeaseTaskRequest{}); err != nil || r.Task != nil {
 		t.Errorf("it is leased twice: %v, %v", r, err)
 	}
-	if _, err := client.Tasks.Renew(t.Context(), connect.NewRequest(&controlpb.RenewTaskRequest{Id: string(id), Lease: leased.Lease})); err != nil {
+	if _, err := client.Tasks.Renew(t.Context(), &controlpb.RenewTaskRequest{Id: string(id), Lease: leased.Lease}); err != nil {
 		t.Error(err)
 	}
-	done, err := client.Tasks.Complete(t.Context(), connect.NewRequest(&controlpb.CompleteTaskRequest{Id: string(id), Lease: leased.Lease, Result: "it is done"}))
-	if err != nil || done.Msg.Task.State != "done" {
+	done, err := client.Tasks.Complete(t.Context(), &controlpb.CompleteTaskRequest{Id: string(id), Lease: leased.Lease, Result: "it is done"})
+	if err != nil || done.Task.State != "done" {
 		t.Errorf("%v, %v", done, err)
 	}
-	_, err = client.Tasks.Fail(t.Context(), connect.NewRequest(&controlpb.FailTaskRequest{Id: string(id), Lease: leased.Lease}))
+	_, err = client.Tasks.Fail(t.Context(), &controlpb.FailTaskRequest{Id: string(id), Lease: leased.Lease})
 	if fault.KindOf(err) != fault.Rejected {
 		t.Errorf("what is done fails: %v", err)
 	}
-	added, err := client.Tasks.Dispatch(t.Context(), connect.NewRequest(&controlpb.DispatchTaskRequest{Agent: "alice", Text: "and that"}))
-	if err != nil || added.Msg.Task.Source != "test" {
+	added, err := client.Tasks.Dispatch(t.Context(), &controlpb.DispatchTaskRequest{Agent: "alice", Text: "and that"})
+	if err != nil || added.Task.Source != "test" {
 		t.Fatalf("%v, %v", added, err)
 	}
-	cancelled, err := client.Tasks.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelTaskRequest{Id: added.Msg.Task.Id}))
-	if err != nil || cancelled.Msg.Task.State != "cancelled" {
+	cancelled, err := client.Tasks.Cancel(t.Context(), &controlpb.CancelTaskRequest{Id: added.Task.Id})
+	if err != nil || cancelled.Task.State != "cancelled" {
 		t.Errorf("%v, %v", cancelled, err)
 	}
-	shown, err := client.Tasks.Show(t.Context(), connect.NewRequest(&controlpb.ShowTaskRequest{Id: string(id)}))
-	if err != nil || shown.Msg.Task.Result != "it is done" {
+	shown, err := client.Tasks.Show(t.Context(), &controlpb.ShowTaskRequest{Id: string(id)})
+	if err != nil || shown.Task.Result != "it is done" {
 		t.Errorf("%v, %v", shown, err)
 	}
 	list := func(r *controlpb.ListTasksRequest) (ids []string) {
 		t.Helper()
-		stream, err := client.Tasks.List(t.Context(), connect.NewRequest(r))
+		stream, err := client.Tasks.List(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +176,7 @@ func TestTasks(t *testing.T) {
 		}
 		return ids
 	}
-	if ids := list(&controlpb.ListTasksRequest{Agent: "alice"}); !slices.Equal(ids, []string{added.Msg.Task.Id, string(id)}) {
+	if ids := list(&controlpb.ListTasksRequest{Agent: "alice"}); !slices.Equal(ids, []string{added.Task.Id, string(id)}) {
 		t.Errorf("%q", ids)
 	}
 	if ids := list(&controlpb.ListTasksRequest{Open: true}); ids != nil {
@@ -197,7 +196,7 @@ func TestTopicsAndLogs(t *testing.T) {
 		}
 	}
 	emit(alice, "mail")
-	stream, err := client.Topics.Read(t.Context(), connect.NewRequest(&controlpb.ReadTopicsRequest{Agent: "bob", Follow: true, Topics: []string{"shared:*", "mail"}}))
+	stream, err := client.Topics.Read(t.Context(), &controlpb.ReadTopicsRequest{Agent: "bob", Follow: true, Topics: []string{"shared:*", "mail"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +214,7 @@ func TestTopicsAndLogs(t *testing.T) {
 		}
 	}
 	for _, r := range []*controlpb.ReadTopicsRequest{{After: 9}, {Topics: []string{"a*b"}}} {
-		stream, err := client.Topics.Read(t.Context(), connect.NewRequest(r))
+		stream, err := client.Topics.Read(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +231,7 @@ func TestTopicsAndLogs(t *testing.T) {
 		}
 	}
 	line("one\n\x1b[31mtwo\u202e")
-	logs, err := client.Logs(t.Context(), connect.NewRequest(&controlpb.LogsRequest{Agent: "alice", Follow: true}))
+	logs, err := client.Logs(t.Context(), &controlpb.LogsRequest{Agent: "alice", Follow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +275,7 @@ func TestNothingIsLeftOfADeletedAgent(t *testing.T) {
 	if err := leave(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "alice"})); err != nil {
+	if _, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := leave(); fault.KindOf(err) != fault.NotFound {
@@ -302,7 +301,7 @@ func TestNothingIsLeftOfADeletedAgent(t *testing.T) {
 	if err := leave(); err != nil || task == was {
 		t.Errorf("its task is the old one: %v", err)
 	}
-	stream, err := client.Topics.Read(t.Context(), connect.NewRequest(&controlpb.ReadTopicsRequest{}))
+	stream, err := client.Topics.Read(t.Context(), &controlpb.ReadTopicsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

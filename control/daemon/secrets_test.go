@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
@@ -38,7 +36,7 @@ func secretHome(t *testing.T) config.Home {
 
 func (d desk) setSecret(name, value string) {
 	d.t.Helper()
-	if _, err := d.Secrets.Set(d.t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: d.agent, Name: name, Value: value})); err != nil {
+	if _, err := d.Secrets.Set(d.t.Context(), &controlpb.SetSecretRequest{Agent: d.agent, Name: name, Value: value}); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -105,7 +103,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		if _, err := client.RunLending(t.Context(), []string{name}, "alice", guest.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
 			t.Errorf("with the secret %q: %v", name, err)
 		}
-		if _, err := client.Jobs.Start(t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: "alice", Args: []string{"true"}, Secrets: []string{name}})); fault.KindOf(err) != kind {
+		if _, err := client.Jobs.Start(t.Context(), &controlpb.StartJobRequest{Agent: "alice", Args: []string{"true"}, Secrets: []string{name}}); fault.KindOf(err) != kind {
 			t.Errorf("a job with the secret %q: %v", name, err)
 		}
 	}
@@ -154,18 +152,18 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("a job: %q, %v, %v", data, ended, err)
 	}
 	alice.tailInPieces(t, job.Id)
-	lent, err := client.Jobs.Start(t.Context(), connect.NewRequest(&controlpb.StartJobRequest{Agent: "alice", Args: []string{"sh", "-c", `echo "$TOKEN"`}, Secrets: []string{"TOKEN"}}))
+	lent, err := client.Jobs.Start(t.Context(), &controlpb.StartJobRequest{Agent: "alice", Args: []string{"sh", "-c", `echo "$TOKEN"`}, Secrets: []string{"TOKEN"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: lent.Msg.Job.Id, Follow: true}); data != redacted+"\n" || err != nil {
+	if data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: lent.Job.Id, Follow: true}); data != redacted+"\n" || err != nil {
 		t.Errorf("a job that was lent it: %q, %v", data, err)
 	}
 
-	if _, err := client.Agents.Processes(t.Context(), connect.NewRequest(&controlpb.AgentProcessesRequest{Agent: "alice"})); err != nil {
+	if _, err := client.Agents.Processes(t.Context(), &controlpb.AgentProcessesRequest{Agent: "alice"}); err != nil {
 		t.Error(err)
 	}
-	stream, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{}))
+	stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,12 +232,12 @@ func TestSecretIsAsked(t *testing.T) {
 	ask := func(name string) <-chan error {
 		outcome := make(chan error, 1)
 		go func() {
-			_, err := client.Secrets.Ask(t.Context(), connect.NewRequest(&controlpb.AskSecretRequest{Agent: "alice", Name: name, Text: "it is for " + name}))
+			_, err := client.Secrets.Ask(t.Context(), &controlpb.AskSecretRequest{Agent: "alice", Name: name, Text: "it is for " + name})
 			outcome <- err
 		}()
 		return outcome
 	}
-	watch, err := client.Prompts.Watch(t.Context(), connect.NewRequest(&controlpb.WatchPromptsRequest{}))
+	watch, err := client.Prompts.Watch(t.Context(), &controlpb.WatchPromptsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,8 +260,8 @@ func TestSecretIsAsked(t *testing.T) {
 	if p.Agent != "alice" || p.State != "waiting" || p.Text != "it is for TOKEN" || p.Kind != "secret" {
 		t.Errorf("%v", p)
 	}
-	r, err := client.Prompts.Answer(t.Context(), connect.NewRequest(&controlpb.AnswerPromptRequest{Id: p.Id, Value: canary}))
-	if err != nil || !r.Msg.Taken || r.Msg.Prompt.State != "answered" {
+	r, err := client.Prompts.Answer(t.Context(), &controlpb.AnswerPromptRequest{Id: p.Id, Value: canary})
+	if err != nil || !r.Taken || r.Prompt.State != "answered" {
 		t.Errorf("%v, %v", r, err)
 	}
 	if err := <-first; err != nil {
@@ -274,7 +272,7 @@ func TestSecretIsAsked(t *testing.T) {
 	}
 
 	second := ask("NO")
-	if _, err := client.Prompts.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: next("NO").Id})); err != nil {
+	if _, err := client.Prompts.Cancel(t.Context(), &controlpb.CancelPromptRequest{Id: next("NO").Id}); err != nil {
 		t.Error(err)
 	}
 	if err := <-second; fault.KindOf(err) != fault.UserDenied {
@@ -283,8 +281,8 @@ func TestSecretIsAsked(t *testing.T) {
 
 	third := ask("GONE")
 	next("GONE")
-	deleted, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "alice"}))
-	if err != nil || deleted.Msg.SecretsKept != 1 || deleted.Msg.SecretsUnknown || deleted.Msg.SecretsDeleted != 0 {
+	deleted, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice"})
+	if err != nil || deleted.SecretsKept != 1 || deleted.SecretsUnknown || deleted.SecretsDeleted != 0 {
 		t.Errorf("%v, %v", deleted, err)
 	}
 	if err := <-third; fault.KindOf(err) != fault.UserDenied {
@@ -298,7 +296,7 @@ func TestSecretIsAsked(t *testing.T) {
 	newDesk(t, client, "carol")
 	left := make(chan error, 1)
 	go func() {
-		_, err := client.Secrets.Ask(t.Context(), connect.NewRequest(&controlpb.AskSecretRequest{Agent: "carol", Name: "LATER"}))
+		_, err := client.Secrets.Ask(t.Context(), &controlpb.AskSecretRequest{Agent: "carol", Name: "LATER"})
 		left <- err
 	}()
 	last := next("LATER")
@@ -310,8 +308,8 @@ func TestSecretIsAsked(t *testing.T) {
 	}
 	clean(t, home)
 	client, _ = serve(t, daemon.Options{Home: home})
-	answer, err := client.Prompts.Answer(t.Context(), connect.NewRequest(&controlpb.AnswerPromptRequest{Id: last.Id, Value: canary}))
-	if err != nil || answer.Msg.Taken || answer.Msg.Prompt.State != "cancelled" {
+	answer, err := client.Prompts.Answer(t.Context(), &controlpb.AnswerPromptRequest{Id: last.Id, Value: canary})
+	if err != nil || answer.Taken || answer.Prompt.State != "cancelled" {
 		t.Errorf("after a restart: %v, %v", answer, err)
 	}
 }
@@ -323,35 +321,35 @@ func TestAgentDeletedWithSecrets(t *testing.T) {
 	alice, bob := newDesk(t, client, "alice"), newDesk(t, client, "bob")
 	alice.setSecret("ONE", canary)
 	bob.setSecret("ONE", canary)
-	if _, err := client.Secrets.Set(t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: "alice", Plugin: "p", Name: "TWO", Value: canary})); err != nil {
+	if _, err := client.Secrets.Set(t.Context(), &controlpb.SetSecretRequest{Agent: "alice", Plugin: "p", Name: "TWO", Value: canary}); err != nil {
 		t.Fatal(err)
 	}
-	shown, err := client.Agents.Show(t.Context(), connect.NewRequest(&controlpb.ShowAgentRequest{Agent: "alice"}))
+	shown, err := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true}))
-	if err != nil || r.Msg.SecretsDeleted != 2 {
+	r, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true})
+	if err != nil || r.SecretsDeleted != 2 {
 		t.Errorf("%v, %v", r, err)
 	}
-	for ref, want := range map[string]int{shown.Msg.Agent.Id: 0, "bob": 1} {
-		if r, err := client.Secrets.List(t.Context(), connect.NewRequest(&controlpb.ListSecretsRequest{Agent: ref})); err != nil || len(r.Msg.Keys) != want {
+	for ref, want := range map[string]int{shown.Agent.Id: 0, "bob": 1} {
+		if r, err := client.Secrets.List(t.Context(), &controlpb.ListSecretsRequest{Agent: ref}); err != nil || len(r.Keys) != want {
 			t.Errorf("%s: %v, %v", ref, r, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"of nobody": errOf(client.Secrets.List(t.Context(), connect.NewRequest(&controlpb.ListSecretsRequest{Agent: "nobody"}))),
-		"missing":   errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "TWO"}))),
+		"of nobody": errOf(client.Secrets.List(t.Context(), &controlpb.ListSecretsRequest{Agent: "nobody"})),
+		"missing":   errOf(client.Secrets.Delete(t.Context(), &controlpb.DeleteSecretRequest{Agent: "bob", Name: "TWO"})),
 	} {
 		if fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"an odd name":   errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "T.O"}))),
-		"an odd plugin": errOf(client.Secrets.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteSecretRequest{Agent: "bob", Name: "ONE", Plugin: "../p"}))),
-		"no value":      errOf(client.Secrets.Set(t.Context(), connect.NewRequest(&controlpb.SetSecretRequest{Agent: "bob", Name: "ONE"}))),
-		"an odd prompt": errOf(client.Prompts.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelPromptRequest{Id: "x"}))),
+		"an odd name":   errOf(client.Secrets.Delete(t.Context(), &controlpb.DeleteSecretRequest{Agent: "bob", Name: "T.O"})),
+		"an odd plugin": errOf(client.Secrets.Delete(t.Context(), &controlpb.DeleteSecretRequest{Agent: "bob", Name: "ONE", Plugin: "../p"})),
+		"no value":      errOf(client.Secrets.Set(t.Context(), &controlpb.SetSecretRequest{Agent: "bob", Name: "ONE"})),
+		"an odd prompt": errOf(client.Prompts.Cancel(t.Context(), &controlpb.CancelPromptRequest{Id: "x"})),
 	} {
 		if fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%s: %v", what, err)
@@ -359,4 +357,4 @@ func TestAgentDeletedWithSecrets(t *testing.T) {
 	}
 }
 
-func errOf[T any](_ *connect.Response[T], err error) error { return err }
+func errOf[T any](_ *T, err error) error { return err }

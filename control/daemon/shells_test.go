@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -28,7 +26,7 @@ type desk struct {
 
 func newDesk(t *testing.T, client *control.Client, agent string) desk {
 	t.Helper()
-	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: agent})); err != nil {
+	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: agent}); err != nil {
 		t.Fatal(err)
 	}
 	return desk{client, t, agent}
@@ -53,20 +51,20 @@ func (d desk) want(session config.SessionID, command, out string) {
 }
 
 func (d desk) transcript(session string) (string, error) {
-	r, err := d.Shells.Transcript(d.t.Context(), connect.NewRequest(&controlpb.TranscriptRequest{Agent: d.agent, Session: session}))
+	r, err := d.Shells.Transcript(d.t.Context(), &controlpb.TranscriptRequest{Agent: d.agent, Session: session})
 	if err != nil {
 		return "", err
 	}
-	return r.Msg.Text, nil
+	return r.Text, nil
 }
 
 func (d desk) sessions(agent string) (list []string) {
 	d.t.Helper()
-	r, err := d.Shells.List(d.t.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: agent}))
+	r, err := d.Shells.List(d.t.Context(), &controlpb.ListSessionsRequest{Agent: agent})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	for _, s := range r.Msg.Sessions {
+	for _, s := range r.Sessions {
 		list = append(list, s.Agent+" "+s.Session+" "+s.State)
 	}
 	return list
@@ -74,17 +72,17 @@ func (d desk) sessions(agent string) (list []string) {
 
 func (d desk) status() *controlpb.Status {
 	d.t.Helper()
-	r, err := d.Status(d.t.Context(), connect.NewRequest(&controlpb.StatusRequest{}))
+	r, err := d.Status(d.t.Context(), &controlpb.StatusRequest{})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return r.Msg.Status
+	return r.Status
 }
 
 // events are those of some kinds so far, in order.
 func (d desk) events(prefix string) (list []string) {
 	d.t.Helper()
-	stream, err := d.Events(d.t.Context(), connect.NewRequest(&controlpb.EventsRequest{}))
+	stream, err := d.Events(d.t.Context(), &controlpb.EventsRequest{})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -149,7 +147,7 @@ func TestSessionCancel(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
 	cancel := func() error {
-		_, err := client.Shells.Cancel(t.Context(), connect.NewRequest(&controlpb.CancelInSessionRequest{Agent: "alice"}))
+		_, err := client.Shells.Cancel(t.Context(), &controlpb.CancelInSessionRequest{Agent: "alice"})
 		return err
 	}
 	if err := cancel(); fault.KindOf(err) != fault.NotFound || alice.status().State == "running" {
@@ -211,7 +209,7 @@ func TestTranscripts(t *testing.T) {
 	}
 
 	forget := func(agent, session string) error {
-		_, err := client.Shells.Close(t.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: agent, Session: session}))
+		_, err := client.Shells.Close(t.Context(), &controlpb.CloseSessionRequest{Agent: agent, Session: session})
 		return err
 	}
 	for _, session := range []string{"a", "b"} { // one that lives and one of which only that is left
@@ -225,7 +223,7 @@ func TestTranscripts(t *testing.T) {
 	if got := alice.sessions(""); !slices.Equal(got, []string{"bob a ended"}) {
 		t.Errorf("%q", got)
 	}
-	if _, err := client.Agents.Delete(t.Context(), connect.NewRequest(&controlpb.DeleteAgentRequest{Agent: "bob"})); err != nil {
+	if _, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	again := newDesk(t, client, "bob")
@@ -312,8 +310,8 @@ func TestAttach(t *testing.T) {
 		t.Error("who has left is told how the shell ended")
 	}
 	until(t, "one has left", func() bool {
-		r, err := client.Shells.List(t.Context(), connect.NewRequest(&controlpb.ListSessionsRequest{Agent: "alice"}))
-		return err == nil && len(r.Msg.Sessions) == 1 && r.Msg.Sessions[0].Attached == 1
+		r, err := client.Shells.List(t.Context(), &controlpb.ListSessionsRequest{Agent: "alice"})
+		return err == nil && len(r.Sessions) == 1 && r.Sessions[0].Attached == 1
 	})
 	alice.want("a", "echo $A", "typed\n")
 	alice.types(b, "exit 5\r")
@@ -326,7 +324,7 @@ func TestAttach(t *testing.T) {
 	}
 	// A guest that ends takes the shell with it, and says so.
 	c, _ := alice.attach("c")
-	if _, err := client.Down(t.Context(), connect.NewRequest(&controlpb.DownRequest{})); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if end, err := c.Wait(); end.Cause == "" && (fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "") {
@@ -342,7 +340,7 @@ func TestSessionsAreTold(t *testing.T) {
 	a, _ := alice.attach("b")
 	alice.types(a, "echo secret\r")
 	until(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
-	if _, err := client.Shells.Close(t.Context(), connect.NewRequest(&controlpb.CloseSessionRequest{Agent: "alice", Session: "a"})); err != nil {
+	if _, err := client.Shells.Close(t.Context(), &controlpb.CloseSessionRequest{Agent: "alice", Session: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := alice.events("session."), []string{"session.started alice a", "session.started alice b", "session.closed alice a"}; !slices.Equal(got, want) {
@@ -352,7 +350,7 @@ func TestSessionsAreTold(t *testing.T) {
 	var got []string
 	until(t, "the attachment has ended", func() bool {
 		got = nil
-		list, err := client.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: "alice"}))
+		list, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
@@ -19,11 +17,11 @@ func TestManyTools(t *testing.T) {
 	const plugins, each = 200, 8
 	home := newHome(t, "home")
 	client, end := serve(t, daemon.Options{Home: home})
-	created, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "alice"}))
+	created, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Agents.Set(t.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"autonomousExec.enabled": "true"}})); err != nil {
+	if _, err := client.Agents.Set(t.Context(), &controlpb.SetAgentRequest{Agent: "alice", Settings: map[string]string{"autonomousExec.enabled": "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil {
@@ -36,9 +34,9 @@ func TestManyTools(t *testing.T) {
 			list = append(list, fmt.Sprintf(`{"id": "tool%d", "description": %q, "run": "true", "parameters": {"file": {"type": "string", "description": "A file"}}}`, n, strings.Repeat("Does <this>. ", 100)))
 		}
 		records = append(records, fmt.Sprintf(`{"plugin": {"name": "plugin %03d", "description": "One of many", "tools": [%s]}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h"}`,
-			p, strings.Join(list, ","), created.Msg.Agent.Id))
+			p, strings.Join(list, ","), created.Agent.Id))
 	}
-	if err := config.WriteFile(home.InstalledPlugins(config.AgentID(created.Msg.Agent.Id)), []byte("["+strings.Join(records, ",")+"]")); err != nil {
+	if err := config.WriteFile(home.InstalledPlugins(config.AgentID(created.Agent.Id)), []byte("["+strings.Join(records, ",")+"]")); err != nil {
 		t.Fatal(err)
 	}
 	client, _ = serve(t, daemon.Options{Home: home})
@@ -58,8 +56,8 @@ func TestManyTools(t *testing.T) {
 	if own != plugins*each {
 		t.Errorf("%d tools of plugins, want %d", own, plugins*each)
 	}
-	first, err := client.Tools.List(t.Context(), connect.NewRequest(&controlpb.ListToolsRequest{Agent: "alice"}))
-	if err != nil || first.Msg.Next == "" || len(first.Msg.Tools) >= len(all) {
+	first, err := client.Tools.List(t.Context(), &controlpb.ListToolsRequest{Agent: "alice"})
+	if err != nil || first.Next == "" || len(first.Tools) >= len(all) {
 		t.Errorf("all fit into one answer: %v", err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -53,9 +51,9 @@ func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (foun
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	err = a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
-		r, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: string(name)}))
+		r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: string(name)})
 		if err == nil {
-			found = agentFrom(who, r.Msg.Agent)
+			found = agentFrom(who, r.Agent)
 		}
 		return err
 	})
@@ -70,7 +68,7 @@ func (a API) AgentFor(ctx context.Context, who Client) (Agent, error) {
 		return found, err
 	}
 	made := a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
-		_, err := client.Agents.Create(ctx, connect.NewRequest(&controlpb.CreateAgentRequest{Name: string(name)}))
+		_, err := client.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: string(name)})
 		return err
 	})
 	if found, err = a.Agent(ctx, who, name); err != nil && made != nil {
@@ -117,9 +115,9 @@ func toolFrom(t *controlpb.Tool) Tool {
 // Call implements Sandbox.
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
-		for m, err := range control.Messages(client.Tools.Call(ctx, connect.NewRequest(&controlpb.CallToolRequest{
+		for m, err := range control.Messages(client.Tools.Call(ctx, &controlpb.CallToolRequest{
 			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn, Session: c.Conversation,
-		}))) {
+		})) {
 			if err != nil {
 				return faultrpc.Decode("", "", err)
 			}
@@ -151,7 +149,7 @@ func (a API) watch(ctx context.Context, agent Agent, changed func()) {
 		return
 	}
 	defer client.Close()
-	for _, err := range control.Messages(client.Tools.Watch(ctx, connect.NewRequest(&controlpb.WatchToolsRequest{Agent: string(agent.ID)}))) {
+	for _, err := range control.Messages(client.Tools.Watch(ctx, &controlpb.WatchToolsRequest{Agent: string(agent.ID)})) {
 		if err == nil {
 			changed()
 		}

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/config"
@@ -81,12 +80,12 @@ func TestApp(t *testing.T) {
 		})
 	}
 	w.do(func(c *control.Client) error {
-		r, err := c.Agents.List(t.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
-		if err != nil || len(r.Msg.Agents) != 2 {
+		r, err := c.Agents.List(t.Context(), &controlpb.ListAgentsRequest{})
+		if err != nil || len(r.Agents) != 2 {
 			t.Errorf("%v %v", r, err)
 		}
-		i := slices.IndexFunc(r.Msg.Agents, func(a *controlpb.Agent) bool { return a.Name == "app-over-http" })
-		audit, err := c.ListAudit(t.Context(), connect.NewRequest(&controlpb.ListAuditRequest{Agent: r.Msg.Agents[i].Id}))
+		i := slices.IndexFunc(r.Agents, func(a *controlpb.Agent) bool { return a.Name == "app-over-http" })
+		audit, err := c.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: r.Agents[i].Id})
 		if err != nil || !audit.Receive() || audit.Msg().Client != "app-over-http over MCP" {
 			t.Errorf("%v %v", audit.Msg(), err)
 		}
@@ -112,12 +111,12 @@ func TestTwoApps(t *testing.T) {
 	}
 	all.Wait()
 	w.do(func(c *control.Client) error {
-		r, err := c.Agents.List(t.Context(), connect.NewRequest(&controlpb.ListAgentsRequest{}))
+		r, err := c.Agents.List(t.Context(), &controlpb.ListAgentsRequest{})
 		if err != nil {
 			return err
 		}
 		var names []string
-		for _, a := range r.Msg.Agents {
+		for _, a := range r.Agents {
 			names = append(names, a.Name)
 		}
 		if len(names) != 3 || names[0] != "first-app" || names[1] != "second" || !strings.HasPrefix(names[2], "second-") {
@@ -194,9 +193,9 @@ func TestWhoMayNot(t *testing.T) {
 	}
 	var id string
 	w.do(func(c *control.Client) error {
-		r, err := c.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "alice"}))
+		r, err := c.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "alice"})
 		if err == nil {
-			id = r.Msg.Agent.Id
+			id = r.Agent.Id
 		}
 		return err
 	})

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/config"
@@ -105,7 +104,7 @@ func (w *world) do(ask func(*control.Client) error) {
 func (w *world) set(agent, setting, value string) {
 	w.Helper()
 	w.do(func(c *control.Client) error {
-		_, err := c.Agents.Set(w.Context(), connect.NewRequest(&controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{setting: value}}))
+		_, err := c.Agents.Set(w.Context(), &controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{setting: value}})
 		return err
 	})
 }
@@ -170,7 +169,7 @@ func (w *world) listen() string {
 func (w *world) configure(key, value string) {
 	w.Helper()
 	w.do(func(c *control.Client) error {
-		_, err := c.SetConfig(w.Context(), connect.NewRequest(&controlpb.SetConfigRequest{Settings: map[string]string{key: value}}))
+		_, err := c.SetConfig(w.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{key: value}})
 		return err
 	})
 }

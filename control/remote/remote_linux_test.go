@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -27,7 +25,7 @@ import (
 // daemon's client does, and as the daemon itself.
 func TestContract(t *testing.T) {
 	server, client := serve(t)
-	if _, err := client.Agents.Create(t.Context(), connect.NewRequest(&controlpb.CreateAgentRequest{Name: "kit"})); err != nil {
+	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {
 		t.Fatal(err)
 	}
 	suite, err := remote.Suite(t.Context(), client, "kit")
@@ -88,7 +86,7 @@ func serve(t *testing.T) (*control.Server, *control.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if _, err := client.Up(t.Context(), connect.NewRequest(&controlpb.UpRequest{})); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	return server, client

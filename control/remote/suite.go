@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/sandbox"
@@ -19,15 +17,15 @@ const recent = 20
 // Suite is what the conformance kit needs of an agent's room: it works in the
 // agent's home, and looks into the daemon's audit.
 func Suite(ctx context.Context, client *control.Client, agent string) (sandboxtest.Suite, error) {
-	shown, err := client.Agents.Show(ctx, connect.NewRequest(&controlpb.ShowAgentRequest{Agent: agent}))
+	shown, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: agent})
 	if err != nil {
 		return sandboxtest.Suite{}, err
 	}
-	name := shown.Msg.Agent.Name
+	name := shown.Agent.Name
 	return sandboxtest.Suite{
-		Name: "room of " + name, Sandbox: New(client, name), Root: shown.Msg.Agent.Home,
+		Name: "room of " + name, Sandbox: New(client, name), Root: shown.Agent.Home,
 		Audited: func(ctx context.Context, tenant sandbox.Tenant) (bool, error) {
-			for r, err := range control.Messages(client.ListAudit(ctx, connect.NewRequest(&controlpb.ListAuditRequest{Agent: name, Limit: recent}))) {
+			for r, err := range control.Messages(client.ListAudit(ctx, &controlpb.ListAuditRequest{Agent: name, Limit: recent})) {
 				if err != nil || strings.Contains(r.Detail, string(tenant)) {
 					return err == nil, err
 				}

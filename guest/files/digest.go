@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -23,19 +22,19 @@ import (
 const atOnce = 8
 
 // Digest says what many files hold.
-func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
+func (service) Digest(ctx context.Context, r *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
 	const op = "look at files"
-	if err := wire.CheckDigests(r.Msg); err != nil {
+	if err := wire.CheckDigests(r); err != nil {
 		return nil, err
 	}
-	answer := &guestpb.DigestFilesResponse{Files: make([]*guestpb.FileDigest, len(r.Msg.Paths))}
+	answer := &guestpb.DigestFilesResponse{Files: make([]*guestpb.FileDigest, len(r.Paths))}
 	for n := range answer.Files {
 		answer.Files[n] = &guestpb.FileDigest{}
 	}
-	folder, err := open(op, r.Msg.Folder, unix.O_PATH|unix.O_DIRECTORY)
+	folder, err := open(op, r.Folder, unix.O_PATH|unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return connect.NewResponse(answer), nil
+		return answer, nil
 	case err != nil:
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFile
 				if n >= len(answer.Files) || failed[worker] != nil || ctx.Err() != nil {
 					return
 				}
-				failed[worker] = explain(op, string(r.Msg.Paths[n]), digest(ctx, folder, string(r.Msg.Paths[n]), r.Msg.Limit, answer.Files[n]))
+				failed[worker] = explain(op, string(r.Paths[n]), digest(ctx, folder, string(r.Paths[n]), r.Limit, answer.Files[n]))
 			}
 		})
 	}
@@ -60,7 +59,7 @@ func (service) Digest(ctx context.Context, r *connect.Request[guestpb.DigestFile
 			return nil, err
 		}
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // digest says what one file holds. What cannot be read is there all the same.

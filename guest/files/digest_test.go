@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
@@ -36,11 +35,11 @@ func TestDigest(t *testing.T) {
 		for _, p := range paths {
 			q.Paths = append(q.Paths, []byte(p))
 		}
-		r, err := c.Digest(t.Context(), connect.NewRequest(q))
+		r, err := c.Digest(t.Context(), q)
 		if err != nil {
 			return nil, wire.Decode("", "", err)
 		}
-		return r.Msg.Files, nil
+		return r.Files, nil
 	}
 
 	want := map[string]string{

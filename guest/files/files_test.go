@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
@@ -83,7 +82,7 @@ func at(root, rel string) *guestpb.FilePath {
 
 func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, told *guestpb.ReadFileResponse, err error) {
 	t.Helper()
-	stream, err := c.Read(t.Context(), connect.NewRequest(r))
+	stream, err := c.Read(t.Context(), r)
 	must(t, err)
 	defer stream.Close()
 	told = new(guestpb.ReadFileResponse)
@@ -100,11 +99,11 @@ func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileReque
 	if r.Size == 0 {
 		r.Size = uint64(len(text))
 	}
-	a, err := c.Write(wire.WithContent(t.Context(), wire.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), connect.NewRequest(r))
+	a, err := c.Write(wire.WithContent(t.Context(), wire.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), r)
 	if err != nil {
 		return nil, wire.Decode("write", "", err)
 	}
-	return a.Msg, nil
+	return a, nil
 }
 
 func TestRead(t *testing.T) {
@@ -286,7 +285,7 @@ func TestWrite(t *testing.T) {
 		cancel()
 		_ = rest.Close()
 	}()
-	_, err = c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), connect.NewRequest(&guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10}))
+	_, err = c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
 	if err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
@@ -306,13 +305,13 @@ func TestStat(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("12345"), 0o600))
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
 	for path, want := range map[string]guestpb.FileInfo_Kind{".": guestpb.FileInfo_KIND_FOLDER, "f": guestpb.FileInfo_KIND_FILE, "pipe": guestpb.FileInfo_KIND_OTHER} {
-		r, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)}))
-		if err != nil || r.Msg.Info.Kind != want || path == "f" && (r.Msg.Info.Size != 5 || r.Msg.Info.Mode != 0o600) {
+		r, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)})
+		if err != nil || r.Info.Kind != want || path == "f" && (r.Info.Size != 5 || r.Info.Mode != 0o600) {
 			t.Errorf("%s: %v, %v", path, r, err)
 		}
 	}
 	for path, want := range map[string]fault.Kind{"nothing": fault.NotFound, "f/x": fault.InvalidArgs, "../x": fault.InvalidArgs} {
-		if _, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, path)})); fault.KindOf(wire.Decode("", "", err)) != want {
+		if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)}); fault.KindOf(wire.Decode("", "", err)) != want {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -325,34 +324,34 @@ func TestList(t *testing.T) {
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "00 folder"), 0o755))
 	must(t, os.Symlink("../x", filepath.Join(dir, "00 link")))
-	r, err := c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, "."), Limit: 4}))
+	r, err := c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "."), Limit: 4})
 	must(t, err)
 	var got []string
-	for _, e := range r.Msg.Entries {
+	for _, e := range r.Entries {
 		size := e.Info.Size
 		if e.Info.Kind != guestpb.FileInfo_KIND_FILE {
 			size = 0 // is the file system's affair
 		}
 		got = append(got, fmt.Sprintf("%s %s %d %o %s", e.Name, e.Info.Kind, size, e.Info.Mode&0o100, e.Target))
 	}
-	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Msg.Truncated {
-		t.Errorf("%q, truncated %v", got, r.Msg.Truncated)
+	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Truncated {
+		t.Errorf("%q, truncated %v", got, r.Truncated)
 	}
 	far := t.TempDir() // links that lead far
 	const links, length = 1200, 1000
 	for i := range links {
 		must(t, os.Symlink(strings.Repeat("x", length), filepath.Join(far, fmt.Sprintf("%04d", i))))
 	}
-	if r, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(far, ".")})); err != nil || len(r.Msg.Entries) != links {
+	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(far, ".")}); err != nil || len(r.Entries) != links {
 		t.Fatalf("of links: %v", err)
 	}
-	if first, last := r.Msg.Entries[0].Target, r.Msg.Entries[links-1].Target; len(first) != length || len(last) != 0 {
+	if first, last := r.Entries[0].Target, r.Entries[links-1].Target; len(first) != length || len(last) != 0 {
 		t.Errorf("links lead to %d and %d bytes", len(first), len(last))
 	}
-	if r, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, ".")})); err != nil || len(r.Msg.Entries) != wire.MaxFolderEntries || !r.Msg.Truncated {
+	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != wire.MaxFolderEntries || !r.Truncated {
 		t.Errorf("without a limit: %v", err)
 	}
-	if _, err = c.List(t.Context(), connect.NewRequest(&guestpb.ListFolderRequest{Folder: at(dir, "0000")})); fault.KindOf(wire.Decode("", "", err)) != fault.InvalidArgs {
+	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(wire.Decode("", "", err)) != fault.InvalidArgs {
 		t.Errorf("of a file: %v", err)
 	}
 }
@@ -363,7 +362,7 @@ func TestSearch(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d", i)), []byte(strings.Repeat("a line that matches\n", 50)), 0o644))
 	}
 	search := func(r *guestpb.SearchRequest) (n int, end *guestpb.SearchEnd, err error) {
-		stream, err := c.Search(t.Context(), connect.NewRequest(r))
+		stream, err := c.Search(t.Context(), r)
 		must(t, err)
 		defer stream.Close()
 		for stream.Receive() {

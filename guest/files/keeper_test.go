@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
@@ -98,7 +97,7 @@ func TestBursts(t *testing.T) {
 		var calls sync.WaitGroup
 		for range wire.MaxFileConns {
 			calls.Go(func() {
-				if _, err := c.Stat(t.Context(), connect.NewRequest(&guestpb.StatFileRequest{File: at(dir, ".")})); err != nil {
+				if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, ".")}); err != nil {
 					t.Error(wire.Decode("stat", "", err))
 				}
 			})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -18,23 +17,23 @@ import (
 )
 
 // List lists a folder.
-func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
+func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error) {
 	const op = "list"
-	if err := wire.CheckFilePath(r.Msg.Folder); err != nil {
+	if err := wire.CheckFilePath(r.Folder); err != nil {
 		return nil, err
 	}
-	f, err := open(op, r.Msg.Folder, os.O_RDONLY|unix.O_DIRECTORY)
+	f, err := open(op, r.Folder, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	limit := int(r.Msg.Limit)
+	limit := int(r.Limit)
 	if limit == 0 || limit > wire.MaxFolderEntries {
 		limit = wire.MaxFolderEntries
 	}
 	names, more, err := firstNames(ctx, f, limit)
 	if err != nil {
-		return nil, explain(op, shown(r.Msg.Folder), err)
+		return nil, explain(op, shown(r.Folder), err)
 	}
 	answer := &guestpb.ListFolderResponse{Truncated: more}
 	targets := wire.MaxTargets
@@ -57,7 +56,7 @@ func (service) List(ctx context.Context, r *connect.Request[guestpb.ListFolderRe
 		}
 		answer.Entries = append(answer.Entries, e)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // firstNames are the first names of a folder, by name. All are read, and no

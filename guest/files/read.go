@@ -19,44 +19,44 @@ import (
 )
 
 // Stat says what is at a path.
-func (service) Stat(_ context.Context, r *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
+func (service) Stat(_ context.Context, r *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
 	const op = "look at"
-	if err := wire.CheckFilePath(r.Msg.File); err != nil {
+	if err := wire.CheckFilePath(r.File); err != nil {
 		return nil, err
 	}
-	f, err := open(op, r.Msg.File, unix.O_PATH)
+	f, err := open(op, r.File, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	is, err := infoOf(f)
 	if err != nil {
-		return nil, explain(op, shown(r.Msg.File), err)
+		return nil, explain(op, shown(r.File), err)
 	}
-	return connect.NewResponse(&guestpb.StatFileResponse{Info: is}), nil
+	return &guestpb.StatFileResponse{Info: is}, nil
 }
 
 // Read reads a part of a file.
-func (service) Read(ctx context.Context, r *connect.Request[guestpb.ReadFileRequest], stream *connect.ServerStream[guestpb.ReadFileResponse]) error {
+func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *connect.ServerStream[guestpb.ReadFileResponse]) error {
 	const op = "read"
-	if err := wire.CheckReadFile(r.Msg); err != nil {
+	if err := wire.CheckReadFile(r); err != nil {
 		return err
 	}
-	f, is, err := openFile(op, r.Msg.File, os.O_RDONLY)
+	f, is, err := openFile(op, r.File, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	from, err := seek(ctx, f, is.Size, r.Msg)
+	from, err := seek(ctx, f, is.Size, r)
 	if err != nil {
-		return explain(op, shown(r.Msg.File), err)
+		return explain(op, shown(r.File), err)
 	}
 	if err := stream.Send(&guestpb.ReadFileResponse{Info: is, Offset: uint64(from)}); err != nil {
 		return err
 	}
-	p := &part{ctx: ctx, stream: stream, left: bound(r.Msg.Limit), characters: bound(r.Msg.Characters), lines: r.Msg.Lines}
+	p := &part{ctx: ctx, stream: stream, left: bound(r.Limit), characters: bound(r.Characters), lines: r.Lines}
 	if err := p.copy(f, max(smallChunk, min(is.Size+1, wire.FileChunk))); err != nil {
-		return explain(op, shown(r.Msg.File), err)
+		return explain(op, shown(r.File), err)
 	}
 	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
 }

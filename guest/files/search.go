@@ -20,12 +20,12 @@ import (
 const batchBytes = 64 << 10
 
 // Search searches below a folder, or in a file.
-func (service) Search(ctx context.Context, r *connect.Request[guestpb.SearchRequest], stream *connect.ServerStream[guestpb.SearchResponse]) error {
+func (service) Search(ctx context.Context, r *guestpb.SearchRequest, stream *connect.ServerStream[guestpb.SearchResponse]) error {
 	const op = "search"
-	if err := wire.CheckSearch(r.Msg); err != nil {
+	if err := wire.CheckSearch(r); err != nil {
 		return err
 	}
-	f, err := open(op, r.Msg.Root, os.O_RDONLY)
+	f, err := open(op, r.Root, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (service) Search(ctx context.Context, r *connect.Request[guestpb.SearchRequ
 		return err
 	}
 	end, err := search.Run(ctx, f, search.Query{
-		Pattern: r.Msg.Pattern, Names: r.Msg.Target == guestpb.SearchRequest_TARGET_NAMES, Include: r.Msg.Include, IgnoreCase: r.Msg.IgnoreCase,
-		Context: int(r.Msg.Context), Limit: limit(r.Msg.Limit, wire.MaxMatches), LineLimit: limit(r.Msg.LineLimit, wire.MaxMatchLine),
+		Pattern: r.Pattern, Names: r.Target == guestpb.SearchRequest_TARGET_NAMES, Include: r.Include, IgnoreCase: r.IgnoreCase,
+		Context: int(r.Context), Limit: limit(r.Limit, wire.MaxMatches), LineLimit: limit(r.LineLimit, wire.MaxMatchLine),
 	}, func(found []search.Match) error {
 		for _, m := range found {
 			batch = append(batch, &guestpb.SearchMatch{Path: []byte(m.Path), Line: uint64(m.Line), Text: m.Text, Clipped: m.Clipped, Context: m.Context})
@@ -53,10 +53,10 @@ func (service) Search(ctx context.Context, r *connect.Request[guestpb.SearchRequ
 		return nil
 	})
 	if errors.Is(err, search.ErrPattern) {
-		return fault.New(fault.InvalidArgs, op, r.Msg.Pattern, err)
+		return fault.New(fault.InvalidArgs, op, r.Pattern, err)
 	}
 	if err != nil {
-		return explain(op, shown(r.Msg.Root), err)
+		return explain(op, shown(r.Root), err)
 	}
 	if len(batch) > 0 {
 		if err := send(); err != nil {

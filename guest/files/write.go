@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
@@ -25,17 +24,17 @@ import (
 const usualMode = 0o644
 
 // Write writes a file: all of it, or what was there stays.
-func (service) Write(ctx context.Context, r *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+func (service) Write(ctx context.Context, r *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	const op = "write"
-	w := &writing{header: r.Msg, content: wire.ContentOf(ctx)}
+	w := &writing{header: r, content: wire.ContentOf(ctx)}
 	answer, err := w.do(ctx, op)
 	if err != nil {
 		if w.content.Size > 0 { // who is still writing would not hear why it is in vain
 			_, _ = io.Copy(io.Discard, w.content)
 		}
-		return nil, explain(op, shown(r.Msg.File), err)
+		return nil, explain(op, shown(r.File), err)
 	}
-	return connect.NewResponse(answer), nil
+	return answer, nil
 }
 
 // writing is a file that is being written.

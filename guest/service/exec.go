@@ -63,23 +63,23 @@ func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStr
 }
 
 // Signal signals a command's process group.
-func (s *Service) Signal(_ context.Context, r *connect.Request[guestpb.SignalRequest]) (*connect.Response[guestpb.SignalResponse], error) {
+func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.SignalResponse, error) {
 	const op, maxSignal = "send signal", 64
-	sig := syscall.Signal(r.Msg.Signal)
+	sig := syscall.Signal(r.Signal)
 	if sig < 1 || sig > maxSignal {
 		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("there is no signal %d", sig))
 	}
 	s.mu.Lock()
-	child := s.running[r.Msg.Id]
+	child := s.running[r.Id]
 	s.mu.Unlock()
 	err := error(unix.ESRCH)
 	if child != nil {
 		err = child.Signal(sig)
 	}
 	if err != nil {
-		return nil, fault.New(fault.NotFound, op, "", fmt.Errorf("command %d: %w", r.Msg.Id, err))
+		return nil, fault.New(fault.NotFound, op, "", fmt.Errorf("command %d: %w", r.Id, err))
 	}
-	return connect.NewResponse(&guestpb.SignalResponse{}), nil
+	return &guestpb.SignalResponse{}, nil
 }
 
 // follow carries the streams until the command has ended, and ends it when the

@@ -5,8 +5,6 @@ package service
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -17,32 +15,32 @@ import (
 // jobs answers the service Jobs.
 type jobs struct{ keeper *job.Keeper }
 
-func (s jobs) StartJob(ctx context.Context, r *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error) {
-	j, err := s.keeper.Start(ctx, r.Msg)
-	return answer(&guestpb.StartJobResponse{Job: j}, err)
+func (s jobs) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
+	j, err := s.keeper.Start(ctx, r)
+	return &guestpb.StartJobResponse{Job: j}, err
 }
 
-func (s jobs) ListJobs(_ context.Context, r *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
-	return connect.NewResponse(&guestpb.ListJobsResponse{Jobs: s.keeper.List(r.Msg.User)}), nil
+func (s jobs) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
+	return &guestpb.ListJobsResponse{Jobs: s.keeper.List(r.User)}, nil
 }
 
-func (s jobs) PollJob(_ context.Context, r *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
-	j, err := s.keeper.Poll(r.Msg.User, r.Msg.Id)
-	return answer(&guestpb.PollJobResponse{Job: j}, err)
+func (s jobs) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
+	j, err := s.keeper.Poll(r.User, r.Id)
+	return &guestpb.PollJobResponse{Job: j}, err
 }
 
-func (s jobs) WaitJob(ctx context.Context, r *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error) {
-	j, err := s.keeper.Wait(ctx, r.Msg)
-	return answer(&guestpb.WaitJobResponse{Job: j}, err)
+func (s jobs) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
+	j, err := s.keeper.Wait(ctx, r)
+	return &guestpb.WaitJobResponse{Job: j}, err
 }
 
-func (s jobs) KillJob(_ context.Context, r *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error) {
-	j, err := s.keeper.Kill(r.Msg)
-	return answer(&guestpb.KillJobResponse{Job: j}, err)
+func (s jobs) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
+	j, err := s.keeper.Kill(r)
+	return &guestpb.KillJobResponse{Job: j}, err
 }
 
-func (s jobs) TailJob(ctx context.Context, r *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
-	return answer(s.keeper.Tail(ctx, r.Msg))
+func (s jobs) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	return s.keeper.Tail(ctx, r)
 }
 
 // jobRoom finds where the jobs of a user run.

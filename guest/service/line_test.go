@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
@@ -99,7 +98,7 @@ func greeted(t *testing.T) guest.Dialer {
 	t.Helper()
 	dial := serve(t, &host{})
 	hello := &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
-	if _, err := rawClient(t, dial).Hello(t.Context(), connect.NewRequest(hello)); err != nil {
+	if _, err := rawClient(t, dial).Hello(t.Context(), hello); err != nil {
 		t.Fatal(err)
 	}
 	return dial

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -37,58 +35,54 @@ func (s rooms) countable(user string) error {
 	return s.usable(user)
 }
 
-func (s rooms) Ensure(ctx context.Context, r *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error) {
-	if err := wire.CheckRoom(r.Msg.Room); err != nil {
+func (s rooms) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
+	if err := wire.CheckRoom(r.Room); err != nil {
 		return nil, err
 	}
-	if err := s.usable(r.Msg.Room.User); err != nil {
+	if err := s.usable(r.Room.User); err != nil {
 		return nil, err
 	}
-	if err := wire.CheckToken(r.Msg.Token); err != nil {
+	if err := wire.CheckToken(r.Token); err != nil {
 		return nil, err
 	}
-	answer, err := s.keeper.Ensure(ctx, r.Msg.Room, r.Msg.Token)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(answer), nil
+	return s.keeper.Ensure(ctx, r.Room, r.Token)
 }
 
-func (s rooms) SetLimits(ctx context.Context, r *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error) {
-	if err := errors.Join(s.usable(r.Msg.User), wire.CheckLimits(r.Msg.Limits)); err != nil {
+func (s rooms) SetLimits(ctx context.Context, r *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
+	if err := errors.Join(s.usable(r.User), wire.CheckLimits(r.Limits)); err != nil {
 		return nil, err
 	}
-	return answer(&guestpb.SetLimitsResponse{}, s.keeper.SetLimits(ctx, r.Msg.User, r.Msg.Limits))
+	return &guestpb.SetLimitsResponse{}, s.keeper.SetLimits(ctx, r.User, r.Limits)
 }
 
-func (s rooms) Reset(ctx context.Context, r *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error) {
-	if err := s.usable(r.Msg.User); err != nil {
+func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
+	if err := s.usable(r.User); err != nil {
 		return nil, err
 	}
-	s.leave(r.Msg.User)
-	return answer(&guestpb.ResetResponse{}, s.keeper.Remove(ctx, r.Msg.User, true))
+	s.leave(r.User)
+	return &guestpb.ResetResponse{}, s.keeper.Remove(ctx, r.User, true)
 }
 
-func (s rooms) Remove(ctx context.Context, r *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {
-	if err := s.usable(r.Msg.User); err != nil {
+func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
+	if err := s.usable(r.User); err != nil {
 		return nil, err
 	}
-	s.leave(r.Msg.User)
-	return answer(&guestpb.RemoveResponse{}, s.keeper.Remove(ctx, r.Msg.User, r.Msg.Layer))
+	s.leave(r.User)
+	return &guestpb.RemoveResponse{}, s.keeper.Remove(ctx, r.User, r.Layer)
 }
 
-func (s rooms) Usage(_ context.Context, r *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
-	if err := s.countable(r.Msg.User); err != nil {
+func (s rooms) Usage(_ context.Context, r *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
+	if err := s.countable(r.User); err != nil {
 		return nil, err
 	}
-	list, err := s.keeper.Usage(r.Msg.User)
-	return answer(&guestpb.UsageResponse{Rooms: list}, err)
+	list, err := s.keeper.Usage(r.User)
+	return &guestpb.UsageResponse{Rooms: list}, err
 }
 
-func (s rooms) Processes(_ context.Context, r *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
-	if err := s.countable(r.Msg.User); err != nil {
+func (s rooms) Processes(_ context.Context, r *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
+	if err := s.countable(r.User); err != nil {
 		return nil, err
 	}
-	list, more, err := s.keeper.Processes(r.Msg.User)
-	return answer(&guestpb.ProcessesResponse{Processes: list, Truncated: more}, err)
+	list, more, err := s.keeper.Processes(r.User)
+	return &guestpb.ProcessesResponse{Processes: list, Truncated: more}, err
 }

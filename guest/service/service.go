@@ -153,22 +153,22 @@ func (s *Service) admit(got wire.Key) error {
 }
 
 // Hello is the first call of the protocol.
-func (s *Service) Hello(ctx context.Context, r *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
-	version, err := wire.Negotiate(r.Msg.VersionMin, r.Msg.VersionMax)
+func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	version, err := wire.Negotiate(r.VersionMin, r.VersionMax)
 	if err != nil {
 		return nil, err
 	}
-	key, err := wire.ParseKey(r.Msg.Key)
+	key, err := wire.ParseKey(r.Key)
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.CheckBoot(r.Msg.Boot); err != nil {
+	if err := wire.CheckBoot(r.Boot); err != nil {
 		return nil, err
 	}
-	if n := len(r.Msg.Entropy); n > wire.MaxEntropy {
+	if n := len(r.Entropy); n > wire.MaxEntropy {
 		return nil, fault.New(fault.InvalidArgs, "take entropy", "", fmt.Errorf("%d bytes are more than %d", n, wire.MaxEntropy))
 	}
-	if err := s.greet(key, r.Msg); err != nil {
+	if err := s.greet(key, r); err != nil {
 		return nil, err
 	}
 	select {
@@ -179,7 +179,7 @@ func (s *Service) Hello(ctx context.Context, r *connect.Request[guestpb.HelloReq
 	if s.err != nil {
 		return nil, s.err
 	}
-	return connect.NewResponse(&guestpb.HelloResponse{Version: version, GuestVersion: s.version}), nil
+	return &guestpb.HelloResponse{Version: version, GuestVersion: s.version}, nil
 }
 
 // greet takes the first key that comes, and no other after it.
@@ -203,39 +203,39 @@ func (s *Service) greet(key wire.Key, hello *guestpb.HelloRequest) error {
 }
 
 // Ping answers.
-func (s *Service) Ping(context.Context, *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error) {
-	return connect.NewResponse(&guestpb.PingResponse{}), nil
+func (s *Service) Ping(context.Context, *guestpb.PingRequest) (*guestpb.PingResponse, error) {
+	return &guestpb.PingResponse{}, nil
 }
 
 // Info says how the guest is.
-func (s *Service) Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
+func (s *Service) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
 	info := s.system.Info()
 	info.GuestVersion = s.version
 	info.OrphansReaped = s.keeper.Orphans()
 	s.mu.Lock()
 	info.Running = uint32(len(s.running))
 	s.mu.Unlock()
-	return connect.NewResponse(info), nil
+	return info, nil
 }
 
 // SetTime sets the clock.
-func (s *Service) SetTime(_ context.Context, r *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error) {
-	offset, err := s.system.SetTime(time.Unix(0, r.Msg.TimeUnixNano))
+func (s *Service) SetTime(_ context.Context, r *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error) {
+	offset, err := s.system.SetTime(time.Unix(0, r.TimeUnixNano))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&guestpb.SetTimeResponse{OffsetNanos: int64(offset)}), nil
+	return &guestpb.SetTimeResponse{OffsetNanos: int64(offset)}, nil
 }
 
 // Shutdown powers the machine off once its answer has left.
-func (s *Service) Shutdown(ctx context.Context, r *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error) {
-	g, err := grace(r.Msg.GraceNanos)
+func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
+	g, err := grace(r.GraceNanos)
 	if err != nil {
 		return nil, err
 	}
 	// The server ends a call's context when the answer is written.
 	context.AfterFunc(ctx, func() { s.system.PowerOff(g) })
-	return connect.NewResponse(&guestpb.ShutdownResponse{}), nil
+	return &guestpb.ShutdownResponse{}, nil
 }
 
 func grace(nanos int64) (time.Duration, error) {

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
@@ -210,7 +209,7 @@ func TestHello(t *testing.T) {
 	good := func() *guestpb.HelloRequest {
 		return &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
 	}
-	if _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); wireKind(err) != fault.Unavailable {
+	if _, err := raw.Ping(ctx, &guestpb.PingRequest{}); wireKind(err) != fault.Unavailable {
 		t.Errorf("ping before hello: %v", err)
 	}
 	for _, tc := range []struct {
@@ -231,7 +230,7 @@ func TestHello(t *testing.T) {
 	} {
 		r := good()
 		tc.mend(r)
-		if _, err := raw.Hello(ctx, connect.NewRequest(r)); wireKind(err) != tc.kind {
+		if _, err := raw.Hello(ctx, r); wireKind(err) != tc.kind {
 			t.Errorf("%s: %v, want kind %s", tc.name, err, tc.kind)
 		}
 	}
@@ -239,8 +238,8 @@ func TestHello(t *testing.T) {
 		t.Error("a refused hello booted the guest")
 	}
 	for range 2 { // the second time as if the first answer had been lost
-		r, err := raw.Hello(ctx, connect.NewRequest(good()))
-		if err != nil || r.Msg.Version != wire.VersionMax || r.Msg.GuestVersion != "test" {
+		r, err := raw.Hello(ctx, good())
+		if err != nil || r.Version != wire.VersionMax || r.GuestVersion != "test" {
 			t.Fatal(r, err)
 		}
 	}
@@ -249,7 +248,7 @@ func TestHello(t *testing.T) {
 	}
 	other := good()
 	other.Key[31] ^= 1
-	if _, err := raw.Hello(ctx, connect.NewRequest(other)); wireKind(err) != fault.Rejected {
+	if _, err := raw.Hello(ctx, other); wireKind(err) != fault.Rejected {
 		t.Errorf("hello with another key: %v", err)
 	}
 	if _, err := guest.Connect(ctx, dial, guest.Boot{}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
@@ -265,15 +264,18 @@ func TestKeyDemanded(t *testing.T) {
 		raw := rawClient(t, dial, key)
 		ctx := context.Background()
 		calls := map[string]func() error{
-			"ping":     func() error { _, err := raw.Ping(ctx, connect.NewRequest(&guestpb.PingRequest{})); return err },
-			"info":     func() error { _, err := raw.Info(ctx, connect.NewRequest(&guestpb.InfoRequest{})); return err },
-			"signal":   func() error { _, err := raw.Signal(ctx, connect.NewRequest(&guestpb.SignalRequest{})); return err },
-			"set time": func() error { _, err := raw.SetTime(ctx, connect.NewRequest(&guestpb.SetTimeRequest{})); return err },
-			"shutdown": func() error { _, err := raw.Shutdown(ctx, connect.NewRequest(&guestpb.ShutdownRequest{})); return err },
+			"ping":     func() error { _, err := raw.Ping(ctx, &guestpb.PingRequest{}); return err },
+			"info":     func() error { _, err := raw.Info(ctx, &guestpb.InfoRequest{}); return err },
+			"signal":   func() error { _, err := raw.Signal(ctx, &guestpb.SignalRequest{}); return err },
+			"set time": func() error { _, err := raw.SetTime(ctx, &guestpb.SetTimeRequest{}); return err },
+			"shutdown": func() error { _, err := raw.Shutdown(ctx, &guestpb.ShutdownRequest{}); return err },
 			"exec": func() error {
-				s := raw.Exec(ctx)
+				s, err := raw.Exec(ctx)
+				if err != nil {
+					return err
+				}
 				_ = s.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: &guestpb.Start{Args: [][]byte{[]byte("true")}}}})
-				_, err := s.Receive()
+				_, err = s.Receive()
 				return err
 			},
 		}

@@ -19,24 +19,24 @@ import (
 // shells answers the service Shells.
 type shells struct{ keeper *shell.Keeper }
 
-func (s shells) Run(ctx context.Context, r *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
-	return answer(s.keeper.Run(ctx, r.Msg))
+func (s shells) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	return s.keeper.Run(ctx, r)
 }
 
-func (s shells) Cancel(ctx context.Context, r *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error) {
-	return answer(&guestpb.ShellCancelResponse{}, s.keeper.Cancel(ctx, r.Msg))
+func (s shells) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
+	return &guestpb.ShellCancelResponse{}, s.keeper.Cancel(ctx, r)
 }
 
-func (s shells) Sessions(_ context.Context, r *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
-	return connect.NewResponse(s.keeper.Sessions(r.Msg)), nil
+func (s shells) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
+	return s.keeper.Sessions(r), nil
 }
 
-func (s shells) Transcript(_ context.Context, r *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error) {
-	return answer(s.keeper.Transcript(r.Msg))
+func (s shells) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
+	return s.keeper.Transcript(r)
 }
 
-func (s shells) CloseSession(_ context.Context, r *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error) {
-	return answer(s.keeper.CloseSession(r.Msg))
+func (s shells) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
+	return s.keeper.CloseSession(r)
 }
 
 // Attach carries what a person sees and types.
@@ -110,12 +110,4 @@ func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error
 		return shell.Room{}, err
 	}
 	return shell.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Desk: r.Desk}, nil
-}
-
-// answer makes the answer of a call.
-func answer[T any](m *T, err error) (*connect.Response[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(m), nil
 }

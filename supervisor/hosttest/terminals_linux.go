@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
@@ -97,8 +95,8 @@ func (l anyRoom) Accept() (net.Conn, error) {
 }
 
 // Hello takes any key.
-func (*terminals) Hello(_ context.Context, r *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
-	return connect.NewResponse(&guestpb.HelloResponse{Version: r.Msg.VersionMax}), nil
+func (*terminals) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	return &guestpb.HelloResponse{Version: r.VersionMax}, nil
 }
 
 // home is a user's home folder, and its login environment.

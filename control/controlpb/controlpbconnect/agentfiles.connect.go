@@ -48,10 +48,10 @@ type FilesClient interface {
 	// Bytes come as they are: secrets of the agent are not taken out of them. What is in the
 	// archive is the agent's word, its names and links too. A call that fails at its end has
 	// answered no whole archive.
-	CopyOut(context.Context, *connect.Request[controlpb.CopyOutRequest]) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error)
+	CopyOut(context.Context, *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error)
 	// CopyIn unpacks a tar archive and answers when all of it is in place: files take the place
 	// of files, folders are added to folders. Its first request is to; all others are data.
-	CopyIn(context.Context) *connect.ClientStreamForClient[controlpb.CopyInRequest, controlpb.CopyInResponse]
+	CopyIn(context.Context) (*connect.ClientStreamForClientSimple[controlpb.CopyInRequest, controlpb.CopyInResponse], error)
 }
 
 // NewFilesClient constructs a client for the osaurus.control.v1.Files service. By default, it uses
@@ -87,13 +87,13 @@ type filesClient struct {
 }
 
 // CopyOut calls osaurus.control.v1.Files.CopyOut.
-func (c *filesClient) CopyOut(ctx context.Context, req *connect.Request[controlpb.CopyOutRequest]) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error) {
-	return c.copyOut.CallServerStream(ctx, req)
+func (c *filesClient) CopyOut(ctx context.Context, req *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error) {
+	return c.copyOut.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // CopyIn calls osaurus.control.v1.Files.CopyIn.
-func (c *filesClient) CopyIn(ctx context.Context) *connect.ClientStreamForClient[controlpb.CopyInRequest, controlpb.CopyInResponse] {
-	return c.copyIn.CallClientStream(ctx)
+func (c *filesClient) CopyIn(ctx context.Context) (*connect.ClientStreamForClientSimple[controlpb.CopyInRequest, controlpb.CopyInResponse], error) {
+	return c.copyIn.CallClientStreamSimple(ctx)
 }
 
 // FilesHandler is an implementation of the osaurus.control.v1.Files service.
@@ -102,10 +102,10 @@ type FilesHandler interface {
 	// Bytes come as they are: secrets of the agent are not taken out of them. What is in the
 	// archive is the agent's word, its names and links too. A call that fails at its end has
 	// answered no whole archive.
-	CopyOut(context.Context, *connect.Request[controlpb.CopyOutRequest], *connect.ServerStream[controlpb.CopyOutResponse]) error
+	CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.CopyOutResponse]) error
 	// CopyIn unpacks a tar archive and answers when all of it is in place: files take the place
 	// of files, folders are added to folders. Its first request is to; all others are data.
-	CopyIn(context.Context, *connect.ClientStream[controlpb.CopyInRequest]) (*connect.Response[controlpb.CopyInResponse], error)
+	CopyIn(context.Context, *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error)
 }
 
 // NewFilesHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -115,13 +115,13 @@ type FilesHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	filesMethods := controlpb.File_agentfiles_proto.Services().ByName("Files").Methods()
-	filesCopyOutHandler := connect.NewServerStreamHandler(
+	filesCopyOutHandler := connect.NewServerStreamHandlerSimple(
 		FilesCopyOutProcedure,
 		svc.CopyOut,
 		connect.WithSchema(filesMethods.ByName("CopyOut")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesCopyInHandler := connect.NewClientStreamHandler(
+	filesCopyInHandler := connect.NewClientStreamHandlerSimple(
 		FilesCopyInProcedure,
 		svc.CopyIn,
 		connect.WithSchema(filesMethods.ByName("CopyIn")),
@@ -142,10 +142,10 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedFilesHandler returns CodeUnimplemented from all methods.
 type UnimplementedFilesHandler struct{}
 
-func (UnimplementedFilesHandler) CopyOut(context.Context, *connect.Request[controlpb.CopyOutRequest], *connect.ServerStream[controlpb.CopyOutResponse]) error {
+func (UnimplementedFilesHandler) CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.CopyOutResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Files.CopyOut is not implemented"))
 }
 
-func (UnimplementedFilesHandler) CopyIn(context.Context, *connect.ClientStream[controlpb.CopyInRequest]) (*connect.Response[controlpb.CopyInResponse], error) {
+func (UnimplementedFilesHandler) CopyIn(context.Context, *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Files.CopyIn is not implemented"))
 }

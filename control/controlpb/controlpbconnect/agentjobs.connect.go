@@ -53,21 +53,21 @@ const (
 // JobsClient is a client for the osaurus.control.v1.Jobs service.
 type JobsClient interface {
 	// Start starts a job, and before it the guest if need be, and answers when it runs.
-	Start(context.Context, *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error)
+	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
 	// List answers the jobs of one agent, or of all for an empty one: those that run,
 	// and those that ended last.
-	List(context.Context, *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error)
+	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
 	// Poll answers how a job is, at once.
-	Poll(context.Context, *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error)
+	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
 	// Wait answers when a job has ended, or the wait is over; the job says which.
-	Wait(context.Context, *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error)
+	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM, or SIGKILL, to all that belongs to a job. A job that has
 	// ended is left as it is.
-	Kill(context.Context, *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error)
+	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
 	// Tail answers what a job has written, standard output and error in the order of
 	// their arrival, and with follow goes on until it has ended. The first answer is what is
 	// there already, be it nothing.
-	Tail(context.Context, *connect.Request[controlpb.TailJobRequest]) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error)
+	Tail(context.Context, *controlpb.TailJobRequest) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error)
 }
 
 // NewJobsClient constructs a client for the osaurus.control.v1.Jobs service. By default, it uses
@@ -131,53 +131,73 @@ type jobsClient struct {
 }
 
 // Start calls osaurus.control.v1.Jobs.Start.
-func (c *jobsClient) Start(ctx context.Context, req *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error) {
-	return c.start.CallUnary(ctx, req)
+func (c *jobsClient) Start(ctx context.Context, req *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error) {
+	response, err := c.start.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls osaurus.control.v1.Jobs.List.
-func (c *jobsClient) List(ctx context.Context, req *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *jobsClient) List(ctx context.Context, req *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Poll calls osaurus.control.v1.Jobs.Poll.
-func (c *jobsClient) Poll(ctx context.Context, req *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error) {
-	return c.poll.CallUnary(ctx, req)
+func (c *jobsClient) Poll(ctx context.Context, req *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
+	response, err := c.poll.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Wait calls osaurus.control.v1.Jobs.Wait.
-func (c *jobsClient) Wait(ctx context.Context, req *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error) {
-	return c.wait.CallUnary(ctx, req)
+func (c *jobsClient) Wait(ctx context.Context, req *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
+	response, err := c.wait.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Kill calls osaurus.control.v1.Jobs.Kill.
-func (c *jobsClient) Kill(ctx context.Context, req *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error) {
-	return c.kill.CallUnary(ctx, req)
+func (c *jobsClient) Kill(ctx context.Context, req *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error) {
+	response, err := c.kill.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Tail calls osaurus.control.v1.Jobs.Tail.
-func (c *jobsClient) Tail(ctx context.Context, req *connect.Request[controlpb.TailJobRequest]) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error) {
-	return c.tail.CallServerStream(ctx, req)
+func (c *jobsClient) Tail(ctx context.Context, req *controlpb.TailJobRequest) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error) {
+	return c.tail.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // JobsHandler is an implementation of the osaurus.control.v1.Jobs service.
 type JobsHandler interface {
 	// Start starts a job, and before it the guest if need be, and answers when it runs.
-	Start(context.Context, *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error)
+	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
 	// List answers the jobs of one agent, or of all for an empty one: those that run,
 	// and those that ended last.
-	List(context.Context, *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error)
+	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
 	// Poll answers how a job is, at once.
-	Poll(context.Context, *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error)
+	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
 	// Wait answers when a job has ended, or the wait is over; the job says which.
-	Wait(context.Context, *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error)
+	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM, or SIGKILL, to all that belongs to a job. A job that has
 	// ended is left as it is.
-	Kill(context.Context, *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error)
+	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
 	// Tail answers what a job has written, standard output and error in the order of
 	// their arrival, and with follow goes on until it has ended. The first answer is what is
 	// there already, be it nothing.
-	Tail(context.Context, *connect.Request[controlpb.TailJobRequest], *connect.ServerStream[controlpb.TailJobResponse]) error
+	Tail(context.Context, *controlpb.TailJobRequest, *connect.ServerStream[controlpb.TailJobResponse]) error
 }
 
 // NewJobsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -187,37 +207,37 @@ type JobsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	jobsMethods := controlpb.File_agentjobs_proto.Services().ByName("Jobs").Methods()
-	jobsStartHandler := connect.NewUnaryHandler(
+	jobsStartHandler := connect.NewUnaryHandlerSimple(
 		JobsStartProcedure,
 		svc.Start,
 		connect.WithSchema(jobsMethods.ByName("Start")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsListHandler := connect.NewUnaryHandler(
+	jobsListHandler := connect.NewUnaryHandlerSimple(
 		JobsListProcedure,
 		svc.List,
 		connect.WithSchema(jobsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsPollHandler := connect.NewUnaryHandler(
+	jobsPollHandler := connect.NewUnaryHandlerSimple(
 		JobsPollProcedure,
 		svc.Poll,
 		connect.WithSchema(jobsMethods.ByName("Poll")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsWaitHandler := connect.NewUnaryHandler(
+	jobsWaitHandler := connect.NewUnaryHandlerSimple(
 		JobsWaitProcedure,
 		svc.Wait,
 		connect.WithSchema(jobsMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsKillHandler := connect.NewUnaryHandler(
+	jobsKillHandler := connect.NewUnaryHandlerSimple(
 		JobsKillProcedure,
 		svc.Kill,
 		connect.WithSchema(jobsMethods.ByName("Kill")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsTailHandler := connect.NewServerStreamHandler(
+	jobsTailHandler := connect.NewServerStreamHandlerSimple(
 		JobsTailProcedure,
 		svc.Tail,
 		connect.WithSchema(jobsMethods.ByName("Tail")),
@@ -246,26 +266,26 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 // UnimplementedJobsHandler returns CodeUnimplemented from all methods.
 type UnimplementedJobsHandler struct{}
 
-func (UnimplementedJobsHandler) Start(context.Context, *connect.Request[controlpb.StartJobRequest]) (*connect.Response[controlpb.StartJobResponse], error) {
+func (UnimplementedJobsHandler) Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Start is not implemented"))
 }
 
-func (UnimplementedJobsHandler) List(context.Context, *connect.Request[controlpb.ListJobsRequest]) (*connect.Response[controlpb.ListJobsResponse], error) {
+func (UnimplementedJobsHandler) List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.List is not implemented"))
 }
 
-func (UnimplementedJobsHandler) Poll(context.Context, *connect.Request[controlpb.PollJobRequest]) (*connect.Response[controlpb.PollJobResponse], error) {
+func (UnimplementedJobsHandler) Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Poll is not implemented"))
 }
 
-func (UnimplementedJobsHandler) Wait(context.Context, *connect.Request[controlpb.WaitJobRequest]) (*connect.Response[controlpb.WaitJobResponse], error) {
+func (UnimplementedJobsHandler) Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Wait is not implemented"))
 }
 
-func (UnimplementedJobsHandler) Kill(context.Context, *connect.Request[controlpb.KillJobRequest]) (*connect.Response[controlpb.KillJobResponse], error) {
+func (UnimplementedJobsHandler) Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Kill is not implemented"))
 }
 
-func (UnimplementedJobsHandler) Tail(context.Context, *connect.Request[controlpb.TailJobRequest], *connect.ServerStream[controlpb.TailJobResponse]) error {
+func (UnimplementedJobsHandler) Tail(context.Context, *controlpb.TailJobRequest, *connect.ServerStream[controlpb.TailJobResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Tail is not implemented"))
 }

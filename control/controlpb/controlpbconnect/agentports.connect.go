@@ -48,13 +48,13 @@ type PortsClient interface {
 	// call lasts. It starts the guest if need be, and keeps it from being stopped for want of
 	// use. It is what the audit has: it says which ports, and connections have no entries.
 	// What is forwarded stays so over a restart of the guest.
-	Forward(context.Context, *connect.Request[controlpb.ForwardPortsRequest]) (*connect.ServerStreamForClient[controlpb.ForwardPortsResponse], error)
+	Forward(context.Context, *controlpb.ForwardPortsRequest) (*connect.ServerStreamForClient[controlpb.ForwardPortsResponse], error)
 	// Connect is one connection. Its first request is to; all others, and all responses, are
 	// bytes as they are: secrets of the agent are not taken out of them. The end of the
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
 	// nothing listens it fails with not_found, and where no guest runs with unavailable: it
 	// starts none.
-	Connect(context.Context) *connect.BidiStreamForClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]
+	Connect(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error)
 }
 
 // NewPortsClient constructs a client for the osaurus.control.v1.Ports service. By default, it uses
@@ -90,13 +90,13 @@ type portsClient struct {
 }
 
 // Forward calls osaurus.control.v1.Ports.Forward.
-func (c *portsClient) Forward(ctx context.Context, req *connect.Request[controlpb.ForwardPortsRequest]) (*connect.ServerStreamForClient[controlpb.ForwardPortsResponse], error) {
-	return c.forward.CallServerStream(ctx, req)
+func (c *portsClient) Forward(ctx context.Context, req *controlpb.ForwardPortsRequest) (*connect.ServerStreamForClient[controlpb.ForwardPortsResponse], error) {
+	return c.forward.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Connect calls osaurus.control.v1.Ports.Connect.
-func (c *portsClient) Connect(ctx context.Context) *connect.BidiStreamForClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse] {
-	return c.connect.CallBidiStream(ctx)
+func (c *portsClient) Connect(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error) {
+	return c.connect.CallBidiStreamSimple(ctx)
 }
 
 // PortsHandler is an implementation of the osaurus.control.v1.Ports service.
@@ -105,7 +105,7 @@ type PortsHandler interface {
 	// call lasts. It starts the guest if need be, and keeps it from being stopped for want of
 	// use. It is what the audit has: it says which ports, and connections have no entries.
 	// What is forwarded stays so over a restart of the guest.
-	Forward(context.Context, *connect.Request[controlpb.ForwardPortsRequest], *connect.ServerStream[controlpb.ForwardPortsResponse]) error
+	Forward(context.Context, *controlpb.ForwardPortsRequest, *connect.ServerStream[controlpb.ForwardPortsResponse]) error
 	// Connect is one connection. Its first request is to; all others, and all responses, are
 	// bytes as they are: secrets of the agent are not taken out of them. The end of the
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
@@ -121,7 +121,7 @@ type PortsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPortsHandler(svc PortsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	portsMethods := controlpb.File_agentports_proto.Services().ByName("Ports").Methods()
-	portsForwardHandler := connect.NewServerStreamHandler(
+	portsForwardHandler := connect.NewServerStreamHandlerSimple(
 		PortsForwardProcedure,
 		svc.Forward,
 		connect.WithSchema(portsMethods.ByName("Forward")),
@@ -148,7 +148,7 @@ func NewPortsHandler(svc PortsHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedPortsHandler returns CodeUnimplemented from all methods.
 type UnimplementedPortsHandler struct{}
 
-func (UnimplementedPortsHandler) Forward(context.Context, *connect.Request[controlpb.ForwardPortsRequest], *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
+func (UnimplementedPortsHandler) Forward(context.Context, *controlpb.ForwardPortsRequest, *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Ports.Forward is not implemented"))
 }
 

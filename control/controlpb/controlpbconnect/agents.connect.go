@@ -62,30 +62,30 @@ const (
 type AgentsClient interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
-	Create(context.Context, *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error)
+	Create(context.Context, *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error)
 	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
-	List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error)
-	Show(context.Context, *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error)
+	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
+	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows
 	// when nothing of the agent's is in the guest: at once, or at the next start.
-	Rename(context.Context, *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error)
+	Rename(context.Context, *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error)
 	// Delete ends all that the agent runs and removes its user, its room and what
 	// it installed; its home folder too if that is asked for. What cannot be
 	// removed from the guest now, since none runs, is removed when one does. Its
 	// secrets stay too unless that is asked for.
-	Delete(context.Context, *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error)
+	Delete(context.Context, *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error)
 	// Set changes settings, all or none, and says of each when it counts.
-	Set(context.Context, *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error)
+	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends all that the agent runs and undoes what it installed or changed
 	// outside its home folder.
-	Reset(context.Context, *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error)
+	Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error)
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
-	Exec(context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
 	// Usage answers what agents use of the guest, now. It starts none.
-	Usage(context.Context, *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error)
+	Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error)
 	// Processes answers what runs for agents. It starts no guest.
-	Processes(context.Context, *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error)
+	Processes(context.Context, *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error)
 }
 
 // NewAgentsClient constructs a client for the osaurus.control.v1.Agents service. By default, it
@@ -177,83 +177,119 @@ type agentsClient struct {
 }
 
 // Create calls osaurus.control.v1.Agents.Create.
-func (c *agentsClient) Create(ctx context.Context, req *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error) {
-	return c.create.CallUnary(ctx, req)
+func (c *agentsClient) Create(ctx context.Context, req *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error) {
+	response, err := c.create.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls osaurus.control.v1.Agents.List.
-func (c *agentsClient) List(ctx context.Context, req *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *agentsClient) List(ctx context.Context, req *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Show calls osaurus.control.v1.Agents.Show.
-func (c *agentsClient) Show(ctx context.Context, req *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error) {
-	return c.show.CallUnary(ctx, req)
+func (c *agentsClient) Show(ctx context.Context, req *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error) {
+	response, err := c.show.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Rename calls osaurus.control.v1.Agents.Rename.
-func (c *agentsClient) Rename(ctx context.Context, req *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
-	return c.rename.CallUnary(ctx, req)
+func (c *agentsClient) Rename(ctx context.Context, req *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error) {
+	response, err := c.rename.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Delete calls osaurus.control.v1.Agents.Delete.
-func (c *agentsClient) Delete(ctx context.Context, req *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
-	return c.delete.CallUnary(ctx, req)
+func (c *agentsClient) Delete(ctx context.Context, req *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Set calls osaurus.control.v1.Agents.Set.
-func (c *agentsClient) Set(ctx context.Context, req *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
-	return c.set.CallUnary(ctx, req)
+func (c *agentsClient) Set(ctx context.Context, req *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error) {
+	response, err := c.set.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Reset calls osaurus.control.v1.Agents.Reset.
-func (c *agentsClient) Reset(ctx context.Context, req *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
-	return c.reset.CallUnary(ctx, req)
+func (c *agentsClient) Reset(ctx context.Context, req *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error) {
+	response, err := c.reset.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Exec calls osaurus.control.v1.Agents.Exec.
-func (c *agentsClient) Exec(ctx context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse] {
-	return c.exec.CallBidiStream(ctx)
+func (c *agentsClient) Exec(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error) {
+	return c.exec.CallBidiStreamSimple(ctx)
 }
 
 // Usage calls osaurus.control.v1.Agents.Usage.
-func (c *agentsClient) Usage(ctx context.Context, req *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error) {
-	return c.usage.CallUnary(ctx, req)
+func (c *agentsClient) Usage(ctx context.Context, req *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error) {
+	response, err := c.usage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Processes calls osaurus.control.v1.Agents.Processes.
-func (c *agentsClient) Processes(ctx context.Context, req *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error) {
-	return c.processes.CallUnary(ctx, req)
+func (c *agentsClient) Processes(ctx context.Context, req *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error) {
+	response, err := c.processes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AgentsHandler is an implementation of the osaurus.control.v1.Agents service.
 type AgentsHandler interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
-	Create(context.Context, *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error)
+	Create(context.Context, *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error)
 	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
-	List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error)
-	Show(context.Context, *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error)
+	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
+	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows
 	// when nothing of the agent's is in the guest: at once, or at the next start.
-	Rename(context.Context, *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error)
+	Rename(context.Context, *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error)
 	// Delete ends all that the agent runs and removes its user, its room and what
 	// it installed; its home folder too if that is asked for. What cannot be
 	// removed from the guest now, since none runs, is removed when one does. Its
 	// secrets stay too unless that is asked for.
-	Delete(context.Context, *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error)
+	Delete(context.Context, *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error)
 	// Set changes settings, all or none, and says of each when it counts.
-	Set(context.Context, *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error)
+	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends all that the agent runs and undoes what it installed or changed
 	// outside its home folder.
-	Reset(context.Context, *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error)
+	Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error)
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
 	// Usage answers what agents use of the guest, now. It starts none.
-	Usage(context.Context, *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error)
+	Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error)
 	// Processes answers what runs for agents. It starts no guest.
-	Processes(context.Context, *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error)
+	Processes(context.Context, *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error)
 }
 
 // NewAgentsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -263,43 +299,43 @@ type AgentsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAgentsHandler(svc AgentsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	agentsMethods := controlpb.File_agents_proto.Services().ByName("Agents").Methods()
-	agentsCreateHandler := connect.NewUnaryHandler(
+	agentsCreateHandler := connect.NewUnaryHandlerSimple(
 		AgentsCreateProcedure,
 		svc.Create,
 		connect.WithSchema(agentsMethods.ByName("Create")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsListHandler := connect.NewUnaryHandler(
+	agentsListHandler := connect.NewUnaryHandlerSimple(
 		AgentsListProcedure,
 		svc.List,
 		connect.WithSchema(agentsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsShowHandler := connect.NewUnaryHandler(
+	agentsShowHandler := connect.NewUnaryHandlerSimple(
 		AgentsShowProcedure,
 		svc.Show,
 		connect.WithSchema(agentsMethods.ByName("Show")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsRenameHandler := connect.NewUnaryHandler(
+	agentsRenameHandler := connect.NewUnaryHandlerSimple(
 		AgentsRenameProcedure,
 		svc.Rename,
 		connect.WithSchema(agentsMethods.ByName("Rename")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsDeleteHandler := connect.NewUnaryHandler(
+	agentsDeleteHandler := connect.NewUnaryHandlerSimple(
 		AgentsDeleteProcedure,
 		svc.Delete,
 		connect.WithSchema(agentsMethods.ByName("Delete")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsSetHandler := connect.NewUnaryHandler(
+	agentsSetHandler := connect.NewUnaryHandlerSimple(
 		AgentsSetProcedure,
 		svc.Set,
 		connect.WithSchema(agentsMethods.ByName("Set")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsResetHandler := connect.NewUnaryHandler(
+	agentsResetHandler := connect.NewUnaryHandlerSimple(
 		AgentsResetProcedure,
 		svc.Reset,
 		connect.WithSchema(agentsMethods.ByName("Reset")),
@@ -311,13 +347,13 @@ func NewAgentsHandler(svc AgentsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(agentsMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsUsageHandler := connect.NewUnaryHandler(
+	agentsUsageHandler := connect.NewUnaryHandlerSimple(
 		AgentsUsageProcedure,
 		svc.Usage,
 		connect.WithSchema(agentsMethods.ByName("Usage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentsProcessesHandler := connect.NewUnaryHandler(
+	agentsProcessesHandler := connect.NewUnaryHandlerSimple(
 		AgentsProcessesProcedure,
 		svc.Processes,
 		connect.WithSchema(agentsMethods.ByName("Processes")),
@@ -354,31 +390,31 @@ func NewAgentsHandler(svc AgentsHandler, opts ...connect.HandlerOption) (string,
 // UnimplementedAgentsHandler returns CodeUnimplemented from all methods.
 type UnimplementedAgentsHandler struct{}
 
-func (UnimplementedAgentsHandler) Create(context.Context, *connect.Request[controlpb.CreateAgentRequest]) (*connect.Response[controlpb.CreateAgentResponse], error) {
+func (UnimplementedAgentsHandler) Create(context.Context, *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Create is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) List(context.Context, *connect.Request[controlpb.ListAgentsRequest]) (*connect.Response[controlpb.ListAgentsResponse], error) {
+func (UnimplementedAgentsHandler) List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.List is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Show(context.Context, *connect.Request[controlpb.ShowAgentRequest]) (*connect.Response[controlpb.ShowAgentResponse], error) {
+func (UnimplementedAgentsHandler) Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Show is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Rename(context.Context, *connect.Request[controlpb.RenameAgentRequest]) (*connect.Response[controlpb.RenameAgentResponse], error) {
+func (UnimplementedAgentsHandler) Rename(context.Context, *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Rename is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Delete(context.Context, *connect.Request[controlpb.DeleteAgentRequest]) (*connect.Response[controlpb.DeleteAgentResponse], error) {
+func (UnimplementedAgentsHandler) Delete(context.Context, *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Delete is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Set(context.Context, *connect.Request[controlpb.SetAgentRequest]) (*connect.Response[controlpb.SetAgentResponse], error) {
+func (UnimplementedAgentsHandler) Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Set is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Reset(context.Context, *connect.Request[controlpb.ResetAgentRequest]) (*connect.Response[controlpb.ResetAgentResponse], error) {
+func (UnimplementedAgentsHandler) Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Reset is not implemented"))
 }
 
@@ -386,10 +422,10 @@ func (UnimplementedAgentsHandler) Exec(context.Context, *connect.BidiStream[cont
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Exec is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Usage(context.Context, *connect.Request[controlpb.AgentUsageRequest]) (*connect.Response[controlpb.AgentUsageResponse], error) {
+func (UnimplementedAgentsHandler) Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Usage is not implemented"))
 }
 
-func (UnimplementedAgentsHandler) Processes(context.Context, *connect.Request[controlpb.AgentProcessesRequest]) (*connect.Response[controlpb.AgentProcessesResponse], error) {
+func (UnimplementedAgentsHandler) Processes(context.Context, *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Processes is not implemented"))
 }

@@ -49,14 +49,14 @@ const (
 // SecretsClient is a client for the osaurus.control.v1.Secrets service.
 type SecretsClient interface {
 	// Set keeps a secret, in place of the one that has this name.
-	Set(context.Context, *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error)
+	Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error)
 	// Ask has a person be asked for a secret, and answers when it is kept. It fails with
 	// user_denied if they say no, and with timeout if nobody answers.
-	Ask(context.Context, *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error)
+	Ask(context.Context, *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error)
 	// List names an agent's secrets, its own first.
-	List(context.Context, *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error)
+	List(context.Context, *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error)
 	// Delete forgets a secret.
-	Delete(context.Context, *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error)
+	Delete(context.Context, *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error)
 }
 
 // NewSecretsClient constructs a client for the osaurus.control.v1.Secrets service. By default, it
@@ -106,36 +106,52 @@ type secretsClient struct {
 }
 
 // Set calls osaurus.control.v1.Secrets.Set.
-func (c *secretsClient) Set(ctx context.Context, req *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
-	return c.set.CallUnary(ctx, req)
+func (c *secretsClient) Set(ctx context.Context, req *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
+	response, err := c.set.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Ask calls osaurus.control.v1.Secrets.Ask.
-func (c *secretsClient) Ask(ctx context.Context, req *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error) {
-	return c.ask.CallUnary(ctx, req)
+func (c *secretsClient) Ask(ctx context.Context, req *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error) {
+	response, err := c.ask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls osaurus.control.v1.Secrets.List.
-func (c *secretsClient) List(ctx context.Context, req *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *secretsClient) List(ctx context.Context, req *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Delete calls osaurus.control.v1.Secrets.Delete.
-func (c *secretsClient) Delete(ctx context.Context, req *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error) {
-	return c.delete.CallUnary(ctx, req)
+func (c *secretsClient) Delete(ctx context.Context, req *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SecretsHandler is an implementation of the osaurus.control.v1.Secrets service.
 type SecretsHandler interface {
 	// Set keeps a secret, in place of the one that has this name.
-	Set(context.Context, *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error)
+	Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error)
 	// Ask has a person be asked for a secret, and answers when it is kept. It fails with
 	// user_denied if they say no, and with timeout if nobody answers.
-	Ask(context.Context, *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error)
+	Ask(context.Context, *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error)
 	// List names an agent's secrets, its own first.
-	List(context.Context, *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error)
+	List(context.Context, *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error)
 	// Delete forgets a secret.
-	Delete(context.Context, *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error)
+	Delete(context.Context, *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error)
 }
 
 // NewSecretsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -145,25 +161,25 @@ type SecretsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSecretsHandler(svc SecretsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	secretsMethods := controlpb.File_agentsecrets_proto.Services().ByName("Secrets").Methods()
-	secretsSetHandler := connect.NewUnaryHandler(
+	secretsSetHandler := connect.NewUnaryHandlerSimple(
 		SecretsSetProcedure,
 		svc.Set,
 		connect.WithSchema(secretsMethods.ByName("Set")),
 		connect.WithHandlerOptions(opts...),
 	)
-	secretsAskHandler := connect.NewUnaryHandler(
+	secretsAskHandler := connect.NewUnaryHandlerSimple(
 		SecretsAskProcedure,
 		svc.Ask,
 		connect.WithSchema(secretsMethods.ByName("Ask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	secretsListHandler := connect.NewUnaryHandler(
+	secretsListHandler := connect.NewUnaryHandlerSimple(
 		SecretsListProcedure,
 		svc.List,
 		connect.WithSchema(secretsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	secretsDeleteHandler := connect.NewUnaryHandler(
+	secretsDeleteHandler := connect.NewUnaryHandlerSimple(
 		SecretsDeleteProcedure,
 		svc.Delete,
 		connect.WithSchema(secretsMethods.ByName("Delete")),
@@ -188,18 +204,18 @@ func NewSecretsHandler(svc SecretsHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedSecretsHandler returns CodeUnimplemented from all methods.
 type UnimplementedSecretsHandler struct{}
 
-func (UnimplementedSecretsHandler) Set(context.Context, *connect.Request[controlpb.SetSecretRequest]) (*connect.Response[controlpb.SetSecretResponse], error) {
+func (UnimplementedSecretsHandler) Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Secrets.Set is not implemented"))
 }
 
-func (UnimplementedSecretsHandler) Ask(context.Context, *connect.Request[controlpb.AskSecretRequest]) (*connect.Response[controlpb.AskSecretResponse], error) {
+func (UnimplementedSecretsHandler) Ask(context.Context, *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Secrets.Ask is not implemented"))
 }
 
-func (UnimplementedSecretsHandler) List(context.Context, *connect.Request[controlpb.ListSecretsRequest]) (*connect.Response[controlpb.ListSecretsResponse], error) {
+func (UnimplementedSecretsHandler) List(context.Context, *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Secrets.List is not implemented"))
 }
 
-func (UnimplementedSecretsHandler) Delete(context.Context, *connect.Request[controlpb.DeleteSecretRequest]) (*connect.Response[controlpb.DeleteSecretResponse], error) {
+func (UnimplementedSecretsHandler) Delete(context.Context, *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Secrets.Delete is not implemented"))
 }

@@ -57,27 +57,27 @@ type ShellsClient interface {
 	// waits for commands that came before it and for a program that a person has
 	// on the terminal: at most as long as its time limit, then fails as unavailable. A
 	// call that ends early ends its command.
-	Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error)
+	Run(context.Context, *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error)
 	// Cancel ends the command that runs in a session, or with a call's id that call
 	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
 	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
 	// Cancel answers when the call has ended, and fails as not_found if there is none.
-	Cancel(context.Context, *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error)
+	Cancel(context.Context, *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error)
 	// Attach puts a person before a session's shell: the very one that Run uses. The
 	// first request is open; the first answers are what was shown last. From then
 	// on, answers are what the terminal shows. Several may be attached. A call that
 	// ends leaves the shell as it is. It starts the guest if need be, and keeps it
 	// from being stopped for want of use.
-	Attach(context.Context) *connect.BidiStreamForClient[controlpb.AttachRequest, controlpb.AttachResponse]
+	Attach(context.Context) (*connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse], error)
 	// List answers the sessions of one agent, or of all for an empty one. It starts
 	// no guest: without one, those are listed of which something is kept.
-	List(context.Context, *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error)
+	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
 	// Transcript answers the end of what was typed and shown in a session: text,
 	// without what a terminal would obey. It starts no guest.
-	Transcript(context.Context, *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error)
+	Transcript(context.Context, *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error)
 	// Close ends a session and all that runs in it, and forgets its transcript. It
 	// starts no guest.
-	Close(context.Context, *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error)
+	Close(context.Context, *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error)
 }
 
 // NewShellsClient constructs a client for the osaurus.control.v1.Shells service. By default, it
@@ -141,33 +141,53 @@ type shellsClient struct {
 }
 
 // Run calls osaurus.control.v1.Shells.Run.
-func (c *shellsClient) Run(ctx context.Context, req *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
-	return c.run.CallUnary(ctx, req)
+func (c *shellsClient) Run(ctx context.Context, req *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
+	response, err := c.run.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Cancel calls osaurus.control.v1.Shells.Cancel.
-func (c *shellsClient) Cancel(ctx context.Context, req *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
-	return c.cancel.CallUnary(ctx, req)
+func (c *shellsClient) Cancel(ctx context.Context, req *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error) {
+	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Attach calls osaurus.control.v1.Shells.Attach.
-func (c *shellsClient) Attach(ctx context.Context) *connect.BidiStreamForClient[controlpb.AttachRequest, controlpb.AttachResponse] {
-	return c.attach.CallBidiStream(ctx)
+func (c *shellsClient) Attach(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse], error) {
+	return c.attach.CallBidiStreamSimple(ctx)
 }
 
 // List calls osaurus.control.v1.Shells.List.
-func (c *shellsClient) List(ctx context.Context, req *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *shellsClient) List(ctx context.Context, req *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Transcript calls osaurus.control.v1.Shells.Transcript.
-func (c *shellsClient) Transcript(ctx context.Context, req *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error) {
-	return c.transcript.CallUnary(ctx, req)
+func (c *shellsClient) Transcript(ctx context.Context, req *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
+	response, err := c.transcript.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Close calls osaurus.control.v1.Shells.Close.
-func (c *shellsClient) Close(ctx context.Context, req *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error) {
-	return c.close.CallUnary(ctx, req)
+func (c *shellsClient) Close(ctx context.Context, req *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
+	response, err := c.close.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ShellsHandler is an implementation of the osaurus.control.v1.Shells service.
@@ -176,12 +196,12 @@ type ShellsHandler interface {
 	// waits for commands that came before it and for a program that a person has
 	// on the terminal: at most as long as its time limit, then fails as unavailable. A
 	// call that ends early ends its command.
-	Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error)
+	Run(context.Context, *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error)
 	// Cancel ends the command that runs in a session, or with a call's id that call
 	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
 	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
 	// Cancel answers when the call has ended, and fails as not_found if there is none.
-	Cancel(context.Context, *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error)
+	Cancel(context.Context, *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error)
 	// Attach puts a person before a session's shell: the very one that Run uses. The
 	// first request is open; the first answers are what was shown last. From then
 	// on, answers are what the terminal shows. Several may be attached. A call that
@@ -190,13 +210,13 @@ type ShellsHandler interface {
 	Attach(context.Context, *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error
 	// List answers the sessions of one agent, or of all for an empty one. It starts
 	// no guest: without one, those are listed of which something is kept.
-	List(context.Context, *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error)
+	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
 	// Transcript answers the end of what was typed and shown in a session: text,
 	// without what a terminal would obey. It starts no guest.
-	Transcript(context.Context, *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error)
+	Transcript(context.Context, *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error)
 	// Close ends a session and all that runs in it, and forgets its transcript. It
 	// starts no guest.
-	Close(context.Context, *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error)
+	Close(context.Context, *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error)
 }
 
 // NewShellsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -206,13 +226,13 @@ type ShellsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	shellsMethods := controlpb.File_agentshells_proto.Services().ByName("Shells").Methods()
-	shellsRunHandler := connect.NewUnaryHandler(
+	shellsRunHandler := connect.NewUnaryHandlerSimple(
 		ShellsRunProcedure,
 		svc.Run,
 		connect.WithSchema(shellsMethods.ByName("Run")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsCancelHandler := connect.NewUnaryHandler(
+	shellsCancelHandler := connect.NewUnaryHandlerSimple(
 		ShellsCancelProcedure,
 		svc.Cancel,
 		connect.WithSchema(shellsMethods.ByName("Cancel")),
@@ -224,19 +244,19 @@ func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(shellsMethods.ByName("Attach")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsListHandler := connect.NewUnaryHandler(
+	shellsListHandler := connect.NewUnaryHandlerSimple(
 		ShellsListProcedure,
 		svc.List,
 		connect.WithSchema(shellsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsTranscriptHandler := connect.NewUnaryHandler(
+	shellsTranscriptHandler := connect.NewUnaryHandlerSimple(
 		ShellsTranscriptProcedure,
 		svc.Transcript,
 		connect.WithSchema(shellsMethods.ByName("Transcript")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsCloseHandler := connect.NewUnaryHandler(
+	shellsCloseHandler := connect.NewUnaryHandlerSimple(
 		ShellsCloseProcedure,
 		svc.Close,
 		connect.WithSchema(shellsMethods.ByName("Close")),
@@ -265,11 +285,11 @@ func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string,
 // UnimplementedShellsHandler returns CodeUnimplemented from all methods.
 type UnimplementedShellsHandler struct{}
 
-func (UnimplementedShellsHandler) Run(context.Context, *connect.Request[controlpb.RunInSessionRequest]) (*connect.Response[controlpb.RunInSessionResponse], error) {
+func (UnimplementedShellsHandler) Run(context.Context, *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Run is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Cancel(context.Context, *connect.Request[controlpb.CancelInSessionRequest]) (*connect.Response[controlpb.CancelInSessionResponse], error) {
+func (UnimplementedShellsHandler) Cancel(context.Context, *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Cancel is not implemented"))
 }
 
@@ -277,14 +297,14 @@ func (UnimplementedShellsHandler) Attach(context.Context, *connect.BidiStream[co
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Attach is not implemented"))
 }
 
-func (UnimplementedShellsHandler) List(context.Context, *connect.Request[controlpb.ListSessionsRequest]) (*connect.Response[controlpb.ListSessionsResponse], error) {
+func (UnimplementedShellsHandler) List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.List is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Transcript(context.Context, *connect.Request[controlpb.TranscriptRequest]) (*connect.Response[controlpb.TranscriptResponse], error) {
+func (UnimplementedShellsHandler) Transcript(context.Context, *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Transcript is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Close(context.Context, *connect.Request[controlpb.CloseSessionRequest]) (*connect.Response[controlpb.CloseSessionResponse], error) {
+func (UnimplementedShellsHandler) Close(context.Context, *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Close is not implemented"))
 }

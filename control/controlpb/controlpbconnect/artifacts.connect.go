@@ -49,13 +49,13 @@ const (
 // ArtifactsClient is a client for the osaurus.control.v1.Artifacts service.
 type ArtifactsClient interface {
 	// List answers artifacts, the newest first.
-	List(context.Context, *connect.Request[controlpb.ListArtifactsRequest]) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error)
+	List(context.Context, *controlpb.ListArtifactsRequest) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error)
 	// Show answers one.
-	Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error)
+	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
 	// Read answers the files of one, each in pieces.
-	Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest]) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
+	Read(context.Context, *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
 	// Delete deletes one, with its files.
-	Delete(context.Context, *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error)
+	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
 }
 
 // NewArtifactsClient constructs a client for the osaurus.control.v1.Artifacts service. By default,
@@ -105,35 +105,43 @@ type artifactsClient struct {
 }
 
 // List calls osaurus.control.v1.Artifacts.List.
-func (c *artifactsClient) List(ctx context.Context, req *connect.Request[controlpb.ListArtifactsRequest]) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error) {
-	return c.list.CallServerStream(ctx, req)
+func (c *artifactsClient) List(ctx context.Context, req *controlpb.ListArtifactsRequest) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error) {
+	return c.list.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Show calls osaurus.control.v1.Artifacts.Show.
-func (c *artifactsClient) Show(ctx context.Context, req *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
-	return c.show.CallUnary(ctx, req)
+func (c *artifactsClient) Show(ctx context.Context, req *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
+	response, err := c.show.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Read calls osaurus.control.v1.Artifacts.Read.
-func (c *artifactsClient) Read(ctx context.Context, req *connect.Request[controlpb.ReadArtifactRequest]) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error) {
-	return c.read.CallServerStream(ctx, req)
+func (c *artifactsClient) Read(ctx context.Context, req *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error) {
+	return c.read.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Delete calls osaurus.control.v1.Artifacts.Delete.
-func (c *artifactsClient) Delete(ctx context.Context, req *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error) {
-	return c.delete.CallUnary(ctx, req)
+func (c *artifactsClient) Delete(ctx context.Context, req *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ArtifactsHandler is an implementation of the osaurus.control.v1.Artifacts service.
 type ArtifactsHandler interface {
 	// List answers artifacts, the newest first.
-	List(context.Context, *connect.Request[controlpb.ListArtifactsRequest], *connect.ServerStream[controlpb.ListArtifactsResponse]) error
+	List(context.Context, *controlpb.ListArtifactsRequest, *connect.ServerStream[controlpb.ListArtifactsResponse]) error
 	// Show answers one.
-	Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error)
+	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
 	// Read answers the files of one, each in pieces.
-	Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest], *connect.ServerStream[controlpb.ReadArtifactResponse]) error
+	Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error
 	// Delete deletes one, with its files.
-	Delete(context.Context, *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error)
+	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
 }
 
 // NewArtifactsHandler builds an HTTP handler from the service implementation. It returns the path
@@ -143,25 +151,25 @@ type ArtifactsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewArtifactsHandler(svc ArtifactsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	artifactsMethods := controlpb.File_artifacts_proto.Services().ByName("Artifacts").Methods()
-	artifactsListHandler := connect.NewServerStreamHandler(
+	artifactsListHandler := connect.NewServerStreamHandlerSimple(
 		ArtifactsListProcedure,
 		svc.List,
 		connect.WithSchema(artifactsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	artifactsShowHandler := connect.NewUnaryHandler(
+	artifactsShowHandler := connect.NewUnaryHandlerSimple(
 		ArtifactsShowProcedure,
 		svc.Show,
 		connect.WithSchema(artifactsMethods.ByName("Show")),
 		connect.WithHandlerOptions(opts...),
 	)
-	artifactsReadHandler := connect.NewServerStreamHandler(
+	artifactsReadHandler := connect.NewServerStreamHandlerSimple(
 		ArtifactsReadProcedure,
 		svc.Read,
 		connect.WithSchema(artifactsMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
-	artifactsDeleteHandler := connect.NewUnaryHandler(
+	artifactsDeleteHandler := connect.NewUnaryHandlerSimple(
 		ArtifactsDeleteProcedure,
 		svc.Delete,
 		connect.WithSchema(artifactsMethods.ByName("Delete")),
@@ -186,18 +194,18 @@ func NewArtifactsHandler(svc ArtifactsHandler, opts ...connect.HandlerOption) (s
 // UnimplementedArtifactsHandler returns CodeUnimplemented from all methods.
 type UnimplementedArtifactsHandler struct{}
 
-func (UnimplementedArtifactsHandler) List(context.Context, *connect.Request[controlpb.ListArtifactsRequest], *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
+func (UnimplementedArtifactsHandler) List(context.Context, *controlpb.ListArtifactsRequest, *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.List is not implemented"))
 }
 
-func (UnimplementedArtifactsHandler) Show(context.Context, *connect.Request[controlpb.ShowArtifactRequest]) (*connect.Response[controlpb.ShowArtifactResponse], error) {
+func (UnimplementedArtifactsHandler) Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Show is not implemented"))
 }
 
-func (UnimplementedArtifactsHandler) Read(context.Context, *connect.Request[controlpb.ReadArtifactRequest], *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+func (UnimplementedArtifactsHandler) Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Read is not implemented"))
 }
 
-func (UnimplementedArtifactsHandler) Delete(context.Context, *connect.Request[controlpb.DeleteArtifactRequest]) (*connect.Response[controlpb.DeleteArtifactResponse], error) {
+func (UnimplementedArtifactsHandler) Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Delete is not implemented"))
 }

@@ -88,52 +88,52 @@ type SandboxClient interface {
 	// Hello says who answers, and which version of this API both shall speak.
 	// It fails with "rejected" where there is none. It and Quit stay as they are
 	// in every version to come.
-	Hello(context.Context, *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error)
+	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
 	// Quit stops the guest in order and ends the daemon. The answer comes before
 	// the end of the process.
-	Quit(context.Context, *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error)
+	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
 	// Status answers from memory, at once, however the guest is.
-	Status(context.Context, *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error)
+	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
 	// WatchStatus answers the status now and whenever it has changed. Who reads
 	// slowly misses what was in between, never the latest.
-	WatchStatus(context.Context, *connect.Request[controlpb.WatchStatusRequest]) (*connect.ServerStreamForClient[controlpb.StatusResponse], error)
+	WatchStatus(context.Context, *controlpb.WatchStatusRequest) (*connect.ServerStreamForClient[controlpb.StatusResponse], error)
 	// Up has the guest running when it answers; it makes what is missing.
-	Up(context.Context, *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error)
+	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
 	// Provision checks and makes all that a boot needs, and starts. It answers
 	// the status whenever it has changed on the way, last the one at its end.
-	Provision(context.Context, *connect.Request[controlpb.ProvisionRequest]) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error)
+	Provision(context.Context, *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error)
 	// Down ends what runs in the guest, has it write its disks, and powers it off.
-	Down(context.Context, *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error)
-	Restart(context.Context, *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error)
+	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
 	// Reset begins with an empty data disk. The workspace is kept.
-	Reset(context.Context, *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error)
+	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
 	// Remove deletes disk and images. The workspace is kept. Nothing starts by
 	// itself until somebody asks for it.
-	Remove(context.Context, *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error)
+	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
 	// Exec runs one command as root of the guest: the operator's door, not the
 	// agents'. It starts the guest if need be. The first request is start; the
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
-	Exec(context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse]
+	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
 	// Signal reaches a command beside its stream, which may be full.
-	Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error)
-	GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error)
+	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
+	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
 	// SetConfig changes settings, all or none, and says of each when it counts.
-	SetConfig(context.Context, *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error)
+	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
 	// Events answers what happened after a sequence number, and then, if asked
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
-	Events(context.Context, *connect.Request[controlpb.EventsRequest]) (*connect.ServerStreamForClient[controlpb.EventsResponse], error)
+	Events(context.Context, *controlpb.EventsRequest) (*connect.ServerStreamForClient[controlpb.EventsResponse], error)
 	// Logs answers lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
-	Logs(context.Context, *connect.Request[controlpb.LogsRequest]) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
+	Logs(context.Context, *controlpb.LogsRequest) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
 	// Diagnose runs every check at once and answers each as it ends.
-	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest]) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
+	Diagnose(context.Context, *controlpb.DiagnoseRequest) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
 	// ListAudit answers who did what, newest first.
-	ListAudit(context.Context, *connect.Request[controlpb.ListAuditRequest]) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error)
+	ListAudit(context.Context, *controlpb.ListAuditRequest) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error)
 	// VerifyAudit proves that no record was changed or taken away. If one was, it
 	// fails with "rejected" and names the first.
-	VerifyAudit(context.Context, *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error)
+	VerifyAudit(context.Context, *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error)
 }
 
 // NewSandboxClient constructs a client for the osaurus.control.v1.Sandbox service. By default, it
@@ -288,98 +288,146 @@ type sandboxClient struct {
 }
 
 // Hello calls osaurus.control.v1.Sandbox.Hello.
-func (c *sandboxClient) Hello(ctx context.Context, req *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
-	return c.hello.CallUnary(ctx, req)
+func (c *sandboxClient) Hello(ctx context.Context, req *controlpb.HelloRequest) (*controlpb.HelloResponse, error) {
+	response, err := c.hello.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Quit calls osaurus.control.v1.Sandbox.Quit.
-func (c *sandboxClient) Quit(ctx context.Context, req *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error) {
-	return c.quit.CallUnary(ctx, req)
+func (c *sandboxClient) Quit(ctx context.Context, req *controlpb.QuitRequest) (*controlpb.QuitResponse, error) {
+	response, err := c.quit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Status calls osaurus.control.v1.Sandbox.Status.
-func (c *sandboxClient) Status(ctx context.Context, req *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error) {
-	return c.status.CallUnary(ctx, req)
+func (c *sandboxClient) Status(ctx context.Context, req *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // WatchStatus calls osaurus.control.v1.Sandbox.WatchStatus.
-func (c *sandboxClient) WatchStatus(ctx context.Context, req *connect.Request[controlpb.WatchStatusRequest]) (*connect.ServerStreamForClient[controlpb.StatusResponse], error) {
-	return c.watchStatus.CallServerStream(ctx, req)
+func (c *sandboxClient) WatchStatus(ctx context.Context, req *controlpb.WatchStatusRequest) (*connect.ServerStreamForClient[controlpb.StatusResponse], error) {
+	return c.watchStatus.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Up calls osaurus.control.v1.Sandbox.Up.
-func (c *sandboxClient) Up(ctx context.Context, req *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error) {
-	return c.up.CallUnary(ctx, req)
+func (c *sandboxClient) Up(ctx context.Context, req *controlpb.UpRequest) (*controlpb.UpResponse, error) {
+	response, err := c.up.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Provision calls osaurus.control.v1.Sandbox.Provision.
-func (c *sandboxClient) Provision(ctx context.Context, req *connect.Request[controlpb.ProvisionRequest]) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error) {
-	return c.provision.CallServerStream(ctx, req)
+func (c *sandboxClient) Provision(ctx context.Context, req *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error) {
+	return c.provision.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Down calls osaurus.control.v1.Sandbox.Down.
-func (c *sandboxClient) Down(ctx context.Context, req *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error) {
-	return c.down.CallUnary(ctx, req)
+func (c *sandboxClient) Down(ctx context.Context, req *controlpb.DownRequest) (*controlpb.DownResponse, error) {
+	response, err := c.down.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Restart calls osaurus.control.v1.Sandbox.Restart.
-func (c *sandboxClient) Restart(ctx context.Context, req *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error) {
-	return c.restart.CallUnary(ctx, req)
+func (c *sandboxClient) Restart(ctx context.Context, req *controlpb.RestartRequest) (*controlpb.RestartResponse, error) {
+	response, err := c.restart.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Reset calls osaurus.control.v1.Sandbox.Reset.
-func (c *sandboxClient) Reset(ctx context.Context, req *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error) {
-	return c.reset.CallUnary(ctx, req)
+func (c *sandboxClient) Reset(ctx context.Context, req *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
+	response, err := c.reset.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Remove calls osaurus.control.v1.Sandbox.Remove.
-func (c *sandboxClient) Remove(ctx context.Context, req *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error) {
-	return c.remove.CallUnary(ctx, req)
+func (c *sandboxClient) Remove(ctx context.Context, req *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error) {
+	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Exec calls osaurus.control.v1.Sandbox.Exec.
-func (c *sandboxClient) Exec(ctx context.Context) *connect.BidiStreamForClient[controlpb.ExecRequest, controlpb.ExecResponse] {
-	return c.exec.CallBidiStream(ctx)
+func (c *sandboxClient) Exec(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error) {
+	return c.exec.CallBidiStreamSimple(ctx)
 }
 
 // Signal calls osaurus.control.v1.Sandbox.Signal.
-func (c *sandboxClient) Signal(ctx context.Context, req *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
-	return c.signal.CallUnary(ctx, req)
+func (c *sandboxClient) Signal(ctx context.Context, req *controlpb.SignalRequest) (*controlpb.SignalResponse, error) {
+	response, err := c.signal.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetConfig calls osaurus.control.v1.Sandbox.GetConfig.
-func (c *sandboxClient) GetConfig(ctx context.Context, req *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error) {
-	return c.getConfig.CallUnary(ctx, req)
+func (c *sandboxClient) GetConfig(ctx context.Context, req *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
+	response, err := c.getConfig.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetConfig calls osaurus.control.v1.Sandbox.SetConfig.
-func (c *sandboxClient) SetConfig(ctx context.Context, req *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
-	return c.setConfig.CallUnary(ctx, req)
+func (c *sandboxClient) SetConfig(ctx context.Context, req *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error) {
+	response, err := c.setConfig.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Events calls osaurus.control.v1.Sandbox.Events.
-func (c *sandboxClient) Events(ctx context.Context, req *connect.Request[controlpb.EventsRequest]) (*connect.ServerStreamForClient[controlpb.EventsResponse], error) {
-	return c.events.CallServerStream(ctx, req)
+func (c *sandboxClient) Events(ctx context.Context, req *controlpb.EventsRequest) (*connect.ServerStreamForClient[controlpb.EventsResponse], error) {
+	return c.events.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Logs calls osaurus.control.v1.Sandbox.Logs.
-func (c *sandboxClient) Logs(ctx context.Context, req *connect.Request[controlpb.LogsRequest]) (*connect.ServerStreamForClient[controlpb.LogsResponse], error) {
-	return c.logs.CallServerStream(ctx, req)
+func (c *sandboxClient) Logs(ctx context.Context, req *controlpb.LogsRequest) (*connect.ServerStreamForClient[controlpb.LogsResponse], error) {
+	return c.logs.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Diagnose calls osaurus.control.v1.Sandbox.Diagnose.
-func (c *sandboxClient) Diagnose(ctx context.Context, req *connect.Request[controlpb.DiagnoseRequest]) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error) {
-	return c.diagnose.CallServerStream(ctx, req)
+func (c *sandboxClient) Diagnose(ctx context.Context, req *controlpb.DiagnoseRequest) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error) {
+	return c.diagnose.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ListAudit calls osaurus.control.v1.Sandbox.ListAudit.
-func (c *sandboxClient) ListAudit(ctx context.Context, req *connect.Request[controlpb.ListAuditRequest]) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error) {
-	return c.listAudit.CallServerStream(ctx, req)
+func (c *sandboxClient) ListAudit(ctx context.Context, req *controlpb.ListAuditRequest) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error) {
+	return c.listAudit.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // VerifyAudit calls osaurus.control.v1.Sandbox.VerifyAudit.
-func (c *sandboxClient) VerifyAudit(ctx context.Context, req *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error) {
-	return c.verifyAudit.CallUnary(ctx, req)
+func (c *sandboxClient) VerifyAudit(ctx context.Context, req *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
+	response, err := c.verifyAudit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SandboxHandler is an implementation of the osaurus.control.v1.Sandbox service.
@@ -387,52 +435,52 @@ type SandboxHandler interface {
 	// Hello says who answers, and which version of this API both shall speak.
 	// It fails with "rejected" where there is none. It and Quit stay as they are
 	// in every version to come.
-	Hello(context.Context, *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error)
+	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
 	// Quit stops the guest in order and ends the daemon. The answer comes before
 	// the end of the process.
-	Quit(context.Context, *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error)
+	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
 	// Status answers from memory, at once, however the guest is.
-	Status(context.Context, *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error)
+	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
 	// WatchStatus answers the status now and whenever it has changed. Who reads
 	// slowly misses what was in between, never the latest.
-	WatchStatus(context.Context, *connect.Request[controlpb.WatchStatusRequest], *connect.ServerStream[controlpb.StatusResponse]) error
+	WatchStatus(context.Context, *controlpb.WatchStatusRequest, *connect.ServerStream[controlpb.StatusResponse]) error
 	// Up has the guest running when it answers; it makes what is missing.
-	Up(context.Context, *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error)
+	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
 	// Provision checks and makes all that a boot needs, and starts. It answers
 	// the status whenever it has changed on the way, last the one at its end.
-	Provision(context.Context, *connect.Request[controlpb.ProvisionRequest], *connect.ServerStream[controlpb.ProvisionResponse]) error
+	Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error
 	// Down ends what runs in the guest, has it write its disks, and powers it off.
-	Down(context.Context, *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error)
-	Restart(context.Context, *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error)
+	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
 	// Reset begins with an empty data disk. The workspace is kept.
-	Reset(context.Context, *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error)
+	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
 	// Remove deletes disk and images. The workspace is kept. Nothing starts by
 	// itself until somebody asks for it.
-	Remove(context.Context, *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error)
+	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
 	// Exec runs one command as root of the guest: the operator's door, not the
 	// agents'. It starts the guest if need be. The first request is start; the
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
 	// Signal reaches a command beside its stream, which may be full.
-	Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error)
-	GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error)
+	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
+	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
 	// SetConfig changes settings, all or none, and says of each when it counts.
-	SetConfig(context.Context, *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error)
+	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
 	// Events answers what happened after a sequence number, and then, if asked
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
-	Events(context.Context, *connect.Request[controlpb.EventsRequest], *connect.ServerStream[controlpb.EventsResponse]) error
+	Events(context.Context, *controlpb.EventsRequest, *connect.ServerStream[controlpb.EventsResponse]) error
 	// Logs answers lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
-	Logs(context.Context, *connect.Request[controlpb.LogsRequest], *connect.ServerStream[controlpb.LogsResponse]) error
+	Logs(context.Context, *controlpb.LogsRequest, *connect.ServerStream[controlpb.LogsResponse]) error
 	// Diagnose runs every check at once and answers each as it ends.
-	Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest], *connect.ServerStream[controlpb.DiagnoseResponse]) error
+	Diagnose(context.Context, *controlpb.DiagnoseRequest, *connect.ServerStream[controlpb.DiagnoseResponse]) error
 	// ListAudit answers who did what, newest first.
-	ListAudit(context.Context, *connect.Request[controlpb.ListAuditRequest], *connect.ServerStream[controlpb.ListAuditResponse]) error
+	ListAudit(context.Context, *controlpb.ListAuditRequest, *connect.ServerStream[controlpb.ListAuditResponse]) error
 	// VerifyAudit proves that no record was changed or taken away. If one was, it
 	// fails with "rejected" and names the first.
-	VerifyAudit(context.Context, *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error)
+	VerifyAudit(context.Context, *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error)
 }
 
 // NewSandboxHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -442,61 +490,61 @@ type SandboxHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sandboxMethods := controlpb.File_control_proto.Services().ByName("Sandbox").Methods()
-	sandboxHelloHandler := connect.NewUnaryHandler(
+	sandboxHelloHandler := connect.NewUnaryHandlerSimple(
 		SandboxHelloProcedure,
 		svc.Hello,
 		connect.WithSchema(sandboxMethods.ByName("Hello")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxQuitHandler := connect.NewUnaryHandler(
+	sandboxQuitHandler := connect.NewUnaryHandlerSimple(
 		SandboxQuitProcedure,
 		svc.Quit,
 		connect.WithSchema(sandboxMethods.ByName("Quit")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxStatusHandler := connect.NewUnaryHandler(
+	sandboxStatusHandler := connect.NewUnaryHandlerSimple(
 		SandboxStatusProcedure,
 		svc.Status,
 		connect.WithSchema(sandboxMethods.ByName("Status")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxWatchStatusHandler := connect.NewServerStreamHandler(
+	sandboxWatchStatusHandler := connect.NewServerStreamHandlerSimple(
 		SandboxWatchStatusProcedure,
 		svc.WatchStatus,
 		connect.WithSchema(sandboxMethods.ByName("WatchStatus")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxUpHandler := connect.NewUnaryHandler(
+	sandboxUpHandler := connect.NewUnaryHandlerSimple(
 		SandboxUpProcedure,
 		svc.Up,
 		connect.WithSchema(sandboxMethods.ByName("Up")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxProvisionHandler := connect.NewServerStreamHandler(
+	sandboxProvisionHandler := connect.NewServerStreamHandlerSimple(
 		SandboxProvisionProcedure,
 		svc.Provision,
 		connect.WithSchema(sandboxMethods.ByName("Provision")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxDownHandler := connect.NewUnaryHandler(
+	sandboxDownHandler := connect.NewUnaryHandlerSimple(
 		SandboxDownProcedure,
 		svc.Down,
 		connect.WithSchema(sandboxMethods.ByName("Down")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxRestartHandler := connect.NewUnaryHandler(
+	sandboxRestartHandler := connect.NewUnaryHandlerSimple(
 		SandboxRestartProcedure,
 		svc.Restart,
 		connect.WithSchema(sandboxMethods.ByName("Restart")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxResetHandler := connect.NewUnaryHandler(
+	sandboxResetHandler := connect.NewUnaryHandlerSimple(
 		SandboxResetProcedure,
 		svc.Reset,
 		connect.WithSchema(sandboxMethods.ByName("Reset")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxRemoveHandler := connect.NewUnaryHandler(
+	sandboxRemoveHandler := connect.NewUnaryHandlerSimple(
 		SandboxRemoveProcedure,
 		svc.Remove,
 		connect.WithSchema(sandboxMethods.ByName("Remove")),
@@ -508,49 +556,49 @@ func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(sandboxMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxSignalHandler := connect.NewUnaryHandler(
+	sandboxSignalHandler := connect.NewUnaryHandlerSimple(
 		SandboxSignalProcedure,
 		svc.Signal,
 		connect.WithSchema(sandboxMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxGetConfigHandler := connect.NewUnaryHandler(
+	sandboxGetConfigHandler := connect.NewUnaryHandlerSimple(
 		SandboxGetConfigProcedure,
 		svc.GetConfig,
 		connect.WithSchema(sandboxMethods.ByName("GetConfig")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxSetConfigHandler := connect.NewUnaryHandler(
+	sandboxSetConfigHandler := connect.NewUnaryHandlerSimple(
 		SandboxSetConfigProcedure,
 		svc.SetConfig,
 		connect.WithSchema(sandboxMethods.ByName("SetConfig")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxEventsHandler := connect.NewServerStreamHandler(
+	sandboxEventsHandler := connect.NewServerStreamHandlerSimple(
 		SandboxEventsProcedure,
 		svc.Events,
 		connect.WithSchema(sandboxMethods.ByName("Events")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxLogsHandler := connect.NewServerStreamHandler(
+	sandboxLogsHandler := connect.NewServerStreamHandlerSimple(
 		SandboxLogsProcedure,
 		svc.Logs,
 		connect.WithSchema(sandboxMethods.ByName("Logs")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxDiagnoseHandler := connect.NewServerStreamHandler(
+	sandboxDiagnoseHandler := connect.NewServerStreamHandlerSimple(
 		SandboxDiagnoseProcedure,
 		svc.Diagnose,
 		connect.WithSchema(sandboxMethods.ByName("Diagnose")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxListAuditHandler := connect.NewServerStreamHandler(
+	sandboxListAuditHandler := connect.NewServerStreamHandlerSimple(
 		SandboxListAuditProcedure,
 		svc.ListAudit,
 		connect.WithSchema(sandboxMethods.ByName("ListAudit")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxVerifyAuditHandler := connect.NewUnaryHandler(
+	sandboxVerifyAuditHandler := connect.NewUnaryHandlerSimple(
 		SandboxVerifyAuditProcedure,
 		svc.VerifyAudit,
 		connect.WithSchema(sandboxMethods.ByName("VerifyAudit")),
@@ -605,43 +653,43 @@ func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedSandboxHandler returns CodeUnimplemented from all methods.
 type UnimplementedSandboxHandler struct{}
 
-func (UnimplementedSandboxHandler) Hello(context.Context, *connect.Request[controlpb.HelloRequest]) (*connect.Response[controlpb.HelloResponse], error) {
+func (UnimplementedSandboxHandler) Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Hello is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Quit(context.Context, *connect.Request[controlpb.QuitRequest]) (*connect.Response[controlpb.QuitResponse], error) {
+func (UnimplementedSandboxHandler) Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Quit is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Status(context.Context, *connect.Request[controlpb.StatusRequest]) (*connect.Response[controlpb.StatusResponse], error) {
+func (UnimplementedSandboxHandler) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Status is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) WatchStatus(context.Context, *connect.Request[controlpb.WatchStatusRequest], *connect.ServerStream[controlpb.StatusResponse]) error {
+func (UnimplementedSandboxHandler) WatchStatus(context.Context, *controlpb.WatchStatusRequest, *connect.ServerStream[controlpb.StatusResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.WatchStatus is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Up(context.Context, *connect.Request[controlpb.UpRequest]) (*connect.Response[controlpb.UpResponse], error) {
+func (UnimplementedSandboxHandler) Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Up is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Provision(context.Context, *connect.Request[controlpb.ProvisionRequest], *connect.ServerStream[controlpb.ProvisionResponse]) error {
+func (UnimplementedSandboxHandler) Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Provision is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Down(context.Context, *connect.Request[controlpb.DownRequest]) (*connect.Response[controlpb.DownResponse], error) {
+func (UnimplementedSandboxHandler) Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Down is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Restart(context.Context, *connect.Request[controlpb.RestartRequest]) (*connect.Response[controlpb.RestartResponse], error) {
+func (UnimplementedSandboxHandler) Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Restart is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Reset(context.Context, *connect.Request[controlpb.ResetRequest]) (*connect.Response[controlpb.ResetResponse], error) {
+func (UnimplementedSandboxHandler) Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Reset is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Remove(context.Context, *connect.Request[controlpb.RemoveRequest]) (*connect.Response[controlpb.RemoveResponse], error) {
+func (UnimplementedSandboxHandler) Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Remove is not implemented"))
 }
 
@@ -649,34 +697,34 @@ func (UnimplementedSandboxHandler) Exec(context.Context, *connect.BidiStream[con
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Exec is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Signal(context.Context, *connect.Request[controlpb.SignalRequest]) (*connect.Response[controlpb.SignalResponse], error) {
+func (UnimplementedSandboxHandler) Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Signal is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) GetConfig(context.Context, *connect.Request[controlpb.GetConfigRequest]) (*connect.Response[controlpb.GetConfigResponse], error) {
+func (UnimplementedSandboxHandler) GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.GetConfig is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) SetConfig(context.Context, *connect.Request[controlpb.SetConfigRequest]) (*connect.Response[controlpb.SetConfigResponse], error) {
+func (UnimplementedSandboxHandler) SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.SetConfig is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Events(context.Context, *connect.Request[controlpb.EventsRequest], *connect.ServerStream[controlpb.EventsResponse]) error {
+func (UnimplementedSandboxHandler) Events(context.Context, *controlpb.EventsRequest, *connect.ServerStream[controlpb.EventsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Events is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Logs(context.Context, *connect.Request[controlpb.LogsRequest], *connect.ServerStream[controlpb.LogsResponse]) error {
+func (UnimplementedSandboxHandler) Logs(context.Context, *controlpb.LogsRequest, *connect.ServerStream[controlpb.LogsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Logs is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Diagnose(context.Context, *connect.Request[controlpb.DiagnoseRequest], *connect.ServerStream[controlpb.DiagnoseResponse]) error {
+func (UnimplementedSandboxHandler) Diagnose(context.Context, *controlpb.DiagnoseRequest, *connect.ServerStream[controlpb.DiagnoseResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Diagnose is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) ListAudit(context.Context, *connect.Request[controlpb.ListAuditRequest], *connect.ServerStream[controlpb.ListAuditResponse]) error {
+func (UnimplementedSandboxHandler) ListAudit(context.Context, *controlpb.ListAuditRequest, *connect.ServerStream[controlpb.ListAuditResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.ListAudit is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) VerifyAudit(context.Context, *connect.Request[controlpb.VerifyAuditRequest]) (*connect.Response[controlpb.VerifyAuditResponse], error) {
+func (UnimplementedSandboxHandler) VerifyAudit(context.Context, *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.VerifyAudit is not implemented"))
 }

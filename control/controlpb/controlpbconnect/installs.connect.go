@@ -54,19 +54,19 @@ const (
 type InstallsClient interface {
 	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
 	// to go on.
-	List(context.Context, *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error)
+	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
 	// also if the caller leaves.
-	Install(context.Context, *connect.Request[controlpb.InstallPluginRequest]) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
+	Install(context.Context, *controlpb.InstallPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
-	Uninstall(context.Context, *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error)
+	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
-	Enable(context.Context, *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error)
-	Disable(context.Context, *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error)
+	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
+	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
 	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
 	// a megabyte of reports at a time, until all are told.
-	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error)
+	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error)
 }
 
 // NewInstallsClient constructs a client for the osaurus.control.v1.Installs service. By default, it
@@ -130,52 +130,68 @@ type installsClient struct {
 }
 
 // List calls osaurus.control.v1.Installs.List.
-func (c *installsClient) List(ctx context.Context, req *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *installsClient) List(ctx context.Context, req *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Install calls osaurus.control.v1.Installs.Install.
-func (c *installsClient) Install(ctx context.Context, req *connect.Request[controlpb.InstallPluginRequest]) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error) {
-	return c.install.CallServerStream(ctx, req)
+func (c *installsClient) Install(ctx context.Context, req *controlpb.InstallPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error) {
+	return c.install.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Uninstall calls osaurus.control.v1.Installs.Uninstall.
-func (c *installsClient) Uninstall(ctx context.Context, req *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error) {
-	return c.uninstall.CallUnary(ctx, req)
+func (c *installsClient) Uninstall(ctx context.Context, req *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
+	response, err := c.uninstall.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Enable calls osaurus.control.v1.Installs.Enable.
-func (c *installsClient) Enable(ctx context.Context, req *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error) {
-	return c.enable.CallUnary(ctx, req)
+func (c *installsClient) Enable(ctx context.Context, req *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
+	response, err := c.enable.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Disable calls osaurus.control.v1.Installs.Disable.
-func (c *installsClient) Disable(ctx context.Context, req *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error) {
-	return c.disable.CallUnary(ctx, req)
+func (c *installsClient) Disable(ctx context.Context, req *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
+	response, err := c.disable.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Verify calls osaurus.control.v1.Installs.Verify.
-func (c *installsClient) Verify(ctx context.Context, req *connect.Request[controlpb.VerifyPluginsRequest]) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error) {
-	return c.verify.CallServerStream(ctx, req)
+func (c *installsClient) Verify(ctx context.Context, req *controlpb.VerifyPluginsRequest) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error) {
+	return c.verify.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // InstallsHandler is an implementation of the osaurus.control.v1.Installs service.
 type InstallsHandler interface {
 	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
 	// to go on.
-	List(context.Context, *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error)
+	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
 	// also if the caller leaves.
-	Install(context.Context, *connect.Request[controlpb.InstallPluginRequest], *connect.ServerStream[controlpb.InstallPluginResponse]) error
+	Install(context.Context, *controlpb.InstallPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
-	Uninstall(context.Context, *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error)
+	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
-	Enable(context.Context, *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error)
-	Disable(context.Context, *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error)
+	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
+	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
 	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
 	// a megabyte of reports at a time, until all are told.
-	Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest], *connect.ServerStream[controlpb.VerifyPluginsResponse]) error
+	Verify(context.Context, *controlpb.VerifyPluginsRequest, *connect.ServerStream[controlpb.VerifyPluginsResponse]) error
 }
 
 // NewInstallsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -185,37 +201,37 @@ type InstallsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	installsMethods := controlpb.File_installs_proto.Services().ByName("Installs").Methods()
-	installsListHandler := connect.NewUnaryHandler(
+	installsListHandler := connect.NewUnaryHandlerSimple(
 		InstallsListProcedure,
 		svc.List,
 		connect.WithSchema(installsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsInstallHandler := connect.NewServerStreamHandler(
+	installsInstallHandler := connect.NewServerStreamHandlerSimple(
 		InstallsInstallProcedure,
 		svc.Install,
 		connect.WithSchema(installsMethods.ByName("Install")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsUninstallHandler := connect.NewUnaryHandler(
+	installsUninstallHandler := connect.NewUnaryHandlerSimple(
 		InstallsUninstallProcedure,
 		svc.Uninstall,
 		connect.WithSchema(installsMethods.ByName("Uninstall")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsEnableHandler := connect.NewUnaryHandler(
+	installsEnableHandler := connect.NewUnaryHandlerSimple(
 		InstallsEnableProcedure,
 		svc.Enable,
 		connect.WithSchema(installsMethods.ByName("Enable")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsDisableHandler := connect.NewUnaryHandler(
+	installsDisableHandler := connect.NewUnaryHandlerSimple(
 		InstallsDisableProcedure,
 		svc.Disable,
 		connect.WithSchema(installsMethods.ByName("Disable")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsVerifyHandler := connect.NewServerStreamHandler(
+	installsVerifyHandler := connect.NewServerStreamHandlerSimple(
 		InstallsVerifyProcedure,
 		svc.Verify,
 		connect.WithSchema(installsMethods.ByName("Verify")),
@@ -244,26 +260,26 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 // UnimplementedInstallsHandler returns CodeUnimplemented from all methods.
 type UnimplementedInstallsHandler struct{}
 
-func (UnimplementedInstallsHandler) List(context.Context, *connect.Request[controlpb.ListInstalledRequest]) (*connect.Response[controlpb.ListInstalledResponse], error) {
+func (UnimplementedInstallsHandler) List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.List is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Install(context.Context, *connect.Request[controlpb.InstallPluginRequest], *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+func (UnimplementedInstallsHandler) Install(context.Context, *controlpb.InstallPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Install is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Uninstall(context.Context, *connect.Request[controlpb.UninstallPluginRequest]) (*connect.Response[controlpb.UninstallPluginResponse], error) {
+func (UnimplementedInstallsHandler) Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Uninstall is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Enable(context.Context, *connect.Request[controlpb.EnablePluginRequest]) (*connect.Response[controlpb.EnablePluginResponse], error) {
+func (UnimplementedInstallsHandler) Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Enable is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Disable(context.Context, *connect.Request[controlpb.DisablePluginRequest]) (*connect.Response[controlpb.DisablePluginResponse], error) {
+func (UnimplementedInstallsHandler) Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Disable is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Verify(context.Context, *connect.Request[controlpb.VerifyPluginsRequest], *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
+func (UnimplementedInstallsHandler) Verify(context.Context, *controlpb.VerifyPluginsRequest, *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Verify is not implemented"))
 }

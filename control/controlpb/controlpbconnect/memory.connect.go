@@ -51,15 +51,15 @@ const (
 // MemoryClient is a client for the osaurus.control.v1.Memory service.
 type MemoryClient interface {
 	// List answers all facts of an agent, the oldest first.
-	List(context.Context, *connect.Request[controlpb.ListFactsRequest]) (*connect.ServerStreamForClient[controlpb.ListFactsResponse], error)
+	List(context.Context, *controlpb.ListFactsRequest) (*connect.ServerStreamForClient[controlpb.ListFactsResponse], error)
 	// Search answers what an agent would be told, the best first.
-	Search(context.Context, *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error)
+	Search(context.Context, *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error)
 	// Add keeps a fact. One that is there already is the same fact, made new.
-	Add(context.Context, *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error)
+	Add(context.Context, *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error)
 	// Pin has a fact never be forgotten to make room, and found before others.
-	Pin(context.Context, *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error)
+	Pin(context.Context, *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error)
 	// Delete forgets one fact, or all of an agent.
-	Delete(context.Context, *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error)
+	Delete(context.Context, *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error)
 }
 
 // NewMemoryClient constructs a client for the osaurus.control.v1.Memory service. By default, it
@@ -116,42 +116,58 @@ type memoryClient struct {
 }
 
 // List calls osaurus.control.v1.Memory.List.
-func (c *memoryClient) List(ctx context.Context, req *connect.Request[controlpb.ListFactsRequest]) (*connect.ServerStreamForClient[controlpb.ListFactsResponse], error) {
-	return c.list.CallServerStream(ctx, req)
+func (c *memoryClient) List(ctx context.Context, req *controlpb.ListFactsRequest) (*connect.ServerStreamForClient[controlpb.ListFactsResponse], error) {
+	return c.list.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Search calls osaurus.control.v1.Memory.Search.
-func (c *memoryClient) Search(ctx context.Context, req *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error) {
-	return c.search.CallUnary(ctx, req)
+func (c *memoryClient) Search(ctx context.Context, req *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error) {
+	response, err := c.search.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Add calls osaurus.control.v1.Memory.Add.
-func (c *memoryClient) Add(ctx context.Context, req *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error) {
-	return c.add.CallUnary(ctx, req)
+func (c *memoryClient) Add(ctx context.Context, req *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
+	response, err := c.add.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Pin calls osaurus.control.v1.Memory.Pin.
-func (c *memoryClient) Pin(ctx context.Context, req *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error) {
-	return c.pin.CallUnary(ctx, req)
+func (c *memoryClient) Pin(ctx context.Context, req *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
+	response, err := c.pin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Delete calls osaurus.control.v1.Memory.Delete.
-func (c *memoryClient) Delete(ctx context.Context, req *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error) {
-	return c.delete.CallUnary(ctx, req)
+func (c *memoryClient) Delete(ctx context.Context, req *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // MemoryHandler is an implementation of the osaurus.control.v1.Memory service.
 type MemoryHandler interface {
 	// List answers all facts of an agent, the oldest first.
-	List(context.Context, *connect.Request[controlpb.ListFactsRequest], *connect.ServerStream[controlpb.ListFactsResponse]) error
+	List(context.Context, *controlpb.ListFactsRequest, *connect.ServerStream[controlpb.ListFactsResponse]) error
 	// Search answers what an agent would be told, the best first.
-	Search(context.Context, *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error)
+	Search(context.Context, *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error)
 	// Add keeps a fact. One that is there already is the same fact, made new.
-	Add(context.Context, *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error)
+	Add(context.Context, *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error)
 	// Pin has a fact never be forgotten to make room, and found before others.
-	Pin(context.Context, *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error)
+	Pin(context.Context, *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error)
 	// Delete forgets one fact, or all of an agent.
-	Delete(context.Context, *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error)
+	Delete(context.Context, *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error)
 }
 
 // NewMemoryHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -161,31 +177,31 @@ type MemoryHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewMemoryHandler(svc MemoryHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	memoryMethods := controlpb.File_memory_proto.Services().ByName("Memory").Methods()
-	memoryListHandler := connect.NewServerStreamHandler(
+	memoryListHandler := connect.NewServerStreamHandlerSimple(
 		MemoryListProcedure,
 		svc.List,
 		connect.WithSchema(memoryMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	memorySearchHandler := connect.NewUnaryHandler(
+	memorySearchHandler := connect.NewUnaryHandlerSimple(
 		MemorySearchProcedure,
 		svc.Search,
 		connect.WithSchema(memoryMethods.ByName("Search")),
 		connect.WithHandlerOptions(opts...),
 	)
-	memoryAddHandler := connect.NewUnaryHandler(
+	memoryAddHandler := connect.NewUnaryHandlerSimple(
 		MemoryAddProcedure,
 		svc.Add,
 		connect.WithSchema(memoryMethods.ByName("Add")),
 		connect.WithHandlerOptions(opts...),
 	)
-	memoryPinHandler := connect.NewUnaryHandler(
+	memoryPinHandler := connect.NewUnaryHandlerSimple(
 		MemoryPinProcedure,
 		svc.Pin,
 		connect.WithSchema(memoryMethods.ByName("Pin")),
 		connect.WithHandlerOptions(opts...),
 	)
-	memoryDeleteHandler := connect.NewUnaryHandler(
+	memoryDeleteHandler := connect.NewUnaryHandlerSimple(
 		MemoryDeleteProcedure,
 		svc.Delete,
 		connect.WithSchema(memoryMethods.ByName("Delete")),
@@ -212,22 +228,22 @@ func NewMemoryHandler(svc MemoryHandler, opts ...connect.HandlerOption) (string,
 // UnimplementedMemoryHandler returns CodeUnimplemented from all methods.
 type UnimplementedMemoryHandler struct{}
 
-func (UnimplementedMemoryHandler) List(context.Context, *connect.Request[controlpb.ListFactsRequest], *connect.ServerStream[controlpb.ListFactsResponse]) error {
+func (UnimplementedMemoryHandler) List(context.Context, *controlpb.ListFactsRequest, *connect.ServerStream[controlpb.ListFactsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Memory.List is not implemented"))
 }
 
-func (UnimplementedMemoryHandler) Search(context.Context, *connect.Request[controlpb.SearchFactsRequest]) (*connect.Response[controlpb.SearchFactsResponse], error) {
+func (UnimplementedMemoryHandler) Search(context.Context, *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Memory.Search is not implemented"))
 }
 
-func (UnimplementedMemoryHandler) Add(context.Context, *connect.Request[controlpb.AddFactRequest]) (*connect.Response[controlpb.AddFactResponse], error) {
+func (UnimplementedMemoryHandler) Add(context.Context, *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Memory.Add is not implemented"))
 }
 
-func (UnimplementedMemoryHandler) Pin(context.Context, *connect.Request[controlpb.PinFactRequest]) (*connect.Response[controlpb.PinFactResponse], error) {
+func (UnimplementedMemoryHandler) Pin(context.Context, *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Memory.Pin is not implemented"))
 }
 
-func (UnimplementedMemoryHandler) Delete(context.Context, *connect.Request[controlpb.DeleteFactsRequest]) (*connect.Response[controlpb.DeleteFactsResponse], error) {
+func (UnimplementedMemoryHandler) Delete(context.Context, *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Memory.Delete is not implemented"))
 }

@@ -60,23 +60,23 @@ const (
 type PluginsClient interface {
 	// List answers all plugins, by their ids, and before them the files of the library that hold none:
 	// as many as fit.
-	List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error)
+	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
 	// Show answers a plugin with its recipe, as it is or as it was.
-	Show(context.Context, *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error)
+	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
 	// Lint answers all that is wrong with a recipe, and keeps nothing.
-	Lint(context.Context, *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error)
+	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
 	// Import keeps a recipe: one that is handed over, or that of an address or repository.
-	Import(context.Context, *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error)
+	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate keeps a plugin's recipe under another name too.
-	Duplicate(context.Context, *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error)
+	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
 	// Rename gives a plugin another name, and with it perhaps another id.
-	Rename(context.Context, *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error)
+	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History answers what a plugin was, the newest first.
-	History(context.Context, *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error)
+	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
-	Rollback(context.Context, *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error)
+	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
 	// Remove forgets a plugin with all its revisions.
-	Remove(context.Context, *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error)
+	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
 
 // NewPluginsClient constructs a client for the osaurus.control.v1.Plugins service. By default, it
@@ -161,71 +161,107 @@ type pluginsClient struct {
 }
 
 // List calls osaurus.control.v1.Plugins.List.
-func (c *pluginsClient) List(ctx context.Context, req *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *pluginsClient) List(ctx context.Context, req *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Show calls osaurus.control.v1.Plugins.Show.
-func (c *pluginsClient) Show(ctx context.Context, req *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error) {
-	return c.show.CallUnary(ctx, req)
+func (c *pluginsClient) Show(ctx context.Context, req *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error) {
+	response, err := c.show.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Lint calls osaurus.control.v1.Plugins.Lint.
-func (c *pluginsClient) Lint(ctx context.Context, req *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error) {
-	return c.lint.CallUnary(ctx, req)
+func (c *pluginsClient) Lint(ctx context.Context, req *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error) {
+	response, err := c.lint.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Import calls osaurus.control.v1.Plugins.Import.
-func (c *pluginsClient) Import(ctx context.Context, req *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error) {
-	return c._import.CallUnary(ctx, req)
+func (c *pluginsClient) Import(ctx context.Context, req *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error) {
+	response, err := c._import.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Duplicate calls osaurus.control.v1.Plugins.Duplicate.
-func (c *pluginsClient) Duplicate(ctx context.Context, req *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error) {
-	return c.duplicate.CallUnary(ctx, req)
+func (c *pluginsClient) Duplicate(ctx context.Context, req *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
+	response, err := c.duplicate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Rename calls osaurus.control.v1.Plugins.Rename.
-func (c *pluginsClient) Rename(ctx context.Context, req *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error) {
-	return c.rename.CallUnary(ctx, req)
+func (c *pluginsClient) Rename(ctx context.Context, req *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
+	response, err := c.rename.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // History calls osaurus.control.v1.Plugins.History.
-func (c *pluginsClient) History(ctx context.Context, req *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error) {
-	return c.history.CallUnary(ctx, req)
+func (c *pluginsClient) History(ctx context.Context, req *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
+	response, err := c.history.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Rollback calls osaurus.control.v1.Plugins.Rollback.
-func (c *pluginsClient) Rollback(ctx context.Context, req *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error) {
-	return c.rollback.CallUnary(ctx, req)
+func (c *pluginsClient) Rollback(ctx context.Context, req *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
+	response, err := c.rollback.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Remove calls osaurus.control.v1.Plugins.Remove.
-func (c *pluginsClient) Remove(ctx context.Context, req *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error) {
-	return c.remove.CallUnary(ctx, req)
+func (c *pluginsClient) Remove(ctx context.Context, req *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error) {
+	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PluginsHandler is an implementation of the osaurus.control.v1.Plugins service.
 type PluginsHandler interface {
 	// List answers all plugins, by their ids, and before them the files of the library that hold none:
 	// as many as fit.
-	List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error)
+	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
 	// Show answers a plugin with its recipe, as it is or as it was.
-	Show(context.Context, *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error)
+	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
 	// Lint answers all that is wrong with a recipe, and keeps nothing.
-	Lint(context.Context, *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error)
+	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
 	// Import keeps a recipe: one that is handed over, or that of an address or repository.
-	Import(context.Context, *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error)
+	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate keeps a plugin's recipe under another name too.
-	Duplicate(context.Context, *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error)
+	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
 	// Rename gives a plugin another name, and with it perhaps another id.
-	Rename(context.Context, *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error)
+	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History answers what a plugin was, the newest first.
-	History(context.Context, *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error)
+	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
-	Rollback(context.Context, *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error)
+	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
 	// Remove forgets a plugin with all its revisions.
-	Remove(context.Context, *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error)
+	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
 
 // NewPluginsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -235,55 +271,55 @@ type PluginsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPluginsHandler(svc PluginsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	pluginsMethods := controlpb.File_plugins_proto.Services().ByName("Plugins").Methods()
-	pluginsListHandler := connect.NewUnaryHandler(
+	pluginsListHandler := connect.NewUnaryHandlerSimple(
 		PluginsListProcedure,
 		svc.List,
 		connect.WithSchema(pluginsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsShowHandler := connect.NewUnaryHandler(
+	pluginsShowHandler := connect.NewUnaryHandlerSimple(
 		PluginsShowProcedure,
 		svc.Show,
 		connect.WithSchema(pluginsMethods.ByName("Show")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsLintHandler := connect.NewUnaryHandler(
+	pluginsLintHandler := connect.NewUnaryHandlerSimple(
 		PluginsLintProcedure,
 		svc.Lint,
 		connect.WithSchema(pluginsMethods.ByName("Lint")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsImportHandler := connect.NewUnaryHandler(
+	pluginsImportHandler := connect.NewUnaryHandlerSimple(
 		PluginsImportProcedure,
 		svc.Import,
 		connect.WithSchema(pluginsMethods.ByName("Import")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsDuplicateHandler := connect.NewUnaryHandler(
+	pluginsDuplicateHandler := connect.NewUnaryHandlerSimple(
 		PluginsDuplicateProcedure,
 		svc.Duplicate,
 		connect.WithSchema(pluginsMethods.ByName("Duplicate")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsRenameHandler := connect.NewUnaryHandler(
+	pluginsRenameHandler := connect.NewUnaryHandlerSimple(
 		PluginsRenameProcedure,
 		svc.Rename,
 		connect.WithSchema(pluginsMethods.ByName("Rename")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsHistoryHandler := connect.NewUnaryHandler(
+	pluginsHistoryHandler := connect.NewUnaryHandlerSimple(
 		PluginsHistoryProcedure,
 		svc.History,
 		connect.WithSchema(pluginsMethods.ByName("History")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsRollbackHandler := connect.NewUnaryHandler(
+	pluginsRollbackHandler := connect.NewUnaryHandlerSimple(
 		PluginsRollbackProcedure,
 		svc.Rollback,
 		connect.WithSchema(pluginsMethods.ByName("Rollback")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsRemoveHandler := connect.NewUnaryHandler(
+	pluginsRemoveHandler := connect.NewUnaryHandlerSimple(
 		PluginsRemoveProcedure,
 		svc.Remove,
 		connect.WithSchema(pluginsMethods.ByName("Remove")),
@@ -318,38 +354,38 @@ func NewPluginsHandler(svc PluginsHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedPluginsHandler returns CodeUnimplemented from all methods.
 type UnimplementedPluginsHandler struct{}
 
-func (UnimplementedPluginsHandler) List(context.Context, *connect.Request[controlpb.ListPluginsRequest]) (*connect.Response[controlpb.ListPluginsResponse], error) {
+func (UnimplementedPluginsHandler) List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.List is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Show(context.Context, *connect.Request[controlpb.ShowPluginRequest]) (*connect.Response[controlpb.ShowPluginResponse], error) {
+func (UnimplementedPluginsHandler) Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Show is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Lint(context.Context, *connect.Request[controlpb.LintPluginRequest]) (*connect.Response[controlpb.LintPluginResponse], error) {
+func (UnimplementedPluginsHandler) Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Lint is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Import(context.Context, *connect.Request[controlpb.ImportPluginRequest]) (*connect.Response[controlpb.ImportPluginResponse], error) {
+func (UnimplementedPluginsHandler) Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Import is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Duplicate(context.Context, *connect.Request[controlpb.DuplicatePluginRequest]) (*connect.Response[controlpb.DuplicatePluginResponse], error) {
+func (UnimplementedPluginsHandler) Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Duplicate is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Rename(context.Context, *connect.Request[controlpb.RenamePluginRequest]) (*connect.Response[controlpb.RenamePluginResponse], error) {
+func (UnimplementedPluginsHandler) Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Rename is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) History(context.Context, *connect.Request[controlpb.PluginHistoryRequest]) (*connect.Response[controlpb.PluginHistoryResponse], error) {
+func (UnimplementedPluginsHandler) History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.History is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Rollback(context.Context, *connect.Request[controlpb.RollbackPluginRequest]) (*connect.Response[controlpb.RollbackPluginResponse], error) {
+func (UnimplementedPluginsHandler) Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Rollback is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Remove(context.Context, *connect.Request[controlpb.RemovePluginRequest]) (*connect.Response[controlpb.RemovePluginResponse], error) {
+func (UnimplementedPluginsHandler) Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Remove is not implemented"))
 }

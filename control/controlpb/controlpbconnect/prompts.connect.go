@@ -50,15 +50,15 @@ const (
 type PromptsClient interface {
 	// List answers the prompts that wait, the oldest first, and with ended also the
 	// last ones that have.
-	List(context.Context, *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error)
+	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch answers the prompts that wait, the oldest first: now, and again whenever
 	// they are others.
-	Watch(context.Context, *connect.Request[controlpb.WatchPromptsRequest]) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
+	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
 	// Answer gives what is asked for. A secret goes into the store of secrets and
 	// nowhere else. Where it cannot be kept, the prompt goes on waiting.
-	Answer(context.Context, *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error)
+	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
 	// Cancel says no: who asked gets user_denied.
-	Cancel(context.Context, *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error)
+	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
 }
 
 // NewPromptsClient constructs a client for the osaurus.control.v1.Prompts service. By default, it
@@ -108,38 +108,50 @@ type promptsClient struct {
 }
 
 // List calls osaurus.control.v1.Prompts.List.
-func (c *promptsClient) List(ctx context.Context, req *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *promptsClient) List(ctx context.Context, req *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Watch calls osaurus.control.v1.Prompts.Watch.
-func (c *promptsClient) Watch(ctx context.Context, req *connect.Request[controlpb.WatchPromptsRequest]) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error) {
-	return c.watch.CallServerStream(ctx, req)
+func (c *promptsClient) Watch(ctx context.Context, req *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error) {
+	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Answer calls osaurus.control.v1.Prompts.Answer.
-func (c *promptsClient) Answer(ctx context.Context, req *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error) {
-	return c.answer.CallUnary(ctx, req)
+func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
+	response, err := c.answer.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Cancel calls osaurus.control.v1.Prompts.Cancel.
-func (c *promptsClient) Cancel(ctx context.Context, req *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error) {
-	return c.cancel.CallUnary(ctx, req)
+func (c *promptsClient) Cancel(ctx context.Context, req *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
+	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PromptsHandler is an implementation of the osaurus.control.v1.Prompts service.
 type PromptsHandler interface {
 	// List answers the prompts that wait, the oldest first, and with ended also the
 	// last ones that have.
-	List(context.Context, *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error)
+	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch answers the prompts that wait, the oldest first: now, and again whenever
 	// they are others.
-	Watch(context.Context, *connect.Request[controlpb.WatchPromptsRequest], *connect.ServerStream[controlpb.WatchPromptsResponse]) error
+	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
 	// Answer gives what is asked for. A secret goes into the store of secrets and
 	// nowhere else. Where it cannot be kept, the prompt goes on waiting.
-	Answer(context.Context, *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error)
+	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
 	// Cancel says no: who asked gets user_denied.
-	Cancel(context.Context, *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error)
+	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
 }
 
 // NewPromptsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -149,25 +161,25 @@ type PromptsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPromptsHandler(svc PromptsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	promptsMethods := controlpb.File_prompts_proto.Services().ByName("Prompts").Methods()
-	promptsListHandler := connect.NewUnaryHandler(
+	promptsListHandler := connect.NewUnaryHandlerSimple(
 		PromptsListProcedure,
 		svc.List,
 		connect.WithSchema(promptsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	promptsWatchHandler := connect.NewServerStreamHandler(
+	promptsWatchHandler := connect.NewServerStreamHandlerSimple(
 		PromptsWatchProcedure,
 		svc.Watch,
 		connect.WithSchema(promptsMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
-	promptsAnswerHandler := connect.NewUnaryHandler(
+	promptsAnswerHandler := connect.NewUnaryHandlerSimple(
 		PromptsAnswerProcedure,
 		svc.Answer,
 		connect.WithSchema(promptsMethods.ByName("Answer")),
 		connect.WithHandlerOptions(opts...),
 	)
-	promptsCancelHandler := connect.NewUnaryHandler(
+	promptsCancelHandler := connect.NewUnaryHandlerSimple(
 		PromptsCancelProcedure,
 		svc.Cancel,
 		connect.WithSchema(promptsMethods.ByName("Cancel")),
@@ -192,18 +204,18 @@ func NewPromptsHandler(svc PromptsHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedPromptsHandler returns CodeUnimplemented from all methods.
 type UnimplementedPromptsHandler struct{}
 
-func (UnimplementedPromptsHandler) List(context.Context, *connect.Request[controlpb.ListPromptsRequest]) (*connect.Response[controlpb.ListPromptsResponse], error) {
+func (UnimplementedPromptsHandler) List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.List is not implemented"))
 }
 
-func (UnimplementedPromptsHandler) Watch(context.Context, *connect.Request[controlpb.WatchPromptsRequest], *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
+func (UnimplementedPromptsHandler) Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Watch is not implemented"))
 }
 
-func (UnimplementedPromptsHandler) Answer(context.Context, *connect.Request[controlpb.AnswerPromptRequest]) (*connect.Response[controlpb.AnswerPromptResponse], error) {
+func (UnimplementedPromptsHandler) Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Answer is not implemented"))
 }
 
-func (UnimplementedPromptsHandler) Cancel(context.Context, *connect.Request[controlpb.CancelPromptRequest]) (*connect.Response[controlpb.CancelPromptResponse], error) {
+func (UnimplementedPromptsHandler) Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Cancel is not implemented"))
 }

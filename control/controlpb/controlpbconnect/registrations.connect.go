@@ -46,7 +46,7 @@ type RegistrationsClient interface {
 	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
 	// installed for the agent. Its tools can be called when the call returns. The answers are how
 	// far it is, and last the plugin.
-	Register(context.Context, *connect.Request[controlpb.RegisterPluginRequest]) (*connect.ServerStreamForClient[controlpb.RegisterPluginResponse], error)
+	Register(context.Context, *controlpb.RegisterPluginRequest) (*connect.ServerStreamForClient[controlpb.RegisterPluginResponse], error)
 }
 
 // NewRegistrationsClient constructs a client for the osaurus.control.v1.Registrations service. By
@@ -75,8 +75,8 @@ type registrationsClient struct {
 }
 
 // Register calls osaurus.control.v1.Registrations.Register.
-func (c *registrationsClient) Register(ctx context.Context, req *connect.Request[controlpb.RegisterPluginRequest]) (*connect.ServerStreamForClient[controlpb.RegisterPluginResponse], error) {
-	return c.register.CallServerStream(ctx, req)
+func (c *registrationsClient) Register(ctx context.Context, req *controlpb.RegisterPluginRequest) (*connect.ServerStreamForClient[controlpb.RegisterPluginResponse], error) {
+	return c.register.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // RegistrationsHandler is an implementation of the osaurus.control.v1.Registrations service.
@@ -85,7 +85,7 @@ type RegistrationsHandler interface {
 	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
 	// installed for the agent. Its tools can be called when the call returns. The answers are how
 	// far it is, and last the plugin.
-	Register(context.Context, *connect.Request[controlpb.RegisterPluginRequest], *connect.ServerStream[controlpb.RegisterPluginResponse]) error
+	Register(context.Context, *controlpb.RegisterPluginRequest, *connect.ServerStream[controlpb.RegisterPluginResponse]) error
 }
 
 // NewRegistrationsHandler builds an HTTP handler from the service implementation. It returns the
@@ -95,7 +95,7 @@ type RegistrationsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewRegistrationsHandler(svc RegistrationsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	registrationsMethods := controlpb.File_registrations_proto.Services().ByName("Registrations").Methods()
-	registrationsRegisterHandler := connect.NewServerStreamHandler(
+	registrationsRegisterHandler := connect.NewServerStreamHandlerSimple(
 		RegistrationsRegisterProcedure,
 		svc.Register,
 		connect.WithSchema(registrationsMethods.ByName("Register")),
@@ -114,6 +114,6 @@ func NewRegistrationsHandler(svc RegistrationsHandler, opts ...connect.HandlerOp
 // UnimplementedRegistrationsHandler returns CodeUnimplemented from all methods.
 type UnimplementedRegistrationsHandler struct{}
 
-func (UnimplementedRegistrationsHandler) Register(context.Context, *connect.Request[controlpb.RegisterPluginRequest], *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
+func (UnimplementedRegistrationsHandler) Register(context.Context, *controlpb.RegisterPluginRequest, *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Registrations.Register is not implemented"))
 }

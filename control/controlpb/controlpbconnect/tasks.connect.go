@@ -57,24 +57,24 @@ const (
 // TasksClient is a client for the osaurus.control.v1.Tasks service.
 type TasksClient interface {
 	// Dispatch queues a task. One with a key that a task of the agent has is that task.
-	Dispatch(context.Context, *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error)
+	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
 	// List answers tasks, the newest first: all that are open, and those that ended last.
-	List(context.Context, *connect.Request[controlpb.ListTasksRequest]) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error)
-	Show(context.Context, *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error)
+	List(context.Context, *controlpb.ListTasksRequest) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error)
+	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
 	// Cancel ends a task that has not ended. Whoever has leased it is told so when
 	// it renews or answers. A task that has ended is left as it is.
-	Cancel(context.Context, *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error)
+	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
 	// Lease hands out the oldest task that is queued, to nobody else until the lease
 	// is over. Without one it waits as asked, and then answers none.
-	Lease(context.Context, *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error)
+	Lease(context.Context, *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error)
 	// Renew has the lease be over so much later than now.
-	Renew(context.Context, *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error)
+	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error)
 	// Complete and Fail end a task. Who does it twice is answered the same. They and
 	// Renew fail with "rejected" where the lease was over and is not the last, or
 	// the task has ended otherwise.
-	Complete(context.Context, *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error)
+	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error)
 	// Fail says why it went wrong; with retry, another attempt may be made.
-	Fail(context.Context, *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error)
+	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error)
 }
 
 // NewTasksClient constructs a client for the osaurus.control.v1.Tasks service. By default, it uses
@@ -152,66 +152,94 @@ type tasksClient struct {
 }
 
 // Dispatch calls osaurus.control.v1.Tasks.Dispatch.
-func (c *tasksClient) Dispatch(ctx context.Context, req *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error) {
-	return c.dispatch.CallUnary(ctx, req)
+func (c *tasksClient) Dispatch(ctx context.Context, req *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
+	response, err := c.dispatch.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls osaurus.control.v1.Tasks.List.
-func (c *tasksClient) List(ctx context.Context, req *connect.Request[controlpb.ListTasksRequest]) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error) {
-	return c.list.CallServerStream(ctx, req)
+func (c *tasksClient) List(ctx context.Context, req *controlpb.ListTasksRequest) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error) {
+	return c.list.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Show calls osaurus.control.v1.Tasks.Show.
-func (c *tasksClient) Show(ctx context.Context, req *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error) {
-	return c.show.CallUnary(ctx, req)
+func (c *tasksClient) Show(ctx context.Context, req *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
+	response, err := c.show.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Cancel calls osaurus.control.v1.Tasks.Cancel.
-func (c *tasksClient) Cancel(ctx context.Context, req *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error) {
-	return c.cancel.CallUnary(ctx, req)
+func (c *tasksClient) Cancel(ctx context.Context, req *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
+	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Lease calls osaurus.control.v1.Tasks.Lease.
-func (c *tasksClient) Lease(ctx context.Context, req *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error) {
-	return c.lease.CallUnary(ctx, req)
+func (c *tasksClient) Lease(ctx context.Context, req *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error) {
+	response, err := c.lease.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Renew calls osaurus.control.v1.Tasks.Renew.
-func (c *tasksClient) Renew(ctx context.Context, req *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error) {
-	return c.renew.CallUnary(ctx, req)
+func (c *tasksClient) Renew(ctx context.Context, req *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
+	response, err := c.renew.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Complete calls osaurus.control.v1.Tasks.Complete.
-func (c *tasksClient) Complete(ctx context.Context, req *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error) {
-	return c.complete.CallUnary(ctx, req)
+func (c *tasksClient) Complete(ctx context.Context, req *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
+	response, err := c.complete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Fail calls osaurus.control.v1.Tasks.Fail.
-func (c *tasksClient) Fail(ctx context.Context, req *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error) {
-	return c.fail.CallUnary(ctx, req)
+func (c *tasksClient) Fail(ctx context.Context, req *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
+	response, err := c.fail.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TasksHandler is an implementation of the osaurus.control.v1.Tasks service.
 type TasksHandler interface {
 	// Dispatch queues a task. One with a key that a task of the agent has is that task.
-	Dispatch(context.Context, *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error)
+	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
 	// List answers tasks, the newest first: all that are open, and those that ended last.
-	List(context.Context, *connect.Request[controlpb.ListTasksRequest], *connect.ServerStream[controlpb.ListTasksResponse]) error
-	Show(context.Context, *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error)
+	List(context.Context, *controlpb.ListTasksRequest, *connect.ServerStream[controlpb.ListTasksResponse]) error
+	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
 	// Cancel ends a task that has not ended. Whoever has leased it is told so when
 	// it renews or answers. A task that has ended is left as it is.
-	Cancel(context.Context, *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error)
+	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
 	// Lease hands out the oldest task that is queued, to nobody else until the lease
 	// is over. Without one it waits as asked, and then answers none.
-	Lease(context.Context, *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error)
+	Lease(context.Context, *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error)
 	// Renew has the lease be over so much later than now.
-	Renew(context.Context, *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error)
+	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error)
 	// Complete and Fail end a task. Who does it twice is answered the same. They and
 	// Renew fail with "rejected" where the lease was over and is not the last, or
 	// the task has ended otherwise.
-	Complete(context.Context, *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error)
+	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error)
 	// Fail says why it went wrong; with retry, another attempt may be made.
-	Fail(context.Context, *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error)
+	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error)
 }
 
 // NewTasksHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -221,49 +249,49 @@ type TasksHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTasksHandler(svc TasksHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	tasksMethods := controlpb.File_tasks_proto.Services().ByName("Tasks").Methods()
-	tasksDispatchHandler := connect.NewUnaryHandler(
+	tasksDispatchHandler := connect.NewUnaryHandlerSimple(
 		TasksDispatchProcedure,
 		svc.Dispatch,
 		connect.WithSchema(tasksMethods.ByName("Dispatch")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksListHandler := connect.NewServerStreamHandler(
+	tasksListHandler := connect.NewServerStreamHandlerSimple(
 		TasksListProcedure,
 		svc.List,
 		connect.WithSchema(tasksMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksShowHandler := connect.NewUnaryHandler(
+	tasksShowHandler := connect.NewUnaryHandlerSimple(
 		TasksShowProcedure,
 		svc.Show,
 		connect.WithSchema(tasksMethods.ByName("Show")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksCancelHandler := connect.NewUnaryHandler(
+	tasksCancelHandler := connect.NewUnaryHandlerSimple(
 		TasksCancelProcedure,
 		svc.Cancel,
 		connect.WithSchema(tasksMethods.ByName("Cancel")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksLeaseHandler := connect.NewUnaryHandler(
+	tasksLeaseHandler := connect.NewUnaryHandlerSimple(
 		TasksLeaseProcedure,
 		svc.Lease,
 		connect.WithSchema(tasksMethods.ByName("Lease")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksRenewHandler := connect.NewUnaryHandler(
+	tasksRenewHandler := connect.NewUnaryHandlerSimple(
 		TasksRenewProcedure,
 		svc.Renew,
 		connect.WithSchema(tasksMethods.ByName("Renew")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksCompleteHandler := connect.NewUnaryHandler(
+	tasksCompleteHandler := connect.NewUnaryHandlerSimple(
 		TasksCompleteProcedure,
 		svc.Complete,
 		connect.WithSchema(tasksMethods.ByName("Complete")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tasksFailHandler := connect.NewUnaryHandler(
+	tasksFailHandler := connect.NewUnaryHandlerSimple(
 		TasksFailProcedure,
 		svc.Fail,
 		connect.WithSchema(tasksMethods.ByName("Fail")),
@@ -296,34 +324,34 @@ func NewTasksHandler(svc TasksHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedTasksHandler returns CodeUnimplemented from all methods.
 type UnimplementedTasksHandler struct{}
 
-func (UnimplementedTasksHandler) Dispatch(context.Context, *connect.Request[controlpb.DispatchTaskRequest]) (*connect.Response[controlpb.DispatchTaskResponse], error) {
+func (UnimplementedTasksHandler) Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Dispatch is not implemented"))
 }
 
-func (UnimplementedTasksHandler) List(context.Context, *connect.Request[controlpb.ListTasksRequest], *connect.ServerStream[controlpb.ListTasksResponse]) error {
+func (UnimplementedTasksHandler) List(context.Context, *controlpb.ListTasksRequest, *connect.ServerStream[controlpb.ListTasksResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.List is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Show(context.Context, *connect.Request[controlpb.ShowTaskRequest]) (*connect.Response[controlpb.ShowTaskResponse], error) {
+func (UnimplementedTasksHandler) Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Show is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Cancel(context.Context, *connect.Request[controlpb.CancelTaskRequest]) (*connect.Response[controlpb.CancelTaskResponse], error) {
+func (UnimplementedTasksHandler) Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Cancel is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Lease(context.Context, *connect.Request[controlpb.LeaseTaskRequest]) (*connect.Response[controlpb.LeaseTaskResponse], error) {
+func (UnimplementedTasksHandler) Lease(context.Context, *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Lease is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Renew(context.Context, *connect.Request[controlpb.RenewTaskRequest]) (*connect.Response[controlpb.RenewTaskResponse], error) {
+func (UnimplementedTasksHandler) Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Renew is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Complete(context.Context, *connect.Request[controlpb.CompleteTaskRequest]) (*connect.Response[controlpb.CompleteTaskResponse], error) {
+func (UnimplementedTasksHandler) Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Complete is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Fail(context.Context, *connect.Request[controlpb.FailTaskRequest]) (*connect.Response[controlpb.FailTaskResponse], error) {
+func (UnimplementedTasksHandler) Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Fail is not implemented"))
 }

@@ -47,13 +47,13 @@ const (
 type ToolsClient interface {
 	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
 	// and where to go on.
-	List(context.Context, *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error)
+	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
-	Call(context.Context, *connect.Request[controlpb.CallToolRequest]) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error)
+	Call(context.Context, *controlpb.CallToolRequest) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error)
 	// Watch answers at once, and again whenever the tools that the agent may call may be
 	// others. It fails with not_found once there is no such agent.
-	Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest]) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error)
+	Watch(context.Context, *controlpb.WatchToolsRequest) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error)
 }
 
 // NewToolsClient constructs a client for the osaurus.control.v1.Tools service. By default, it uses
@@ -96,31 +96,35 @@ type toolsClient struct {
 }
 
 // List calls osaurus.control.v1.Tools.List.
-func (c *toolsClient) List(ctx context.Context, req *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *toolsClient) List(ctx context.Context, req *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Call calls osaurus.control.v1.Tools.Call.
-func (c *toolsClient) Call(ctx context.Context, req *connect.Request[controlpb.CallToolRequest]) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error) {
-	return c.call.CallServerStream(ctx, req)
+func (c *toolsClient) Call(ctx context.Context, req *controlpb.CallToolRequest) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error) {
+	return c.call.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Watch calls osaurus.control.v1.Tools.Watch.
-func (c *toolsClient) Watch(ctx context.Context, req *connect.Request[controlpb.WatchToolsRequest]) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error) {
-	return c.watch.CallServerStream(ctx, req)
+func (c *toolsClient) Watch(ctx context.Context, req *controlpb.WatchToolsRequest) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error) {
+	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ToolsHandler is an implementation of the osaurus.control.v1.Tools service.
 type ToolsHandler interface {
 	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
 	// and where to go on.
-	List(context.Context, *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error)
+	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
-	Call(context.Context, *connect.Request[controlpb.CallToolRequest], *connect.ServerStream[controlpb.CallToolResponse]) error
+	Call(context.Context, *controlpb.CallToolRequest, *connect.ServerStream[controlpb.CallToolResponse]) error
 	// Watch answers at once, and again whenever the tools that the agent may call may be
 	// others. It fails with not_found once there is no such agent.
-	Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest], *connect.ServerStream[controlpb.WatchToolsResponse]) error
+	Watch(context.Context, *controlpb.WatchToolsRequest, *connect.ServerStream[controlpb.WatchToolsResponse]) error
 }
 
 // NewToolsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -130,19 +134,19 @@ type ToolsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewToolsHandler(svc ToolsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	toolsMethods := controlpb.File_tools_proto.Services().ByName("Tools").Methods()
-	toolsListHandler := connect.NewUnaryHandler(
+	toolsListHandler := connect.NewUnaryHandlerSimple(
 		ToolsListProcedure,
 		svc.List,
 		connect.WithSchema(toolsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	toolsCallHandler := connect.NewServerStreamHandler(
+	toolsCallHandler := connect.NewServerStreamHandlerSimple(
 		ToolsCallProcedure,
 		svc.Call,
 		connect.WithSchema(toolsMethods.ByName("Call")),
 		connect.WithHandlerOptions(opts...),
 	)
-	toolsWatchHandler := connect.NewServerStreamHandler(
+	toolsWatchHandler := connect.NewServerStreamHandlerSimple(
 		ToolsWatchProcedure,
 		svc.Watch,
 		connect.WithSchema(toolsMethods.ByName("Watch")),
@@ -165,14 +169,14 @@ func NewToolsHandler(svc ToolsHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedToolsHandler returns CodeUnimplemented from all methods.
 type UnimplementedToolsHandler struct{}
 
-func (UnimplementedToolsHandler) List(context.Context, *connect.Request[controlpb.ListToolsRequest]) (*connect.Response[controlpb.ListToolsResponse], error) {
+func (UnimplementedToolsHandler) List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tools.List is not implemented"))
 }
 
-func (UnimplementedToolsHandler) Call(context.Context, *connect.Request[controlpb.CallToolRequest], *connect.ServerStream[controlpb.CallToolResponse]) error {
+func (UnimplementedToolsHandler) Call(context.Context, *controlpb.CallToolRequest, *connect.ServerStream[controlpb.CallToolResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tools.Call is not implemented"))
 }
 
-func (UnimplementedToolsHandler) Watch(context.Context, *connect.Request[controlpb.WatchToolsRequest], *connect.ServerStream[controlpb.WatchToolsResponse]) error {
+func (UnimplementedToolsHandler) Watch(context.Context, *controlpb.WatchToolsRequest, *connect.ServerStream[controlpb.WatchToolsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tools.Watch is not implemented"))
 }

@@ -45,7 +45,7 @@ type TopicsClient interface {
 	// Read answers what was told after a number, and then, if asked to follow, what is
 	// told. Programs tell it over the bridge, and it is kept before they are
 	// answered: of each agent the newest 1,000.
-	Read(context.Context, *connect.Request[controlpb.ReadTopicsRequest]) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error)
+	Read(context.Context, *controlpb.ReadTopicsRequest) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error)
 }
 
 // NewTopicsClient constructs a client for the osaurus.control.v1.Topics service. By default, it
@@ -74,8 +74,8 @@ type topicsClient struct {
 }
 
 // Read calls osaurus.control.v1.Topics.Read.
-func (c *topicsClient) Read(ctx context.Context, req *connect.Request[controlpb.ReadTopicsRequest]) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error) {
-	return c.read.CallServerStream(ctx, req)
+func (c *topicsClient) Read(ctx context.Context, req *controlpb.ReadTopicsRequest) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error) {
+	return c.read.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // TopicsHandler is an implementation of the osaurus.control.v1.Topics service.
@@ -83,7 +83,7 @@ type TopicsHandler interface {
 	// Read answers what was told after a number, and then, if asked to follow, what is
 	// told. Programs tell it over the bridge, and it is kept before they are
 	// answered: of each agent the newest 1,000.
-	Read(context.Context, *connect.Request[controlpb.ReadTopicsRequest], *connect.ServerStream[controlpb.ReadTopicsResponse]) error
+	Read(context.Context, *controlpb.ReadTopicsRequest, *connect.ServerStream[controlpb.ReadTopicsResponse]) error
 }
 
 // NewTopicsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -93,7 +93,7 @@ type TopicsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTopicsHandler(svc TopicsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	topicsMethods := controlpb.File_topics_proto.Services().ByName("Topics").Methods()
-	topicsReadHandler := connect.NewServerStreamHandler(
+	topicsReadHandler := connect.NewServerStreamHandlerSimple(
 		TopicsReadProcedure,
 		svc.Read,
 		connect.WithSchema(topicsMethods.ByName("Read")),
@@ -112,6 +112,6 @@ func NewTopicsHandler(svc TopicsHandler, opts ...connect.HandlerOption) (string,
 // UnimplementedTopicsHandler returns CodeUnimplemented from all methods.
 type UnimplementedTopicsHandler struct{}
 
-func (UnimplementedTopicsHandler) Read(context.Context, *connect.Request[controlpb.ReadTopicsRequest], *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
+func (UnimplementedTopicsHandler) Read(context.Context, *controlpb.ReadTopicsRequest, *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Topics.Read is not implemented"))
 }

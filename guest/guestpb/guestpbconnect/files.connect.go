@@ -57,19 +57,19 @@ const (
 
 // FilesClient is a client for the osaurus.guest.v1.Files service.
 type FilesClient interface {
-	Stat(context.Context, *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error)
-	List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error)
+	Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error)
+	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read answers first what the file is, and then the part of it that is asked for.
-	Read(context.Context, *connect.Request[guestpb.ReadFileRequest]) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
+	Read(context.Context, *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
 	// Write takes what is to be written where. The bytes follow the message in the body of the
 	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
+	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Digest answers what many files of a folder hold, without their bytes: which of them
 	// are as they were.
-	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
+	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search answers what it finds as it finds it, and at last how it ended.
-	Search(context.Context, *connect.Request[guestpb.SearchRequest]) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
+	Search(context.Context, *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
 }
 
 // NewFilesClient constructs a client for the osaurus.guest.v1.Files service. By default, it uses
@@ -133,50 +133,66 @@ type filesClient struct {
 }
 
 // Stat calls osaurus.guest.v1.Files.Stat.
-func (c *filesClient) Stat(ctx context.Context, req *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
-	return c.stat.CallUnary(ctx, req)
+func (c *filesClient) Stat(ctx context.Context, req *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
+	response, err := c.stat.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // List calls osaurus.guest.v1.Files.List.
-func (c *filesClient) List(ctx context.Context, req *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
-	return c.list.CallUnary(ctx, req)
+func (c *filesClient) List(ctx context.Context, req *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Read calls osaurus.guest.v1.Files.Read.
-func (c *filesClient) Read(ctx context.Context, req *connect.Request[guestpb.ReadFileRequest]) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error) {
-	return c.read.CallServerStream(ctx, req)
+func (c *filesClient) Read(ctx context.Context, req *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error) {
+	return c.read.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Write calls osaurus.guest.v1.Files.Write.
-func (c *filesClient) Write(ctx context.Context, req *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
-	return c.write.CallUnary(ctx, req)
+func (c *filesClient) Write(ctx context.Context, req *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
+	response, err := c.write.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Digest calls osaurus.guest.v1.Files.Digest.
-func (c *filesClient) Digest(ctx context.Context, req *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
-	return c.digest.CallUnary(ctx, req)
+func (c *filesClient) Digest(ctx context.Context, req *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
+	response, err := c.digest.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Search calls osaurus.guest.v1.Files.Search.
-func (c *filesClient) Search(ctx context.Context, req *connect.Request[guestpb.SearchRequest]) (*connect.ServerStreamForClient[guestpb.SearchResponse], error) {
-	return c.search.CallServerStream(ctx, req)
+func (c *filesClient) Search(ctx context.Context, req *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error) {
+	return c.search.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // FilesHandler is an implementation of the osaurus.guest.v1.Files service.
 type FilesHandler interface {
-	Stat(context.Context, *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error)
-	List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error)
+	Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error)
+	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read answers first what the file is, and then the part of it that is asked for.
-	Read(context.Context, *connect.Request[guestpb.ReadFileRequest], *connect.ServerStream[guestpb.ReadFileResponse]) error
+	Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error
 	// Write takes what is to be written where. The bytes follow the message in the body of the
 	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error)
+	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Digest answers what many files of a folder hold, without their bytes: which of them
 	// are as they were.
-	Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error)
+	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search answers what it finds as it finds it, and at last how it ended.
-	Search(context.Context, *connect.Request[guestpb.SearchRequest], *connect.ServerStream[guestpb.SearchResponse]) error
+	Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error
 }
 
 // NewFilesHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -186,37 +202,37 @@ type FilesHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	filesMethods := guestpb.File_files_proto.Services().ByName("Files").Methods()
-	filesStatHandler := connect.NewUnaryHandler(
+	filesStatHandler := connect.NewUnaryHandlerSimple(
 		FilesStatProcedure,
 		svc.Stat,
 		connect.WithSchema(filesMethods.ByName("Stat")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesListHandler := connect.NewUnaryHandler(
+	filesListHandler := connect.NewUnaryHandlerSimple(
 		FilesListProcedure,
 		svc.List,
 		connect.WithSchema(filesMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesReadHandler := connect.NewServerStreamHandler(
+	filesReadHandler := connect.NewServerStreamHandlerSimple(
 		FilesReadProcedure,
 		svc.Read,
 		connect.WithSchema(filesMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesWriteHandler := connect.NewUnaryHandler(
+	filesWriteHandler := connect.NewUnaryHandlerSimple(
 		FilesWriteProcedure,
 		svc.Write,
 		connect.WithSchema(filesMethods.ByName("Write")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesDigestHandler := connect.NewUnaryHandler(
+	filesDigestHandler := connect.NewUnaryHandlerSimple(
 		FilesDigestProcedure,
 		svc.Digest,
 		connect.WithSchema(filesMethods.ByName("Digest")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesSearchHandler := connect.NewServerStreamHandler(
+	filesSearchHandler := connect.NewServerStreamHandlerSimple(
 		FilesSearchProcedure,
 		svc.Search,
 		connect.WithSchema(filesMethods.ByName("Search")),
@@ -245,26 +261,26 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedFilesHandler returns CodeUnimplemented from all methods.
 type UnimplementedFilesHandler struct{}
 
-func (UnimplementedFilesHandler) Stat(context.Context, *connect.Request[guestpb.StatFileRequest]) (*connect.Response[guestpb.StatFileResponse], error) {
+func (UnimplementedFilesHandler) Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Stat is not implemented"))
 }
 
-func (UnimplementedFilesHandler) List(context.Context, *connect.Request[guestpb.ListFolderRequest]) (*connect.Response[guestpb.ListFolderResponse], error) {
+func (UnimplementedFilesHandler) List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.List is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Read(context.Context, *connect.Request[guestpb.ReadFileRequest], *connect.ServerStream[guestpb.ReadFileResponse]) error {
+func (UnimplementedFilesHandler) Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Read is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Write(context.Context, *connect.Request[guestpb.WriteFileRequest]) (*connect.Response[guestpb.WriteFileResponse], error) {
+func (UnimplementedFilesHandler) Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Digest(context.Context, *connect.Request[guestpb.DigestFilesRequest]) (*connect.Response[guestpb.DigestFilesResponse], error) {
+func (UnimplementedFilesHandler) Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Digest is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Search(context.Context, *connect.Request[guestpb.SearchRequest], *connect.ServerStream[guestpb.SearchResponse]) error {
+func (UnimplementedFilesHandler) Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Search is not implemented"))
 }

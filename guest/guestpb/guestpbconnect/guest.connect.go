@@ -62,18 +62,18 @@ type GuestClient interface {
 	// Hello is the first call of a boot: it hands over the key and says what
 	// the guest shall become. It may be repeated with the same key, and then
 	// answers the same without doing anything again.
-	Hello(context.Context, *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error)
-	Ping(context.Context, *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error)
-	Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error)
+	Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error)
+	Ping(context.Context, *guestpb.PingRequest) (*guestpb.PingResponse, error)
+	Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error)
 	// Exec runs one command. The first request is start; the first response is
 	// started, the last is exit. A call that ends in any other way (cancelled,
 	// connection lost) ends the command and all that it started.
-	Exec(context.Context) *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse]
+	Exec(context.Context) (*connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse], error)
 	// Signal reaches a command beside its stream, which may be full.
-	Signal(context.Context, *connect.Request[guestpb.SignalRequest]) (*connect.Response[guestpb.SignalResponse], error)
-	SetTime(context.Context, *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error)
+	Signal(context.Context, *guestpb.SignalRequest) (*guestpb.SignalResponse, error)
+	SetTime(context.Context, *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error)
 	// Shutdown answers and then powers the machine off.
-	Shutdown(context.Context, *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error)
+	Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error)
 }
 
 // NewGuestClient constructs a client for the osaurus.guest.v1.Guest service. By default, it uses
@@ -144,38 +144,62 @@ type guestClient struct {
 }
 
 // Hello calls osaurus.guest.v1.Guest.Hello.
-func (c *guestClient) Hello(ctx context.Context, req *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
-	return c.hello.CallUnary(ctx, req)
+func (c *guestClient) Hello(ctx context.Context, req *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	response, err := c.hello.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Ping calls osaurus.guest.v1.Guest.Ping.
-func (c *guestClient) Ping(ctx context.Context, req *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error) {
-	return c.ping.CallUnary(ctx, req)
+func (c *guestClient) Ping(ctx context.Context, req *guestpb.PingRequest) (*guestpb.PingResponse, error) {
+	response, err := c.ping.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Info calls osaurus.guest.v1.Guest.Info.
-func (c *guestClient) Info(ctx context.Context, req *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
-	return c.info.CallUnary(ctx, req)
+func (c *guestClient) Info(ctx context.Context, req *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
+	response, err := c.info.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Exec calls osaurus.guest.v1.Guest.Exec.
-func (c *guestClient) Exec(ctx context.Context) *connect.BidiStreamForClient[guestpb.ExecRequest, guestpb.ExecResponse] {
-	return c.exec.CallBidiStream(ctx)
+func (c *guestClient) Exec(ctx context.Context) (*connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse], error) {
+	return c.exec.CallBidiStreamSimple(ctx)
 }
 
 // Signal calls osaurus.guest.v1.Guest.Signal.
-func (c *guestClient) Signal(ctx context.Context, req *connect.Request[guestpb.SignalRequest]) (*connect.Response[guestpb.SignalResponse], error) {
-	return c.signal.CallUnary(ctx, req)
+func (c *guestClient) Signal(ctx context.Context, req *guestpb.SignalRequest) (*guestpb.SignalResponse, error) {
+	response, err := c.signal.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetTime calls osaurus.guest.v1.Guest.SetTime.
-func (c *guestClient) SetTime(ctx context.Context, req *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error) {
-	return c.setTime.CallUnary(ctx, req)
+func (c *guestClient) SetTime(ctx context.Context, req *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error) {
+	response, err := c.setTime.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Shutdown calls osaurus.guest.v1.Guest.Shutdown.
-func (c *guestClient) Shutdown(ctx context.Context, req *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error) {
-	return c.shutdown.CallUnary(ctx, req)
+func (c *guestClient) Shutdown(ctx context.Context, req *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
+	response, err := c.shutdown.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GuestHandler is an implementation of the osaurus.guest.v1.Guest service.
@@ -183,18 +207,18 @@ type GuestHandler interface {
 	// Hello is the first call of a boot: it hands over the key and says what
 	// the guest shall become. It may be repeated with the same key, and then
 	// answers the same without doing anything again.
-	Hello(context.Context, *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error)
-	Ping(context.Context, *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error)
-	Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error)
+	Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error)
+	Ping(context.Context, *guestpb.PingRequest) (*guestpb.PingResponse, error)
+	Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error)
 	// Exec runs one command. The first request is start; the first response is
 	// started, the last is exit. A call that ends in any other way (cancelled,
 	// connection lost) ends the command and all that it started.
 	Exec(context.Context, *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error
 	// Signal reaches a command beside its stream, which may be full.
-	Signal(context.Context, *connect.Request[guestpb.SignalRequest]) (*connect.Response[guestpb.SignalResponse], error)
-	SetTime(context.Context, *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error)
+	Signal(context.Context, *guestpb.SignalRequest) (*guestpb.SignalResponse, error)
+	SetTime(context.Context, *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error)
 	// Shutdown answers and then powers the machine off.
-	Shutdown(context.Context, *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error)
+	Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error)
 }
 
 // NewGuestHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -204,19 +228,19 @@ type GuestHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	guestMethods := guestpb.File_guest_proto.Services().ByName("Guest").Methods()
-	guestHelloHandler := connect.NewUnaryHandler(
+	guestHelloHandler := connect.NewUnaryHandlerSimple(
 		GuestHelloProcedure,
 		svc.Hello,
 		connect.WithSchema(guestMethods.ByName("Hello")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestPingHandler := connect.NewUnaryHandler(
+	guestPingHandler := connect.NewUnaryHandlerSimple(
 		GuestPingProcedure,
 		svc.Ping,
 		connect.WithSchema(guestMethods.ByName("Ping")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestInfoHandler := connect.NewUnaryHandler(
+	guestInfoHandler := connect.NewUnaryHandlerSimple(
 		GuestInfoProcedure,
 		svc.Info,
 		connect.WithSchema(guestMethods.ByName("Info")),
@@ -228,19 +252,19 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(guestMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestSignalHandler := connect.NewUnaryHandler(
+	guestSignalHandler := connect.NewUnaryHandlerSimple(
 		GuestSignalProcedure,
 		svc.Signal,
 		connect.WithSchema(guestMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestSetTimeHandler := connect.NewUnaryHandler(
+	guestSetTimeHandler := connect.NewUnaryHandlerSimple(
 		GuestSetTimeProcedure,
 		svc.SetTime,
 		connect.WithSchema(guestMethods.ByName("SetTime")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestShutdownHandler := connect.NewUnaryHandler(
+	guestShutdownHandler := connect.NewUnaryHandlerSimple(
 		GuestShutdownProcedure,
 		svc.Shutdown,
 		connect.WithSchema(guestMethods.ByName("Shutdown")),
@@ -271,15 +295,15 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedGuestHandler returns CodeUnimplemented from all methods.
 type UnimplementedGuestHandler struct{}
 
-func (UnimplementedGuestHandler) Hello(context.Context, *connect.Request[guestpb.HelloRequest]) (*connect.Response[guestpb.HelloResponse], error) {
+func (UnimplementedGuestHandler) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Hello is not implemented"))
 }
 
-func (UnimplementedGuestHandler) Ping(context.Context, *connect.Request[guestpb.PingRequest]) (*connect.Response[guestpb.PingResponse], error) {
+func (UnimplementedGuestHandler) Ping(context.Context, *guestpb.PingRequest) (*guestpb.PingResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Ping is not implemented"))
 }
 
-func (UnimplementedGuestHandler) Info(context.Context, *connect.Request[guestpb.InfoRequest]) (*connect.Response[guestpb.InfoResponse], error) {
+func (UnimplementedGuestHandler) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Info is not implemented"))
 }
 
@@ -287,14 +311,14 @@ func (UnimplementedGuestHandler) Exec(context.Context, *connect.BidiStream[guest
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Exec is not implemented"))
 }
 
-func (UnimplementedGuestHandler) Signal(context.Context, *connect.Request[guestpb.SignalRequest]) (*connect.Response[guestpb.SignalResponse], error) {
+func (UnimplementedGuestHandler) Signal(context.Context, *guestpb.SignalRequest) (*guestpb.SignalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Signal is not implemented"))
 }
 
-func (UnimplementedGuestHandler) SetTime(context.Context, *connect.Request[guestpb.SetTimeRequest]) (*connect.Response[guestpb.SetTimeResponse], error) {
+func (UnimplementedGuestHandler) SetTime(context.Context, *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.SetTime is not implemented"))
 }
 
-func (UnimplementedGuestHandler) Shutdown(context.Context, *connect.Request[guestpb.ShutdownRequest]) (*connect.Response[guestpb.ShutdownResponse], error) {
+func (UnimplementedGuestHandler) Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Shutdown is not implemented"))
 }

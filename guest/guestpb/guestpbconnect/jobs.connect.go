@@ -52,17 +52,17 @@ const (
 
 // JobsClient is a client for the osaurus.guest.v1.Jobs service.
 type JobsClient interface {
-	StartJob(context.Context, *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error)
-	ListJobs(context.Context, *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error)
+	StartJob(context.Context, *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error)
+	ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error)
 	// PollJob answers at once, WaitJob when the job has ended or the wait is over.
-	PollJob(context.Context, *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error)
-	WaitJob(context.Context, *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error)
+	PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error)
+	WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error)
 	// KillJob sends SIGTERM or SIGKILL to all that belongs to a job. A job that has
 	// ended is left as it is.
-	KillJob(context.Context, *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error)
+	KillJob(context.Context, *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error)
 	// TailJob reads what a job has written, standard output and error in the order
 	// of their arrival.
-	TailJob(context.Context, *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error)
+	TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error)
 }
 
 // NewJobsClient constructs a client for the osaurus.guest.v1.Jobs service. By default, it uses the
@@ -126,48 +126,72 @@ type jobsClient struct {
 }
 
 // StartJob calls osaurus.guest.v1.Jobs.StartJob.
-func (c *jobsClient) StartJob(ctx context.Context, req *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error) {
-	return c.startJob.CallUnary(ctx, req)
+func (c *jobsClient) StartJob(ctx context.Context, req *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
+	response, err := c.startJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListJobs calls osaurus.guest.v1.Jobs.ListJobs.
-func (c *jobsClient) ListJobs(ctx context.Context, req *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
-	return c.listJobs.CallUnary(ctx, req)
+func (c *jobsClient) ListJobs(ctx context.Context, req *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
+	response, err := c.listJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PollJob calls osaurus.guest.v1.Jobs.PollJob.
-func (c *jobsClient) PollJob(ctx context.Context, req *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
-	return c.pollJob.CallUnary(ctx, req)
+func (c *jobsClient) PollJob(ctx context.Context, req *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
+	response, err := c.pollJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // WaitJob calls osaurus.guest.v1.Jobs.WaitJob.
-func (c *jobsClient) WaitJob(ctx context.Context, req *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error) {
-	return c.waitJob.CallUnary(ctx, req)
+func (c *jobsClient) WaitJob(ctx context.Context, req *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
+	response, err := c.waitJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // KillJob calls osaurus.guest.v1.Jobs.KillJob.
-func (c *jobsClient) KillJob(ctx context.Context, req *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error) {
-	return c.killJob.CallUnary(ctx, req)
+func (c *jobsClient) KillJob(ctx context.Context, req *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
+	response, err := c.killJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TailJob calls osaurus.guest.v1.Jobs.TailJob.
-func (c *jobsClient) TailJob(ctx context.Context, req *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
-	return c.tailJob.CallUnary(ctx, req)
+func (c *jobsClient) TailJob(ctx context.Context, req *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	response, err := c.tailJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // JobsHandler is an implementation of the osaurus.guest.v1.Jobs service.
 type JobsHandler interface {
-	StartJob(context.Context, *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error)
-	ListJobs(context.Context, *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error)
+	StartJob(context.Context, *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error)
+	ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error)
 	// PollJob answers at once, WaitJob when the job has ended or the wait is over.
-	PollJob(context.Context, *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error)
-	WaitJob(context.Context, *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error)
+	PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error)
+	WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error)
 	// KillJob sends SIGTERM or SIGKILL to all that belongs to a job. A job that has
 	// ended is left as it is.
-	KillJob(context.Context, *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error)
+	KillJob(context.Context, *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error)
 	// TailJob reads what a job has written, standard output and error in the order
 	// of their arrival.
-	TailJob(context.Context, *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error)
+	TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error)
 }
 
 // NewJobsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -177,37 +201,37 @@ type JobsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	jobsMethods := guestpb.File_jobs_proto.Services().ByName("Jobs").Methods()
-	jobsStartJobHandler := connect.NewUnaryHandler(
+	jobsStartJobHandler := connect.NewUnaryHandlerSimple(
 		JobsStartJobProcedure,
 		svc.StartJob,
 		connect.WithSchema(jobsMethods.ByName("StartJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsListJobsHandler := connect.NewUnaryHandler(
+	jobsListJobsHandler := connect.NewUnaryHandlerSimple(
 		JobsListJobsProcedure,
 		svc.ListJobs,
 		connect.WithSchema(jobsMethods.ByName("ListJobs")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsPollJobHandler := connect.NewUnaryHandler(
+	jobsPollJobHandler := connect.NewUnaryHandlerSimple(
 		JobsPollJobProcedure,
 		svc.PollJob,
 		connect.WithSchema(jobsMethods.ByName("PollJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsWaitJobHandler := connect.NewUnaryHandler(
+	jobsWaitJobHandler := connect.NewUnaryHandlerSimple(
 		JobsWaitJobProcedure,
 		svc.WaitJob,
 		connect.WithSchema(jobsMethods.ByName("WaitJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsKillJobHandler := connect.NewUnaryHandler(
+	jobsKillJobHandler := connect.NewUnaryHandlerSimple(
 		JobsKillJobProcedure,
 		svc.KillJob,
 		connect.WithSchema(jobsMethods.ByName("KillJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsTailJobHandler := connect.NewUnaryHandler(
+	jobsTailJobHandler := connect.NewUnaryHandlerSimple(
 		JobsTailJobProcedure,
 		svc.TailJob,
 		connect.WithSchema(jobsMethods.ByName("TailJob")),
@@ -236,26 +260,26 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 // UnimplementedJobsHandler returns CodeUnimplemented from all methods.
 type UnimplementedJobsHandler struct{}
 
-func (UnimplementedJobsHandler) StartJob(context.Context, *connect.Request[guestpb.StartJobRequest]) (*connect.Response[guestpb.StartJobResponse], error) {
+func (UnimplementedJobsHandler) StartJob(context.Context, *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.StartJob is not implemented"))
 }
 
-func (UnimplementedJobsHandler) ListJobs(context.Context, *connect.Request[guestpb.ListJobsRequest]) (*connect.Response[guestpb.ListJobsResponse], error) {
+func (UnimplementedJobsHandler) ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.ListJobs is not implemented"))
 }
 
-func (UnimplementedJobsHandler) PollJob(context.Context, *connect.Request[guestpb.PollJobRequest]) (*connect.Response[guestpb.PollJobResponse], error) {
+func (UnimplementedJobsHandler) PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.PollJob is not implemented"))
 }
 
-func (UnimplementedJobsHandler) WaitJob(context.Context, *connect.Request[guestpb.WaitJobRequest]) (*connect.Response[guestpb.WaitJobResponse], error) {
+func (UnimplementedJobsHandler) WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.WaitJob is not implemented"))
 }
 
-func (UnimplementedJobsHandler) KillJob(context.Context, *connect.Request[guestpb.KillJobRequest]) (*connect.Response[guestpb.KillJobResponse], error) {
+func (UnimplementedJobsHandler) KillJob(context.Context, *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.KillJob is not implemented"))
 }
 
-func (UnimplementedJobsHandler) TailJob(context.Context, *connect.Request[guestpb.TailJobRequest]) (*connect.Response[guestpb.TailJobResponse], error) {
+func (UnimplementedJobsHandler) TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.TailJob is not implemented"))
 }

@@ -55,16 +55,16 @@ type RoomsClient interface {
 	// Ensure makes a room if it is not there: user, layer, limits, namespaces.
 	// It may be repeated, also at the same time: a room is made once. A room that
 	// is there keeps its processes; limits and network are made what is asked for.
-	Ensure(context.Context, *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error)
+	Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error)
 	// SetLimits changes the limits of a room that is there.
-	SetLimits(context.Context, *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error)
+	SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error)
 	// Reset ends all that runs in a room and throws its layer away; the home
 	// stays. The next Ensure makes the room anew.
-	Reset(context.Context, *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error)
+	Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error)
 	// Remove ends all that runs in a room and removes it and its user.
-	Remove(context.Context, *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error)
-	Usage(context.Context, *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error)
-	Processes(context.Context, *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error)
+	Remove(context.Context, *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error)
+	Usage(context.Context, *guestpb.UsageRequest) (*guestpb.UsageResponse, error)
+	Processes(context.Context, *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error)
 }
 
 // NewRoomsClient constructs a client for the osaurus.guest.v1.Rooms service. By default, it uses
@@ -128,33 +128,57 @@ type roomsClient struct {
 }
 
 // Ensure calls osaurus.guest.v1.Rooms.Ensure.
-func (c *roomsClient) Ensure(ctx context.Context, req *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error) {
-	return c.ensure.CallUnary(ctx, req)
+func (c *roomsClient) Ensure(ctx context.Context, req *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
+	response, err := c.ensure.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetLimits calls osaurus.guest.v1.Rooms.SetLimits.
-func (c *roomsClient) SetLimits(ctx context.Context, req *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error) {
-	return c.setLimits.CallUnary(ctx, req)
+func (c *roomsClient) SetLimits(ctx context.Context, req *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
+	response, err := c.setLimits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Reset calls osaurus.guest.v1.Rooms.Reset.
-func (c *roomsClient) Reset(ctx context.Context, req *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error) {
-	return c.reset.CallUnary(ctx, req)
+func (c *roomsClient) Reset(ctx context.Context, req *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
+	response, err := c.reset.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Remove calls osaurus.guest.v1.Rooms.Remove.
-func (c *roomsClient) Remove(ctx context.Context, req *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {
-	return c.remove.CallUnary(ctx, req)
+func (c *roomsClient) Remove(ctx context.Context, req *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
+	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Usage calls osaurus.guest.v1.Rooms.Usage.
-func (c *roomsClient) Usage(ctx context.Context, req *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
-	return c.usage.CallUnary(ctx, req)
+func (c *roomsClient) Usage(ctx context.Context, req *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
+	response, err := c.usage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Processes calls osaurus.guest.v1.Rooms.Processes.
-func (c *roomsClient) Processes(ctx context.Context, req *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
-	return c.processes.CallUnary(ctx, req)
+func (c *roomsClient) Processes(ctx context.Context, req *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
+	response, err := c.processes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RoomsHandler is an implementation of the osaurus.guest.v1.Rooms service.
@@ -162,16 +186,16 @@ type RoomsHandler interface {
 	// Ensure makes a room if it is not there: user, layer, limits, namespaces.
 	// It may be repeated, also at the same time: a room is made once. A room that
 	// is there keeps its processes; limits and network are made what is asked for.
-	Ensure(context.Context, *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error)
+	Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error)
 	// SetLimits changes the limits of a room that is there.
-	SetLimits(context.Context, *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error)
+	SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error)
 	// Reset ends all that runs in a room and throws its layer away; the home
 	// stays. The next Ensure makes the room anew.
-	Reset(context.Context, *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error)
+	Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error)
 	// Remove ends all that runs in a room and removes it and its user.
-	Remove(context.Context, *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error)
-	Usage(context.Context, *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error)
-	Processes(context.Context, *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error)
+	Remove(context.Context, *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error)
+	Usage(context.Context, *guestpb.UsageRequest) (*guestpb.UsageResponse, error)
+	Processes(context.Context, *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error)
 }
 
 // NewRoomsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -181,37 +205,37 @@ type RoomsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewRoomsHandler(svc RoomsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	roomsMethods := guestpb.File_rooms_proto.Services().ByName("Rooms").Methods()
-	roomsEnsureHandler := connect.NewUnaryHandler(
+	roomsEnsureHandler := connect.NewUnaryHandlerSimple(
 		RoomsEnsureProcedure,
 		svc.Ensure,
 		connect.WithSchema(roomsMethods.ByName("Ensure")),
 		connect.WithHandlerOptions(opts...),
 	)
-	roomsSetLimitsHandler := connect.NewUnaryHandler(
+	roomsSetLimitsHandler := connect.NewUnaryHandlerSimple(
 		RoomsSetLimitsProcedure,
 		svc.SetLimits,
 		connect.WithSchema(roomsMethods.ByName("SetLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
-	roomsResetHandler := connect.NewUnaryHandler(
+	roomsResetHandler := connect.NewUnaryHandlerSimple(
 		RoomsResetProcedure,
 		svc.Reset,
 		connect.WithSchema(roomsMethods.ByName("Reset")),
 		connect.WithHandlerOptions(opts...),
 	)
-	roomsRemoveHandler := connect.NewUnaryHandler(
+	roomsRemoveHandler := connect.NewUnaryHandlerSimple(
 		RoomsRemoveProcedure,
 		svc.Remove,
 		connect.WithSchema(roomsMethods.ByName("Remove")),
 		connect.WithHandlerOptions(opts...),
 	)
-	roomsUsageHandler := connect.NewUnaryHandler(
+	roomsUsageHandler := connect.NewUnaryHandlerSimple(
 		RoomsUsageProcedure,
 		svc.Usage,
 		connect.WithSchema(roomsMethods.ByName("Usage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	roomsProcessesHandler := connect.NewUnaryHandler(
+	roomsProcessesHandler := connect.NewUnaryHandlerSimple(
 		RoomsProcessesProcedure,
 		svc.Processes,
 		connect.WithSchema(roomsMethods.ByName("Processes")),
@@ -240,26 +264,26 @@ func NewRoomsHandler(svc RoomsHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedRoomsHandler returns CodeUnimplemented from all methods.
 type UnimplementedRoomsHandler struct{}
 
-func (UnimplementedRoomsHandler) Ensure(context.Context, *connect.Request[guestpb.EnsureRequest]) (*connect.Response[guestpb.EnsureResponse], error) {
+func (UnimplementedRoomsHandler) Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Ensure is not implemented"))
 }
 
-func (UnimplementedRoomsHandler) SetLimits(context.Context, *connect.Request[guestpb.SetLimitsRequest]) (*connect.Response[guestpb.SetLimitsResponse], error) {
+func (UnimplementedRoomsHandler) SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.SetLimits is not implemented"))
 }
 
-func (UnimplementedRoomsHandler) Reset(context.Context, *connect.Request[guestpb.ResetRequest]) (*connect.Response[guestpb.ResetResponse], error) {
+func (UnimplementedRoomsHandler) Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Reset is not implemented"))
 }
 
-func (UnimplementedRoomsHandler) Remove(context.Context, *connect.Request[guestpb.RemoveRequest]) (*connect.Response[guestpb.RemoveResponse], error) {
+func (UnimplementedRoomsHandler) Remove(context.Context, *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Remove is not implemented"))
 }
 
-func (UnimplementedRoomsHandler) Usage(context.Context, *connect.Request[guestpb.UsageRequest]) (*connect.Response[guestpb.UsageResponse], error) {
+func (UnimplementedRoomsHandler) Usage(context.Context, *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Usage is not implemented"))
 }
 
-func (UnimplementedRoomsHandler) Processes(context.Context, *connect.Request[guestpb.ProcessesRequest]) (*connect.Response[guestpb.ProcessesResponse], error) {
+func (UnimplementedRoomsHandler) Processes(context.Context, *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Processes is not implemented"))
 }

@@ -57,23 +57,23 @@ type ShellsClient interface {
 	// for commands that came before it, and for a program that a person has on the
 	// terminal: at most timeout_nanos, then fails as unavailable. A call that is
 	// cancelled ends its command.
-	Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error)
+	Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error)
 	// Cancel ends the command that runs in a session, or with a call's id that call
 	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
 	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
 	// Cancel returns when the call has ended, and not_found when there is none.
-	Cancel(context.Context, *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error)
+	Cancel(context.Context, *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error)
 	// Attach puts a person before the shell of a session. The first request is
 	// open, and the first responses are the recent transcript; from then on the
 	// output is what the terminal shows, calls of Run included. Several may be
 	// attached. A call that ends leaves the shell as it is.
-	Attach(context.Context) *connect.BidiStreamForClient[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]
+	Attach(context.Context) (*connect.BidiStreamForClientSimple[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse], error)
 	// Sessions lists them, those of one agent or all.
-	Sessions(context.Context, *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error)
+	Sessions(context.Context, *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error)
 	// Transcript is the end of what was typed and shown in a session, as text.
-	Transcript(context.Context, *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error)
+	Transcript(context.Context, *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error)
 	// CloseSession ends a session and all that runs in it.
-	CloseSession(context.Context, *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error)
+	CloseSession(context.Context, *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error)
 }
 
 // NewShellsClient constructs a client for the osaurus.guest.v1.Shells service. By default, it uses
@@ -137,33 +137,53 @@ type shellsClient struct {
 }
 
 // Run calls osaurus.guest.v1.Shells.Run.
-func (c *shellsClient) Run(ctx context.Context, req *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
-	return c.run.CallUnary(ctx, req)
+func (c *shellsClient) Run(ctx context.Context, req *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+	response, err := c.run.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Cancel calls osaurus.guest.v1.Shells.Cancel.
-func (c *shellsClient) Cancel(ctx context.Context, req *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error) {
-	return c.cancel.CallUnary(ctx, req)
+func (c *shellsClient) Cancel(ctx context.Context, req *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
+	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Attach calls osaurus.guest.v1.Shells.Attach.
-func (c *shellsClient) Attach(ctx context.Context) *connect.BidiStreamForClient[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse] {
-	return c.attach.CallBidiStream(ctx)
+func (c *shellsClient) Attach(ctx context.Context) (*connect.BidiStreamForClientSimple[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse], error) {
+	return c.attach.CallBidiStreamSimple(ctx)
 }
 
 // Sessions calls osaurus.guest.v1.Shells.Sessions.
-func (c *shellsClient) Sessions(ctx context.Context, req *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
-	return c.sessions.CallUnary(ctx, req)
+func (c *shellsClient) Sessions(ctx context.Context, req *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
+	response, err := c.sessions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Transcript calls osaurus.guest.v1.Shells.Transcript.
-func (c *shellsClient) Transcript(ctx context.Context, req *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error) {
-	return c.transcript.CallUnary(ctx, req)
+func (c *shellsClient) Transcript(ctx context.Context, req *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
+	response, err := c.transcript.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CloseSession calls osaurus.guest.v1.Shells.CloseSession.
-func (c *shellsClient) CloseSession(ctx context.Context, req *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error) {
-	return c.closeSession.CallUnary(ctx, req)
+func (c *shellsClient) CloseSession(ctx context.Context, req *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
+	response, err := c.closeSession.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ShellsHandler is an implementation of the osaurus.guest.v1.Shells service.
@@ -173,23 +193,23 @@ type ShellsHandler interface {
 	// for commands that came before it, and for a program that a person has on the
 	// terminal: at most timeout_nanos, then fails as unavailable. A call that is
 	// cancelled ends its command.
-	Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error)
+	Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error)
 	// Cancel ends the command that runs in a session, or with a call's id that call
 	// alone, also while it waits: as if its time were over, with SIGINT, SIGTERM,
 	// SIGKILL, and at last the whole shell. Run answers with what it wrote until then.
 	// Cancel returns when the call has ended, and not_found when there is none.
-	Cancel(context.Context, *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error)
+	Cancel(context.Context, *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error)
 	// Attach puts a person before the shell of a session. The first request is
 	// open, and the first responses are the recent transcript; from then on the
 	// output is what the terminal shows, calls of Run included. Several may be
 	// attached. A call that ends leaves the shell as it is.
 	Attach(context.Context, *connect.BidiStream[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]) error
 	// Sessions lists them, those of one agent or all.
-	Sessions(context.Context, *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error)
+	Sessions(context.Context, *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error)
 	// Transcript is the end of what was typed and shown in a session, as text.
-	Transcript(context.Context, *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error)
+	Transcript(context.Context, *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error)
 	// CloseSession ends a session and all that runs in it.
-	CloseSession(context.Context, *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error)
+	CloseSession(context.Context, *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error)
 }
 
 // NewShellsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -199,13 +219,13 @@ type ShellsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	shellsMethods := guestpb.File_shells_proto.Services().ByName("Shells").Methods()
-	shellsRunHandler := connect.NewUnaryHandler(
+	shellsRunHandler := connect.NewUnaryHandlerSimple(
 		ShellsRunProcedure,
 		svc.Run,
 		connect.WithSchema(shellsMethods.ByName("Run")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsCancelHandler := connect.NewUnaryHandler(
+	shellsCancelHandler := connect.NewUnaryHandlerSimple(
 		ShellsCancelProcedure,
 		svc.Cancel,
 		connect.WithSchema(shellsMethods.ByName("Cancel")),
@@ -217,19 +237,19 @@ func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(shellsMethods.ByName("Attach")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsSessionsHandler := connect.NewUnaryHandler(
+	shellsSessionsHandler := connect.NewUnaryHandlerSimple(
 		ShellsSessionsProcedure,
 		svc.Sessions,
 		connect.WithSchema(shellsMethods.ByName("Sessions")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsTranscriptHandler := connect.NewUnaryHandler(
+	shellsTranscriptHandler := connect.NewUnaryHandlerSimple(
 		ShellsTranscriptProcedure,
 		svc.Transcript,
 		connect.WithSchema(shellsMethods.ByName("Transcript")),
 		connect.WithHandlerOptions(opts...),
 	)
-	shellsCloseSessionHandler := connect.NewUnaryHandler(
+	shellsCloseSessionHandler := connect.NewUnaryHandlerSimple(
 		ShellsCloseSessionProcedure,
 		svc.CloseSession,
 		connect.WithSchema(shellsMethods.ByName("CloseSession")),
@@ -258,11 +278,11 @@ func NewShellsHandler(svc ShellsHandler, opts ...connect.HandlerOption) (string,
 // UnimplementedShellsHandler returns CodeUnimplemented from all methods.
 type UnimplementedShellsHandler struct{}
 
-func (UnimplementedShellsHandler) Run(context.Context, *connect.Request[guestpb.ShellRunRequest]) (*connect.Response[guestpb.ShellRunResponse], error) {
+func (UnimplementedShellsHandler) Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.Run is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Cancel(context.Context, *connect.Request[guestpb.ShellCancelRequest]) (*connect.Response[guestpb.ShellCancelResponse], error) {
+func (UnimplementedShellsHandler) Cancel(context.Context, *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.Cancel is not implemented"))
 }
 
@@ -270,14 +290,14 @@ func (UnimplementedShellsHandler) Attach(context.Context, *connect.BidiStream[gu
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.Attach is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Sessions(context.Context, *connect.Request[guestpb.SessionsRequest]) (*connect.Response[guestpb.SessionsResponse], error) {
+func (UnimplementedShellsHandler) Sessions(context.Context, *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.Sessions is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Transcript(context.Context, *connect.Request[guestpb.ShellTranscriptRequest]) (*connect.Response[guestpb.ShellTranscriptResponse], error) {
+func (UnimplementedShellsHandler) Transcript(context.Context, *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.Transcript is not implemented"))
 }
 
-func (UnimplementedShellsHandler) CloseSession(context.Context, *connect.Request[guestpb.CloseSessionRequest]) (*connect.Response[guestpb.CloseSessionResponse], error) {
+func (UnimplementedShellsHandler) CloseSession(context.Context, *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Shells.CloseSession is not implemented"))
 }
