@@ -98,7 +98,7 @@ func (c *call) stranger() {
 		}
 	}
 	c.w.Header().Set("WWW-Authenticate", "Bearer")
-	c.refuse(http.StatusUnauthorized, fault.New(fault.Rejected, "check token", "", errors.New("no token, or not one that counts here")).
+	c.refuse(http.StatusUnauthorized, fault.Newf(fault.Rejected, "check token", "", "no token, or not one that counts here").
 		Advise("Send the header Authorization: Bearer TOKEN, with what is in /run/osaurus/USER.token, as that user."))
 }
 
@@ -106,7 +106,7 @@ var errTooLarge = errors.New("too large")
 
 func (c *call) tooLarge() {
 	c.w.Header().Set("Connection", "close")
-	c.refuse(http.StatusRequestEntityTooLarge, fault.New(fault.Rejected, "read body", "", fmt.Errorf("it is larger than %d bytes", wire.MaxBody)).Advise("Send less at a time; files are handed over in the workspace."))
+	c.refuse(http.StatusRequestEntityTooLarge, fault.Newf(fault.Rejected, "read body", "", "it is larger than %d bytes", wire.MaxBody).Advise("Send less at a time; files are handed over in the workspace."))
 }
 
 // read takes the body into memory. What it holds of the account for a large

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -22,11 +21,11 @@ func dispatch(c *call) error {
 	}
 	switch {
 	case strings.TrimSpace(in.Task) == "":
-		return fault.New(fault.InvalidArgs, op, "", errors.New("it is empty")).Advise("Say what is to be done.")
+		return fault.Newf(fault.InvalidArgs, op, "", "it is empty").Advise("Say what is to be done.")
 	case len(in.ExternalSessionKey) > MaxSessionKey:
-		return fault.New(fault.InvalidArgs, op, "external_session_key", errors.New("it is too long")).Advise(fmt.Sprintf("Use one of at most %d bytes.", MaxSessionKey))
+		return fault.Newf(fault.InvalidArgs, op, "external_session_key", "it is too long").Advise(fmt.Sprintf("Use one of at most %d bytes.", MaxSessionKey))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
-		err := fault.New(fault.Rejected, op, "", errors.New("it is for another agent")).Advise("Programs can only give tasks to their own agent.")
+		err := fault.Newf(fault.Rejected, op, "", "it is for another agent").Advise("Programs can only give tasks to their own agent.")
 		if c.accept(ofMisdirected) == nil { // nothing leaves the audit: who is refused all day does not fill it
 			c.record(DispatchTask, brief(in.AgentID), err)
 		}
@@ -68,7 +67,7 @@ func storeMemory(c *call) error {
 		return err
 	}
 	if strings.TrimSpace(in.Content) == "" {
-		return fault.New(fault.InvalidArgs, "store in memory", "", errors.New("it is empty")).Advise("Say what is to be remembered.")
+		return fault.Newf(fault.InvalidArgs, "store in memory", "", "it is empty").Advise("Say what is to be remembered.")
 	}
 	if err := c.memory(); err != nil {
 		return err

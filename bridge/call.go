@@ -36,7 +36,7 @@ type call struct {
 
 // absent is the error where a service is not there.
 func absent(what string) error {
-	return fault.New(fault.Unavailable, "ask the bridge for", what, errors.New("this host does not offer it")).Advise("Do without it: only the person at the host can change that.")
+	return fault.Newf(fault.Unavailable, "ask the bridge for", what, "this host does not offer it").Advise("Do without it: only the person at the host can change that.")
 }
 
 // members reads the body, a JSON object that has at least the members that are
@@ -45,15 +45,15 @@ func (c *call) members(what any, required ...string) error {
 	const op = "read body"
 	const advice = "Send a JSON object in UTF-8."
 	if !utf8.Valid(c.body) {
-		return fault.New(fault.InvalidArgs, op, "", errors.New("it is not UTF-8")).Advise(advice)
+		return fault.Newf(fault.InvalidArgs, op, "", "it is not UTF-8").Advise(advice)
 	}
 	var there map[string]json.RawMessage
 	if err := json.Unmarshal(c.body, &there); err != nil || there == nil {
-		return fault.New(fault.InvalidArgs, op, "", errors.New("it is not a JSON object")).Advise(advice)
+		return fault.Newf(fault.InvalidArgs, op, "", "it is not a JSON object").Advise(advice)
 	}
 	for _, name := range required {
 		if v, ok := there[name]; !ok || string(v) == "null" {
-			return fault.New(fault.InvalidArgs, op, name, errors.New("it is missing")).Advise("Send it.")
+			return fault.Newf(fault.InvalidArgs, op, name, "it is missing").Advise("Send it.")
 		}
 	}
 	if err := json.Unmarshal(c.body, what); err != nil {
@@ -92,7 +92,7 @@ func (c *call) fail(err error) {
 		return
 	}
 	if c.left() { // or only says nothing more, and still listens
-		err = fault.New(fault.InvalidArgs, "wait for the answer", "", errors.New("the connection was closed before it came")).
+		err = fault.Newf(fault.InvalidArgs, "wait for the answer", "", "the connection was closed before it came").
 			Advise("Keep both directions of the connection open.")
 	}
 	if l, ok := errors.AsType[*Limited](err); ok {

@@ -3,7 +3,6 @@ package bridge
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -30,7 +29,7 @@ func chat(c *call) error {
 		}
 	}
 	if len(question.Messages) == 0 {
-		return fault.New(fault.InvalidArgs, "read body", "messages", errors.New("none has a role and a content")).Advise(`Send at least {"role":"user","content":"…"}.`)
+		return fault.Newf(fault.InvalidArgs, "read body", "messages", "none has a role and a content").Advise(`Send at least {"role":"user","content":"…"}.`)
 	}
 	service := c.server.Services.Inference
 	if service == nil {

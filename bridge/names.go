@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"errors"
 	"regexp"
 
 	"osaurus-sandbox/fault"
@@ -57,7 +56,7 @@ func ParseLevel(text string) (Level, error) {
 }
 
 func notAllowed(op, text, allowed string) error {
-	return fault.New(fault.InvalidArgs, op, brief(text), errors.New("not allowed")).Advise(allowed)
+	return fault.Newf(fault.InvalidArgs, op, brief(text), "not allowed").Advise(allowed)
 }
 
 // brief is as much of a text as is enough to recognise it.

@@ -27,7 +27,7 @@ func (c *call) plugin(known config.PluginID) {
 	case err != nil:
 		c.pluginErr = err
 	case c.server.installed(c.who.Agent, said):
-		c.pluginErr = fault.New(fault.Rejected, opPlugin, string(said), errors.New("it is not asked by a program of that plugin")).
+		c.pluginErr = fault.Newf(fault.Rejected, opPlugin, string(said), "it is not asked by a program of that plugin").
 			Advise("Only the plugin's own tools, handlers and daemon can. In its folder, set OSAURUS_PLUGIN to another name to ask as the agent.")
 	default:
 		c.who.Plugin = said
@@ -39,7 +39,7 @@ func (c *call) present(known config.PluginID) error {
 	if known == "" || c.server.installed(c.who.Agent, known) {
 		return nil
 	}
-	return fault.New(fault.Rejected, opPlugin, string(known), errors.New("the agent does not have it any more")).Advise("Install it again.")
+	return fault.Newf(fault.Rejected, opPlugin, string(known), "the agent does not have it any more").Advise("Install it again.")
 }
 
 func (s *Server) installed(agent config.AgentID, plugin config.PluginID) bool {
@@ -52,7 +52,7 @@ func said(h http.Header) (config.PluginID, error) {
 	const advice = "Send the header " + wire.HeaderPlugin + " with the plugin's id, once."
 	values := h.Values(wire.HeaderPlugin)
 	if len(values) != 1 || strings.TrimSpace(values[0]) == "" {
-		return "", fault.New(fault.InvalidArgs, "read plugin id", "", errors.New("there is none, or more than one")).Advise(advice)
+		return "", fault.Newf(fault.InvalidArgs, "read plugin id", "", "there is none, or more than one").Advise(advice)
 	}
 	return config.ParsePluginID(strings.ToLower(strings.TrimSpace(values[0])))
 }

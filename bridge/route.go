@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,13 +51,13 @@ func find(all []route, u *url.URL) (found route, name string, err error) {
 			return r, asked[len(fixed)], nil
 		case !slices.Equal(asked, fixed):
 		case named:
-			return route{}, "", fault.New(fault.InvalidArgs, op, brief(u.Path), errors.New("a name is missing")).Advise("Write it after " + r.path)
+			return route{}, "", fault.Newf(fault.InvalidArgs, op, brief(u.Path), "a name is missing").Advise("Write it after " + r.path)
 		default:
 			return r, "", nil
 		}
 	}
 	if len(asked) > 1 && asked[0] == "api" && asked[1] == "inference" { // what others' shims expect of it
-		return route{}, "", fault.New(fault.InvalidArgs, op, brief(u.Path), errors.New("it can only chat")).Advise("Ask for " + wire.PathChat + ".")
+		return route{}, "", fault.Newf(fault.InvalidArgs, op, brief(u.Path), "it can only chat").Advise("Ask for " + wire.PathChat + ".")
 	}
 	return route{}, "", fault.New(fault.NotFound, op, brief(u.Path), nil).Advise("There are " + strings.Join(paths(all), ", ") + ".")
 }

@@ -205,7 +205,7 @@ func TestFailures(t *testing.T) {
 		fault.InvalidArgs: 400, fault.Rejected: 403, fault.UserDenied: 403, fault.Timeout: 504, fault.Execution: 500,
 		fault.Unavailable: 503, fault.NotFound: 404, fault.ToolNotFound: 404,
 	} {
-		w.services.fails(fault.New(kind, "do", "it", errors.New("no \"way\"")).Advise("Try\nelse."))
+		w.services.fails(fault.Newf(kind, "do", "it", "no \"way\"").Advise("Try\nelse."))
 		want := fmt.Sprintf(`{"error":"do it: no \"way\"","kind":%q,"advice":"Try\nelse."}`, kind)
 		if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != status || got.body != want {
 			t.Errorf("%s: %v", kind, got)

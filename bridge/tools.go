@@ -42,10 +42,10 @@ func callTool(c *call) error {
 	const op = "call tool"
 	script := c.r.Header.Values(wire.HeaderScript)
 	if len(script) != 1 || !toolText.MatchString(script[0]) {
-		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no script says that it calls it")).Advise("Send the header " + wire.HeaderScript + ", once.")
+		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "no script says that it calls it").Advise("Send the header " + wire.HeaderScript + ", once.")
 	}
 	if !toolText.MatchString(c.name) {
-		return fault.New(fault.InvalidArgs, op, brief(c.name), errors.New("no tool has such a name")).Advise("Call one of those that the agent is shown.")
+		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "no tool has such a name").Advise("Call one of those that the agent is shown.")
 	}
 	arguments, err := c.arguments()
 	if err != nil {

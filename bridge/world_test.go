@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -337,7 +336,7 @@ func (s *services) Chat(ctx context.Context, who bridge.Caller, c bridge.Chat, t
 			return "", err
 		}
 		if c.Messages[0].Content == "break" {
-			return "", fault.New(fault.Unavailable, "chat", "", errors.New("the model is gone")).Advise("Start it.")
+			return "", fault.Newf(fault.Unavailable, "chat", "", "the model is gone").Advise("Start it.")
 		}
 	}
 	return "hello, you", nil

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -43,7 +42,7 @@ func NameAgent(text string) (AgentName, error) {
 	case err != nil:
 		return "", notAllowed("read agent name", text, nameAllowed)
 	case name == "root":
-		return "", fault.New(fault.InvalidArgs, "read agent name", text, errors.New("root is nobody's agent")).Advise("Choose another name.")
+		return "", fault.Newf(fault.InvalidArgs, "read agent name", text, "root is nobody's agent").Advise("Choose another name.")
 	}
 	return name, nil
 }

@@ -72,7 +72,7 @@ func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	const op = "set"
 	f, ok := t.find(key)
 	if !ok {
-		return nil, fault.New(fault.InvalidArgs, op, brief(json.RawMessage(key)), errors.New("unknown key")).Advise("Allowed keys: " + strings.Join(t.keys(), ", ") + ".")
+		return nil, fault.Newf(fault.InvalidArgs, op, brief(json.RawMessage(key)), "unknown key").Advise("Allowed keys: " + strings.Join(t.keys(), ", ") + ".")
 	}
 	raw := f.raw(strings.TrimSpace(text))
 	err := errors.New("not a value")

@@ -74,7 +74,7 @@ func read(path string) ([]byte, error) {
 		return nil, fault.New(fault.Execution, op, path, err)
 	}
 	if len(text) > maxFileSize {
-		return nil, fault.New(fault.InvalidArgs, op, path, fmt.Errorf("larger than %d bytes", maxFileSize)).
+		return nil, fault.Newf(fault.InvalidArgs, op, path, "larger than %d bytes", maxFileSize).
 			Advise("This is no settings file: move it away, and the defaults apply.")
 	}
 	return text, nil

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +20,7 @@ type Home string
 func FindHome() (Home, error) {
 	if dir := os.Getenv(HomeVariable); dir != "" {
 		if !filepath.IsAbs(dir) {
-			return "", fault.New(fault.InvalidArgs, "find home folder", dir, errors.New("not an absolute path")).Advise("Set " + HomeVariable + " to an absolute path.")
+			return "", fault.Newf(fault.InvalidArgs, "find home folder", dir, "not an absolute path").Advise("Set " + HomeVariable + " to an absolute path.")
 		}
 		return Home(filepath.Clean(dir)), nil
 	}
@@ -131,11 +129,11 @@ func (h Home) Make(dir string) (string, error) {
 		return "", fault.New(fault.Unavailable, op, string(h), err).Advise("Make it readable for you, or set " + HomeVariable + " to another.")
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
-		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("%s belongs to another user, with the number %d", h, owner.Uid)).
+		return "", fault.Newf(fault.Rejected, op, dir, "%s belongs to another user, with the number %d", h, owner.Uid).
 			Advise("Work as that user, or set " + HomeVariable + " to a folder of your own.")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return "", fault.New(fault.Rejected, op, dir, fmt.Errorf("other users can write to %s", h)).Advise("Run: chmod go-w " + string(h))
+		return "", fault.Newf(fault.Rejected, op, dir, "other users can write to %s", h).Advise("Run: chmod go-w " + string(h))
 	}
 	return dir, nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -86,7 +85,7 @@ func parseName[T ~string](r rule, name string) (T, error) {
 }
 
 func notAllowed(op, text, allowed string) error {
-	return fault.New(fault.InvalidArgs, op, brief(quoted(text)), errors.New("not allowed")).Advise("It is " + allowed + ".")
+	return fault.Newf(fault.InvalidArgs, op, brief(quoted(text)), "not allowed").Advise("It is " + allowed + ".")
 }
 
 // ParseAgentName reads an agent's name.

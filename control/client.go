@@ -90,7 +90,7 @@ func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 		return nil, err
 	}
 	if v := r.Version; v < VersionMin || v > VersionMax {
-		return nil, fault.New(fault.Rejected, "agree on an API version", "", fmt.Errorf("the daemon chose %d", v)).
+		return nil, fault.Newf(fault.Rejected, "agree on an API version", "", "the daemon chose %d", v).
 			Advise("End the daemon with `osaurus-sandbox down --daemon`.")
 	}
 	return r, nil

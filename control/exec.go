@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -31,7 +29,7 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 		return err
 	}
 	if start.Agent != "" || start.Line != "" || start.Root || start.ReadOnly || start.Tenant != "" || len(start.Secrets) > 0 {
-		return fault.New(fault.InvalidArgs, "run command", "", errors.New("agent, line, root, read_only, tenant and secrets are not for the guest's root")).Advise("Call Agents.Exec.")
+		return fault.Newf(fault.InvalidArgs, "run command", "", "agent, line, root, read_only, tenant and secrets are not for the guest's root").Advise("Call Agents.Exec.")
 	}
 	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
 }
@@ -40,7 +38,7 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 	first, err := stream.Receive()
 	if err != nil {
-		return nil, fault.New(fault.InvalidArgs, "run command", "", fmt.Errorf("no start: %w", err))
+		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "no start: %w", err)
 	}
 	start := first.GetStart()
 	if len(start.GetRawArgs()) > 0 {
@@ -50,7 +48,7 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 		start.Env = texts(start.RawEnv)
 	}
 	if start == nil || len(start.Args) == 0 && start.Line == "" {
-		return nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("the first message says no command to start")).Advise("Begin with a message that has start, with args or a line for a shell.")
+		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message says no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
 	}
 	return start, nil
 }
@@ -242,7 +240,7 @@ func (r *running) get(id string) (supervisor.Process, error) {
 	if p, ok := r.all[id]; ok {
 		return p, nil
 	}
-	return nil, fault.New(fault.NotFound, "send signal", id, errors.New("no such command runs")).Advise("It may have ended. Send the id that its exec has answered.")
+	return nil, fault.Newf(fault.NotFound, "send signal", id, "no such command runs").Advise("It may have ended. Send the id that its exec has answered.")
 }
 
 // commandLine is a command for people to read: quoted only where a shell needs it.

@@ -56,7 +56,7 @@ func forwardEnd(err error) error {
 	if err != nil {
 		return err
 	}
-	return fault.New(fault.Unavailable, "forward ports", "", errors.New("the daemon has ended")).Advise("Run it again.")
+	return fault.Newf(fault.Unavailable, "forward ports", "", "the daemon has ended").Advise("Run it again.")
 }
 
 // Done is closed when the way is closed: by Close, or because the daemon has ended.

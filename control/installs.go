@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -132,7 +131,7 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 		before, there := s.Plugins.Find(a.ID, id)
 		switch {
 		case r.Update && !there:
-			return fault.New(fault.NotFound, "update plugin", string(id), fmt.Errorf("%s does not have it", a.Name)).
+			return fault.Newf(fault.NotFound, "update plugin", string(id), "%s does not have it", a.Name).
 				Advise(fmt.Sprintf("Install it: osaurus-sandbox plugin install %s %s", id, a.Name))
 		case r.Update && before.Status == install.Ready && before.Hash == entry.Hash:
 			answer = s.installedProto(a.Name, before)
@@ -198,7 +197,7 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 	switch mend {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return fault.New(fault.InvalidArgs, "verify plugins", r.Mend, errors.New("no way to mend")).Advise(`It is "nothing", "missing" or "all".`)
+		return fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "no way to mend").Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
 	for _, text := range r.Plugins {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 
 	"connectrpc.com/connect"
 
@@ -39,7 +38,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	case r.Line != "":
 		cmd.Args = loginShell(r.Line)
 	case len(cmd.Args) == 0:
-		return nil, fault.New(fault.InvalidArgs, "start job", string(agent.Name), errors.New("there is no command")).Advise("Say args, or a line for a shell.")
+		return nil, fault.Newf(fault.InvalidArgs, "start job", string(agent.Name), "there is no command").Advise("Say args, or a line for a shell.")
 	default:
 		n.subject = commandLine(cmd.Args)
 	}
@@ -93,7 +92,7 @@ func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*con
 	}
 	wait := r.Timeout.AsDuration()
 	if r.Timeout != nil && wait <= 0 {
-		return nil, fault.New(fault.InvalidArgs, "wait for job", string(id), errors.New("a wait is longer than nothing")).Advise("Call Poll for an answer at once.")
+		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "a wait is longer than nothing").Advise("Call Poll for an answer at once.")
 	}
 	job, err := s.Terminals.WaitJob(ctx, r.Agent, id, wait)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -53,7 +52,7 @@ func jsonLines(next http.Handler) http.Handler {
 		} else {
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxMessage+1))
 			if err != nil || len(body) > maxMessage {
-				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.New(fault.InvalidArgs, "read request", "", fmt.Errorf("not a message of at most %d bytes", maxMessage)).Advise("Send less, or a large file through /workspace.")))
+				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.Newf(fault.InvalidArgs, "read request", "", "not a message of at most %d bytes", maxMessage).Advise("Send less, or a large file through /workspace.")))
 				return
 			}
 			if len(bytes.TrimSpace(body)) == 0 {

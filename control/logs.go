@@ -101,7 +101,7 @@ func tailsOf(source string, console func() string, daemons ...func() string) (li
 	switch source {
 	case "", sourceDaemon, sourceConsole:
 	default:
-		return nil, fault.New(fault.InvalidArgs, "read log", source, errors.New("there is no such log")).Advise("Write daemon or console.")
+		return nil, fault.Newf(fault.InvalidArgs, "read log", source, "there is no such log").Advise("Write daemon or console.")
 	}
 	if source != sourceDaemon {
 		list = append(list, &tail{source: sourceConsole, path: console})

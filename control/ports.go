@@ -54,7 +54,7 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 func portsOf(list []uint32) ([]config.Port, error) {
 	const op = "forward ports"
 	if len(list) == 0 || len(list) > maxPorts {
-		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d ports", len(list))).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
+		return nil, fault.Newf(fault.InvalidArgs, op, "", "%d ports", len(list)).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
 	}
 	ports := make([]config.Port, len(list))
 	for i, n := range list {
@@ -107,7 +107,7 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 
 // notForwarded is the error of a connection to what is not forwarded, or no more.
 func notForwarded(to *controlpb.ConnectTo) error {
-	return fault.New(fault.Rejected, "connect to port", fmt.Sprint(to.Port), errors.New("nobody forwards it")).Advise("Call Forward, and connect while that call lasts.")
+	return fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "nobody forwards it").Advise("Call Forward, and connect while that call lasts.")
 }
 
 // forward is what somebody forwards, for as long as it lasts.

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -78,7 +77,7 @@ func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStr
 	}
 	first, err := p.stream.Receive()
 	if err == nil && first.GetStarted() == nil {
-		err = fault.New(fault.Execution, "run command", "", errors.New("the daemon did not say that it was started"))
+		err = fault.Newf(fault.Execution, "run command", "", "the daemon did not say that it was started")
 	}
 	if err != nil {
 		cancel()
@@ -119,7 +118,7 @@ func checkTexts(texts ...string) error {
 func checkUTF8(op, advice string, texts []string) error {
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
-			return fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%q is not UTF-8", text)).Advise(advice)
+			return fault.Newf(fault.InvalidArgs, op, "", "%q is not UTF-8", text).Advise(advice)
 		}
 	}
 	return nil
@@ -142,7 +141,7 @@ func startOf(cmd guest.Command) *controlpb.ExecStart {
 // unexpected makes a fault of an end that came too early.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
-		return fault.New(fault.Unavailable, "run command", "", errors.New("the daemon did not say how it ended")).Advise("See `osaurus-sandbox logs`.")
+		return fault.Newf(fault.Unavailable, "run command", "", "the daemon did not say how it ended").Advise("See `osaurus-sandbox logs`.")
 	}
 	return err
 }

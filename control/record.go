@@ -38,7 +38,7 @@ type note struct {
 func (s service) audited(ctx context.Context, n note, do func() error) error {
 	secrets := s.secretsOf(ctx, n.agent)
 	if err := s.record(ctx, n, audit.Begun, n.detail, secrets); err != nil && n.strict {
-		return fault.New(fault.KindOf(err), n.action, "", err)
+		return fault.Wrap(n.action, "", err)
 	}
 	err := withoutSecrets(do(), secrets)
 	detail := ""

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -64,6 +63,6 @@ func (s registrationService) written(ctx context.Context, a tools.Agent, m *cont
 		}
 		return s.Registrar.Pack(ctx, a, id)
 	}
-	return plugins.Recipe{}, fault.New(fault.InvalidArgs, "register plugin", "", errors.New("there is neither a plugin nor a recipe")).
+	return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, "register plugin", "", "there is neither a plugin nor a recipe").
 		Advise("Name the folder in the agent's ~/plugins, or hand over a recipe.")
 }

@@ -115,7 +115,7 @@ func private(dir string) error {
 		return fault.New(fault.Unavailable, op, dir, err).Advise("If somebody removed it, end the daemon of this home: the next one makes a new one.")
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm()&0o077 != 0 || ok && int(owner.Uid) != os.Getuid() {
-		return fault.New(fault.Rejected, op, dir, errors.New("it is not a folder that is yours alone")).
+		return fault.Newf(fault.Rejected, op, dir, "it is not a folder that is yours alone").
 			Advise("See whose it is, and do not use it. End the daemon of this home: the next one makes a new one.")
 	}
 	return nil

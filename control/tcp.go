@@ -1,7 +1,6 @@
 package control
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -44,7 +43,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		return nil, fault.New(fault.InvalidArgs, op, t.Address, err).Advise("Write an address and a port: 127.0.0.1:8137.")
 	}
 	if !address.Addr().IsLoopback() && !t.Exposed {
-		return nil, fault.New(fault.Rejected, op, t.Address, errors.New("other computers could reach it")).
+		return nil, fault.Newf(fault.Rejected, op, t.Address, "other computers could reach it").
 			Advise("Use 127.0.0.1, or say --expose if that is what you want.")
 	}
 	token, err := door.Token(s.Sandbox.Home(), TokenFile(s.Sandbox.Home()))

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 
 	"connectrpc.com/connect"
 
@@ -24,7 +23,7 @@ func (s toolService) Watch(ctx context.Context, r *controlpb.WatchToolsRequest, 
 		case <-tools:
 		case <-agents:
 		case <-s.closing:
-			return fault.New(fault.Unavailable, "watch tools", r.Agent, errors.New("the daemon ends"))
+			return fault.Newf(fault.Unavailable, "watch tools", r.Agent, "the daemon ends")
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -4,6 +4,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -43,6 +44,16 @@ type Error struct {
 // New returns an error of the given kind.
 func New(kind Kind, op, subject string, err error) *Error {
 	return &Error{Kind: kind, Op: op, Subject: subject, Err: err}
+}
+
+// Newf is New, whose cause is written like that of fmt.Errorf.
+func Newf(kind Kind, op, subject, format string, args ...any) *Error {
+	return New(kind, op, subject, fmt.Errorf(format, args...))
+}
+
+// Wrap is New with the kind that err has already.
+func Wrap(op, subject string, err error) *Error {
+	return New(KindOf(err), op, subject, err)
 }
 
 // Advise returns e with a sentence that says what to do next.

@@ -65,6 +65,14 @@ func TestAdviceForFullDisk(t *testing.T) {
 	}
 }
 
+func TestWrapKeepsKindAndCause(t *testing.T) {
+	cause := fault.Newf(fault.Rejected, "open", "/a", "100%% of %w", syscall.EPERM)
+	err := fault.Wrap("read settings", "/b", cause)
+	if err.Kind != fault.Rejected || !errors.Is(err, syscall.EPERM) || err.Error() != "read settings /b: open /a: 100% of operation not permitted" {
+		t.Errorf("%s: %v", err.Kind, err)
+	}
+}
+
 func TestAdviceOfIsTheFirst(t *testing.T) {
 	inner := fault.New(fault.NotFound, "open", "/a", nil).Advise("Make it.")
 	outer := fault.New(fault.Rejected, "start", "", fmt.Errorf("while: %w", inner))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"slices"
 
 	"osaurus-sandbox/fault"
@@ -39,7 +38,7 @@ func (c *Client) DigestFiles(ctx context.Context, folder File, limit uint64, pat
 			return nil, err
 		}
 		if len(a.Files) != len(some) {
-			return nil, fault.New(fault.Rejected, op, folder.String(), errors.New("the guest answers for other files than were asked for"))
+			return nil, fault.Newf(fault.Rejected, op, folder.String(), "the guest answers for other files than were asked for")
 		}
 		for _, f := range a.Files {
 			d := FileDigest{There: f.GetThere()}

@@ -177,10 +177,10 @@ func (c *Client) ReadFile(ctx context.Context, f File, part FilePart, to io.Writ
 			}
 		}
 		if n += uint64(len(m.Data)); part.Limit > 0 && n > part.Limit {
-			return FileRead{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest sent more than was asked for"))
+			return FileRead{}, fault.Newf(fault.Rejected, op, f.String(), "the guest sent more than was asked for")
 		}
 		if _, err := to.Write(m.Data); err != nil {
-			return FileRead{}, fault.New(fault.KindOf(err), op, f.String(), err)
+			return FileRead{}, fault.Wrap(op, f.String(), err)
 		}
 		sum.Write(m.Data)
 		r.Truncated = m.Truncated
@@ -208,11 +208,11 @@ func (c *Client) WriteFile(ctx context.Context, f File, w FileWrite) (FileWritte
 	sum, err := content.end()
 	switch {
 	case err != nil: // the guest has kept what was there
-		return FileWritten{}, fault.New(fault.KindOf(err), op, f.String(), err)
+		return FileWritten{}, fault.Wrap(op, f.String(), err)
 	case failed != nil:
 		return FileWritten{}, f.fault(op, failed)
 	case sum == nil:
-		return FileWritten{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answered before it had all"))
+		return FileWritten{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answered before it had all")
 	}
 	return FileWritten{Created: a.Created, SHA256: sum, Size: a.Size}, nil
 }
@@ -241,7 +241,7 @@ func (c *Client) SearchFiles(ctx context.Context, f File, s FileSearch, tell fun
 	for stream.Receive() {
 		a := stream.Msg()
 		if most -= len(a.Matches); most < 0 {
-			return SearchEnd{}, fault.New(fault.Rejected, op, f.String(), errors.New("the guest answers without an end"))
+			return SearchEnd{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answers without an end")
 		}
 		for _, m := range a.Matches {
 			match := FileMatch{Path: clipPath(m.Path), Line: m.Line, Text: bytes.Clone(m.Text[:min(len(m.Text), MaxMatchLine)]), Clipped: m.Clipped, Context: m.Context}

@@ -410,7 +410,7 @@ func Deliver(w io.Writer, name string, b []byte) error {
 		return nil
 	}
 	if _, err := w.Write(b); err != nil {
-		return fault.New(fault.Execution, "write command's "+name, "", fmt.Errorf("%d bytes: %w", len(b), err))
+		return fault.Newf(fault.Execution, "write command's "+name, "", "%d bytes: %w", len(b), err)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, 
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fault.New(fault.KindOf(err), "start command", "", err)
+		return nil, fault.Wrap("start command", "", err)
 	}
 	cmd := Command{
 		Args: req.Command.Args, Dir: req.WorkspaceRoot, ReadOnly: req.ReadOnly,
@@ -70,7 +70,7 @@ func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, 
 			_ = input.Close()
 		}
 		<-p.Done()
-		err = fault.New(fault.KindOf(ctx.Err()), "start command", "", ctx.Err())
+		err = fault.Wrap("start command", "", ctx.Err())
 	}
 	if err != nil {
 		end()

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"errors"
 	"hash"
 	"io"
 	"sync"
@@ -34,7 +33,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if size > s.left || size < s.left && err == io.EOF {
-		err = fault.New(fault.InvalidArgs, "send", "", errors.New("it is not of the size that was said"))
+		err = fault.Newf(fault.InvalidArgs, "send", "", "it is not of the size that was said")
 	}
 	if err != nil && err != io.EOF {
 		s.err = err

@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"errors"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -32,10 +31,10 @@ func IDOf(name string) (config.PluginID, error) {
 	}, name)
 	id, err := config.ParsePluginID(text)
 	if err != nil {
-		return "", fault.New(fault.InvalidArgs, op, brief(name), errors.New("no id can be made of this name")).Advise(idAdvice)
+		return "", fault.Newf(fault.InvalidArgs, op, brief(name), "no id can be made of this name").Advise(idAdvice)
 	}
 	if reserved(id) {
-		return "", fault.New(fault.InvalidArgs, op, string(id), errors.New("the name is reserved")).
+		return "", fault.Newf(fault.InvalidArgs, op, string(id), "the name is reserved").
 			Advise("Choose another: its tools would look as if they were the sandbox's own.")
 	}
 	return id, nil

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -218,7 +217,7 @@ func (r *Reader) put(c Chunk) {
 			return
 		case <-patience:
 			r.broadcast.forget(r)
-			r.end(fault.New(fault.Timeout, "read output", "", errors.New("this reader did not keep up, and was left behind")).
+			r.end(fault.Newf(fault.Timeout, "read output", "", "this reader did not keep up, and was left behind").
 				Advise("Read faster, or ask for less output."))
 			return
 		}

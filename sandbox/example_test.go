@@ -24,7 +24,7 @@ func (Group) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, er
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fault.New(fault.KindOf(err), "start command", "", err)
+		return nil, fault.Wrap("start command", "", err)
 	}
 	args := req.Command.Args
 	if req.Command.Line != "" {

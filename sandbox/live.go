@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -186,7 +185,7 @@ func (l *Live) Close() error {
 func (l *Live) kill() {
 	l.call(l.means.Kill)
 	l.after(killWithin, func() {
-		l.End(Exit{Code: NoCode}, fault.New(fault.Unavailable, "kill the command", "", errors.New("it does not end")).
+		l.End(Exit{Code: NoCode}, fault.Newf(fault.Unavailable, "kill the command", "", "it does not end").
 			Advise("See what it waits for; its backend may have to be restarted."))
 	})
 }

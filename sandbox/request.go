@@ -83,9 +83,9 @@ func (r Request) Check() error {
 	}
 	switch {
 	case r.Timeout < 0:
-		return fault.New(fault.InvalidArgs, "check request", "", fmt.Errorf("the timeout %s is negative", r.Timeout))
+		return fault.Newf(fault.InvalidArgs, "check request", "", "the timeout %s is negative", r.Timeout)
 	case r.MaxOutputBytes < 0:
-		return fault.New(fault.InvalidArgs, "check request", "", fmt.Errorf("the limit of %d bytes of output is negative", r.MaxOutputBytes))
+		return fault.Newf(fault.InvalidArgs, "check request", "", "the limit of %d bytes of output is negative", r.MaxOutputBytes)
 	}
 	return nil
 }

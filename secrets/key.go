@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 
@@ -52,7 +51,7 @@ func (k Key) Check() error {
 func CheckAgent(agent config.AgentID) error {
 	id, err := config.ParseAgentID(string(agent))
 	if err == nil && id != agent {
-		return fault.New(fault.InvalidArgs, "read agent id", string(agent), errors.New("not in capitals")).Advise("Write it in small letters.")
+		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "not in capitals").Advise("Write it in small letters.")
 	}
 	return err
 }

@@ -36,7 +36,7 @@ type command struct {
 // After it has ended, release must be called.
 func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, release func(), err error) {
 	if len(cmd.Args) == 0 {
-		return nil, nil, fault.New(fault.InvalidArgs, "run command", "", errors.New("there is none")).Advise("Say what is to be run.")
+		return nil, nil, fault.Newf(fault.InvalidArgs, "run command", "", "there is none").Advise("Say what is to be run.")
 	}
 	limit, cancel := context.WithCancelCause(ctx)
 	c := &command{name: cmd.Args[0], asked: ctx, limit: limit, over: g.Done()}

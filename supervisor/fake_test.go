@@ -80,7 +80,7 @@ func (b *fakeBackend) Check(context.Context) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.noHost {
-		return "", fault.New(fault.Unavailable, "look for QEMU", "", errors.New("there is none")).Advise("Install it.")
+		return "", fault.Newf(fault.Unavailable, "look for QEMU", "", "there is none").Advise("Install it.")
 	}
 	return "fake", nil
 }
@@ -106,7 +106,7 @@ func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool
 			return err
 		}
 		if fail {
-			return fault.New(fault.Unavailable, "download", "", errors.New("no network"))
+			return fault.Newf(fault.Unavailable, "download", "", "no network")
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, walk *journey
 			return err
 		}
 		if fail {
-			return fault.New(fault.Timeout, "boot guest", "", errors.New("it did not answer"))
+			return fault.Newf(fault.Timeout, "boot guest", "", "it did not answer")
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -236,7 +236,7 @@ func (g *fakeGuest) answer(ctx context.Context) error {
 		}
 	}
 	if g.over() {
-		return fault.New(fault.Unavailable, "call guest", "", errors.New("the machine has ended"))
+		return fault.Newf(fault.Unavailable, "call guest", "", "the machine has ended")
 	}
 	return nil
 }
@@ -311,9 +311,9 @@ func (g *fakeGuest) Exec(ctx context.Context, cmd guest.Command) (supervisor.Pro
 		select {
 		case <-time.After(takes):
 		case <-ctx.Done():
-			p.err = fault.New(fault.KindOf(ctx.Err()), "run command", "", ctx.Err())
+			p.err = fault.Wrap("run command", "", ctx.Err())
 		case <-g.done:
-			p.err = fault.New(fault.Unavailable, "run command", "", errors.New("the machine has ended"))
+			p.err = fault.Newf(fault.Unavailable, "run command", "", "the machine has ended")
 		}
 	}()
 	return p, nil

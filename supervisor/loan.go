@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -119,7 +118,7 @@ func ended(over <-chan struct{}, op, subject string, err error) error {
 	}
 	select {
 	case <-over:
-		return fault.New(fault.Unavailable, op, subject, errors.New("the machine ended before it did")).
+		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before it did").
 			Advise("See `osaurus-sandbox status` for why; then run it again.")
 	case <-time.After(deathSlack):
 		return err

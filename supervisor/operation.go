@@ -93,7 +93,7 @@ func (s *Supervisor) await(ctx context.Context, c Command, op *operation) error 
 
 // impatient is what a caller gets who does not wait any longer.
 func (s *Supervisor) impatient(ctx context.Context, c Command) error {
-	return fault.New(fault.KindOf(ctx.Err()), string(c), "", fmt.Errorf("the sandbox is %s: %w", s.Status().State, ctx.Err())).
+	return fault.Newf(fault.KindOf(ctx.Err()), string(c), "", "the sandbox is %s: %w", s.Status().State, ctx.Err()).
 		Advise("It goes on without you: see `osaurus-sandbox status`.")
 }
 
@@ -111,7 +111,7 @@ func (s *Supervisor) refusal(c Command) error {
 }
 
 func errClosed(op string) error {
-	return fault.New(fault.Unavailable, op, "", errors.New("the supervisor ends")).Advise("Try again: the next call starts a new one.")
+	return fault.Newf(fault.Unavailable, op, "", "the supervisor ends").Advise("Try again: the next call starts a new one.")
 }
 
 // begin begins an operation. The mutex is held, and none is under way.

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -55,7 +54,7 @@ func (s *Supervisor) vacate(op *operation) error {
 		return nil
 	}
 	if err := g.Close(); err != nil && g.Err() != nil {
-		return fault.New(fault.Execution, string(op.command), "", fmt.Errorf("the last guest's machine may still have the disk: %w", err)).Advise(fault.AdviceOf(g.Err()))
+		return fault.Newf(fault.Execution, string(op.command), "", "the last guest's machine may still have the disk: %w", err).Advise(fault.AdviceOf(g.Err()))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -187,7 +186,7 @@ func (s *Supervisor) Info(ctx context.Context) (guest.Info, error) {
 	g, state := s.guest, s.status.State
 	s.mu.Unlock()
 	if g == nil || state != Running {
-		return guest.Info{}, fault.New(fault.Unavailable, "ask guest for its state", "", fmt.Errorf("the sandbox is %s", state)).Advise(adviseStart)
+		return guest.Info{}, fault.Newf(fault.Unavailable, "ask guest for its state", "", "the sandbox is %s", state).Advise(adviseStart)
 	}
 	return g.Info(ctx)
 }
@@ -216,7 +215,7 @@ func (s *Supervisor) Next(ctx context.Context, revision uint64) (Status, error) 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return status, fault.New(fault.KindOf(ctx.Err()), "watch status", "", ctx.Err())
+			return status, fault.Wrap("watch status", "", ctx.Err())
 		}
 	}
 }

@@ -2,7 +2,6 @@ package supervisor_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -192,7 +191,7 @@ func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 		for _, stopped := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, quiet, func(b *fakeBackend) {
-					b.provisioned, b.stays = true, fault.New(fault.Timeout, "kill machine", "", errors.New("it is not gone")).Advise("Wait for the disk.")
+					b.provisioned, b.stays = true, fault.Newf(fault.Timeout, "kill machine", "", "it is not gone").Advise("Wait for the disk.")
 				})
 				defer w.close()
 				w.must(w.Start(t.Context(), by))

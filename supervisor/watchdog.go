@@ -159,7 +159,7 @@ func (s *Supervisor) missed(g Guest, silent, patience time.Duration, err error) 
 		if s.settings.AutoRestart && s.failures.allow() {
 			advice = fmt.Sprintf("Unless it recovers, it is started again after %v, or later where this computer has no processor for it.", recovery)
 		}
-		s.set(Unresponsive, CauseWatchdog, fault.New(fault.Timeout, "", "", fmt.Errorf("the guest has not answered for %v: %w", silent.Round(time.Second), err)).Advise(advice))
+		s.set(Unresponsive, CauseWatchdog, fault.Newf(fault.Timeout, "", "", "the guest has not answered for %v: %w", silent.Round(time.Second), err).Advise(advice))
 	}
 	if silent >= patience && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)

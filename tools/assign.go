@@ -3,7 +3,6 @@ package tools
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -69,7 +68,7 @@ func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Too
 		}
 	}
 	if len(list)+others > maxTools {
-		return fault.New(fault.Rejected, op, string(plugin), fmt.Errorf("the agent would have more than %d tools of plugins", maxTools)).Advise("Uninstall a plugin that it does not need.")
+		return fault.Newf(fault.Rejected, op, string(plugin), "the agent would have more than %d tools of plugins", maxTools).Advise("Uninstall a plugin that it does not need.")
 	}
 	for _, t := range list {
 		_, taken := r.tools[t.Name]

@@ -165,7 +165,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !r.ok() || r.lost > 0:
-		return "", fault.New(fault.Execution, "list packages", string(j.manager), fmt.Errorf("exit %d: %s", r.exit.Status(), lastLines(r.output, 1)))
+		return "", fault.Newf(fault.Execution, "list packages", string(j.manager), "exit %d: %s", r.exit.Status(), lastLines(r.output, 1))
 	}
 	return r.output, nil
 }

@@ -117,7 +117,7 @@ func occurrences(ctx context.Context, file []byte, text string, from int) (lines
 	line, counted := 1, 0
 	for at := from; len(lines) < maxOccurrences; {
 		if err := context.Cause(ctx); err != nil {
-			return nil, fault.New(fault.KindOf(err), "edit file", "", err)
+			return nil, fault.Wrap("edit file", "", err)
 		}
 		line, counted = line+bytes.Count(file[counted:at], []byte("\n")), at
 		lines = append(lines, line)

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,16 +15,16 @@ import (
 func TestFolderIsBlamed(t *testing.T) {
 	call := alice()
 	call.Agent.Home = "/workspace/agents/alice"
-	noFolder := fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.New(fault.NotFound, "enter directory", call.Agent.Home+"/src", errors.New("no such file or directory")))
+	noFolder := fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "enter directory", call.Agent.Home+"/src", "no such file or directory"))
 	for name, test := range map[string]struct {
 		err    error
 		folder bool
 	}{
 		"no folder":        {noFolder, true},
-		"a long command":   {fault.New(fault.InvalidArgs, "check command", "", errors.New("argument or variable 4 has 133120 bytes, more than 131072")), false},
-		"a deleted agent":  {fault.New(fault.NotFound, "find agent", "alice", errors.New("there is none")), false},
-		"no shell to run":  {fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.New(fault.NotFound, "start program", "/bin/sh", errors.New("no such file or directory"))), false},
-		"a broken machine": {fault.New(fault.Unavailable, guest.OpRun, "/bin/sh", errors.New("it has ended")), false},
+		"a long command":   {fault.Newf(fault.InvalidArgs, "check command", "", "argument or variable 4 has 133120 bytes, more than 131072"), false},
+		"a deleted agent":  {fault.Newf(fault.NotFound, "find agent", "alice", "there is none"), false},
+		"no shell to run":  {fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "start program", "/bin/sh", "no such file or directory")), false},
+		"a broken machine": {fault.Newf(fault.Unavailable, guest.OpRun, "/bin/sh", "it has ended"), false},
 	} {
 		r := NewRegistry(slog.New(slog.DiscardHandler), newExec(refusing{err: test.err}), newCode(refusing{err: test.err}))
 		for arguments, tool := range map[string]string{

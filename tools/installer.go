@@ -105,7 +105,7 @@ func (i *Installer) install(ctx context.Context, c *Call, m packages.Manager, na
 	}
 	give, err := i.queue.Take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
 	if err != nil {
-		return Installed{}, fault.New(fault.KindOf(err), "wait for the agent's other installs", string(c.Name), err)
+		return Installed{}, fault.Wrap("wait for the agent's other installs", string(c.Name), err)
 	}
 	defer give()
 	return (&install{Installer: i, call: c, manager: m, specs: specs, patience: patience}).do(ctx)

@@ -54,7 +54,7 @@ func (a *answers) Exec(ctx context.Context, _ Agent, cmd guest.Command) (guest.R
 			a.says[words] = list[1:]
 		}
 		if next.none {
-			return nil, fault.New(fault.NotFound, "run command", cmd.Args[0], errors.New("not there"))
+			return nil, fault.Newf(fault.NotFound, "run command", cmd.Args[0], "not there")
 		}
 		return answering{ctx, cmd, next}, nil
 	}

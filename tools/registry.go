@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"runtime/debug"
@@ -70,14 +68,14 @@ func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
 func (r *Registry) Add(t Tool) error {
 	const op = "register tool"
 	if !nameText.MatchString(string(t.Name)) {
-		return fault.New(fault.InvalidArgs, op, quoted(string(t.Name)), errors.New("no name for a tool")).
+		return fault.Newf(fault.InvalidArgs, op, quoted(string(t.Name)), "no name for a tool").
 			Advise("It is 1 to 128 letters, digits, dots, dashes and underscores.")
 	}
 	t.Budget = cmp.Or(t.Budget, usualBudget)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, there := r.tools[t.Name]; !there && len(r.tools) >= maxTools {
-		return fault.New(fault.Rejected, op, string(t.Name), fmt.Errorf("there are %d already", maxTools))
+		return fault.Newf(fault.Rejected, op, string(t.Name), "there are %d already", maxTools)
 	}
 	r.tools[t.Name] = t
 	r.changed.Ring()
@@ -162,13 +160,13 @@ func (r *Registry) admit(ctx context.Context, t Tool, c *Call, arguments json.Ra
 
 // run runs a tool within its budget, and survives it.
 func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) (result any, err error) {
-	over := fault.New(fault.Timeout, "call", string(t.Name), fmt.Errorf("it was not done after %v", t.Budget))
+	over := fault.Newf(fault.Timeout, "call", string(t.Name), "it was not done after %v", t.Budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Budget+budgetSlack, over)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			r.Log.Error("a tool panicked", "tool", t.Name, "agent", c.Name, "panic", p, "stack", string(debug.Stack()))
-			err = fault.New(fault.Execution, "call", string(t.Name), errors.New("the sandbox made a mistake; its log says which"))
+			err = fault.Newf(fault.Execution, "call", string(t.Name), "the sandbox made a mistake; its log says which")
 		}
 	}()
 	end := r.follow(ctx, c)

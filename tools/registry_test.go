@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func TestEnvelopes(t *testing.T) {
 	more := map[string]any{"exit_code": 3, "ok": true, "kind": "mine", "tool": "mine"}
 	r := NewRegistry(slog.New(slog.DiscardHandler),
 		echo(Spec{Name: "echo"}, nil),
-		echo(Spec{Name: "fails"}, fault.New(fault.NotFound, "open", "/x", errors.New("not there")).Advise("Look elsewhere.")),
+		echo(Spec{Name: "fails"}, fault.Newf(fault.NotFound, "open", "/x", "not there").Advise("Look elsewhere.")),
 		echo(Spec{Name: "knows"}, &Failure{Kind: fault.Execution, Message: "no", Final: true, More: more}),
 		echo(Spec{Name: "counted", Gate: Exec, Counted: true}, nil),
 		echo(Spec{Name: "maker", Gate: Plugins}, nil),

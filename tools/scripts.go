@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ type script struct {
 }
 
 // errEnded is why a call is given up whose script has ended.
-var errEnded = fault.New(fault.Rejected, "call tool", "", errors.New("the script that called it has ended"))
+var errEnded = fault.Newf(fault.Rejected, "call tool", "", "the script that called it has ended")
 
 // begin has a script be known, until end. That ends what it still calls, and says
 // how much it has called.
@@ -86,7 +85,7 @@ func (s *script) take() error {
 	case s.ended:
 		return errEnded
 	case s.calls >= maxScriptCalls:
-		return fault.New(fault.Rejected, op, "", fmt.Errorf("the script has called its %d tools", maxScriptCalls)).
+		return fault.Newf(fault.Rejected, op, "", "the script has called its %d tools", maxScriptCalls).
 			Advise("Do more in each call (one search and not many reads, say), or go on in another script.")
 	}
 	s.calls++
@@ -103,7 +102,7 @@ func (r *Registry) CallFromScript(ctx context.Context, agent config.AgentID, id 
 	s := r.scripts.running[id]
 	r.scripts.mu.Unlock()
 	if s == nil || s.of.ID != agent { // that it is another's is not told
-		return Envelope{}, fault.New(fault.Rejected, op, "", errors.New("no script of this agent runs under this id")).
+		return Envelope{}, fault.Newf(fault.Rejected, op, "", "no script of this agent runs under this id").
 			Advise("Call tools from the code of sandbox_execute_code, while it runs.")
 	}
 	if allowed := scriptable(); !slices.Contains(allowed, Name(name)) {
@@ -111,7 +110,7 @@ func (r *Registry) CallFromScript(ctx context.Context, agent config.AgentID, id 
 		for _, n := range allowed {
 			fmt.Fprintf(&list, " %s", n)
 		}
-		return Envelope{}, fault.New(fault.Rejected, op, quoted(name), errors.New("a script may not call it")).Advise("It may call:" + list.String() + ".")
+		return Envelope{}, fault.Newf(fault.Rejected, op, quoted(name), "a script may not call it").Advise("It may call:" + list.String() + ".")
 	}
 	if err := s.take(); err != nil {
 		return Envelope{}, err

@@ -167,7 +167,7 @@ func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error
 // below is a name in a folder, as the guest has said it: it may be anything.
 func (s *sharing) below(p Path, name string) (Path, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return Path{}, fault.New(fault.Rejected, "copy", p.String(), errors.New("the guest names what no folder can have in it"))
+		return Path{}, fault.Newf(fault.Rejected, "copy", p.String(), "the guest names what no folder can have in it")
 	}
 	return Path{p.Root, path.Join(p.Rel, name)}, nil
 }

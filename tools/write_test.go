@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -28,7 +27,7 @@ func (f *aFile) ReadFile(_ context.Context, _ Agent, _ guest.File, _ guest.FileP
 
 func (f *aFile) WriteFile(_ context.Context, _ Agent, file guest.File, w guest.FileWrite) (guest.FileWritten, error) {
 	if sum := sha256.Sum256([]byte(f.text)); w.IfSHA256 != nil && string(w.IfSHA256) != string(sum[:]) {
-		return guest.FileWritten{}, fault.New(fault.Rejected, "write", file.Path, errors.New("it was changed since it was read")).Advise("Read it again.")
+		return guest.FileWritten{}, fault.Newf(fault.Rejected, "write", file.Path, "it was changed since it was read").Advise("Read it again.")
 	}
 	text, err := io.ReadAll(w.Content)
 	f.text = string(text)

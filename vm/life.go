@@ -2,7 +2,6 @@ package vm
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -95,7 +94,7 @@ func (l *Life) Ended() bool {
 
 // Misfit is the error of a method that does not fit the state.
 func (l *Life) Misfit(op string) error {
-	e := fault.New(fault.Rejected, op, l.name, fmt.Errorf("it is %s", l.State()))
+	e := fault.Newf(fault.Rejected, op, l.name, "it is %s", l.State())
 	if l.Ended() {
 		return e.Advise("A machine runs once: make a new one.")
 	}

@@ -2,8 +2,6 @@ package vm
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 
 	"osaurus-sandbox/fault"
@@ -48,7 +46,7 @@ func (p *Power) On(op string, power func() error) error {
 		return p.Misfit(op)
 	}
 	if err := power(); err != nil {
-		err = fault.New(fault.KindOf(err), op, p.name, err)
+		err = fault.Wrap(op, p.name, err)
 		p.cable.Release()
 		p.Life.End(err)
 		return err
@@ -72,7 +70,7 @@ func (p *Power) Fallen(op string) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	return fault.New(fault.Rejected, op, p.name, errors.New("it was killed"))
+	return fault.Newf(fault.Rejected, op, p.name, "it was killed")
 }
 
 // Verdict is what to End a machine with that has ended by itself in such a way,
@@ -91,7 +89,7 @@ func (p *Power) Verdict(how error) error {
 
 // Panicked is the error of a machine whose guest's kernel panicked, with its report.
 func (p *Power) Panicked(report string) error {
-	return fault.New(fault.Execution, "run machine", p.name, fmt.Errorf("the guest's kernel panicked:\n%s", report)).
+	return fault.Newf(fault.Execution, "run machine", p.name, "the guest's kernel panicked:\n%s", report).
 		Advise("Start it again; if it panics again, another pack or more memory may help.")
 }
 
@@ -129,7 +127,7 @@ func (p *Power) Kill(ctx context.Context) error {
 		defer p.mu.Unlock()
 		return p.stuck
 	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "kill machine", p.name, ctx.Err()).Advise(p.stays)
+		return fault.Wrap("kill machine", p.name, ctx.Err()).Advise(p.stays)
 	}
 }
 

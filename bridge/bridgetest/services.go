@@ -3,7 +3,6 @@ package bridgetest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"slices"
@@ -83,7 +82,7 @@ func (s *Services) get(who bridge.Caller, what, name string) (string, error) {
 	defer s.mu.Unlock()
 	v, ok := s.values[fmt.Sprint(who.Name, "/", who.Plugin, "/", what, "/", name)]
 	if !ok {
-		return "", fault.New(fault.NotFound, "get "+what, name, errors.New("there is none")).Advise("Set it first.")
+		return "", fault.Newf(fault.NotFound, "get "+what, name, "there is none").Advise("Set it first.")
 	}
 	return v, nil
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"strings"
 
@@ -54,7 +53,7 @@ func (c *Client) Chat(ctx context.Context, chat wire.Chat, tell func(part string
 			return "", x.told(part.Failure)
 		}
 		if answer.Len()+len(part.Content) > maxAnswer {
-			return "", fault.New(fault.Execution, "read the bridge's answer", wire.PathChat, errors.New("it does not end"))
+			return "", fault.Newf(fault.Execution, "read the bridge's answer", wire.PathChat, "it does not end")
 		}
 		answer.WriteString(part.Content)
 		if err := tell(part.Content); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -30,7 +29,7 @@ func (c *Client) write(method, path string, body any) ([]byte, error) {
 			return nil, fault.New(fault.InvalidArgs, "write the request", path, err)
 		}
 		if len(text) > wire.MaxBody {
-			return nil, fault.New(fault.InvalidArgs, "write the request", path, fmt.Errorf("it is larger than %d MiB", wire.MaxBody>>20))
+			return nil, fault.Newf(fault.InvalidArgs, "write the request", path, "it is larger than %d MiB", wire.MaxBody>>20)
 		}
 	}
 	var b bytes.Buffer
@@ -43,7 +42,7 @@ func (c *Client) write(method, path string, body any) ([]byte, error) {
 			continue
 		}
 		if !headerValue(h[1]) {
-			return nil, fault.New(fault.InvalidArgs, "write the request", h[0], errors.New("it has characters that no header may have"))
+			return nil, fault.Newf(fault.InvalidArgs, "write the request", h[0], "it has characters that no header may have")
 		}
 		fmt.Fprintf(&b, "%s: %s\r\n", h[0], h[1])
 	}

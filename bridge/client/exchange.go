@@ -88,10 +88,10 @@ func (x *exchange) told(f wire.Failure) error {
 func (x *exchange) failed(err error) error {
 	const op = "ask the bridge"
 	if cause := x.ctx.Err(); cause != nil {
-		return fault.New(fault.KindOf(cause), op, "", cause)
+		return fault.Wrap(op, "", cause)
 	}
 	if errors.Is(err, io.EOF) {
-		return fault.New(fault.Unavailable, op, "", errors.New("it hung up")).
+		return fault.Newf(fault.Unavailable, op, "", "it hung up").
 			Advise("It answers the agent whose sandbox this is, and nobody else. If you are that agent, the host may be restarting: try again in a moment.")
 	}
 	return fault.New(fault.Unavailable, op, "", err)

@@ -88,7 +88,7 @@ func (s *Service) Chat(ctx context.Context, who bridge.Caller, chat bridge.Chat,
 	defer func() { day.spend(a.tokens()) }()
 	if err := s.ask(ctx, a); err != nil {
 		if cause := ctx.Err(); cause != nil {
-			return "", fault.New(fault.KindOf(cause), op, string(q.model), cause)
+			return "", fault.Wrap(op, string(q.model), cause)
 		}
 		return "", err
 	}
@@ -122,7 +122,7 @@ const usual = "default"
 func (s *Service) question(ctx context.Context, settings config.Inference, chat bridge.Chat, stream bool) (question, error) {
 	q := question{url: string(settings.BaseURL) + "/chat/completions", model: settings.Model, messages: chat.Messages, stream: stream}
 	if settings.BaseURL == "" {
-		return question{}, fault.New(fault.Unavailable, op, "", errors.New("this host has no endpoint for inference")).
+		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no endpoint for inference").
 			Advise("A person sets one: osaurus-sandbox config set inference.baseURL=http://127.0.0.1:1337/v1 inference.model=NAME")
 	}
 	if name := cmp.Or(chat.Model, usual); name != usual {
@@ -132,12 +132,12 @@ func (s *Service) question(ctx context.Context, settings config.Inference, chat 
 		}
 	}
 	if q.model == "" {
-		return question{}, fault.New(fault.Unavailable, op, "", errors.New("this host has no usual model")).
+		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no usual model").
 			Advise("Name one, or have a person set one: osaurus-sandbox config set inference.model=NAME")
 	}
 	key, err := s.options.Key(ctx)
 	if err != nil && !errors.Is(err, secrets.Missing) {
-		return question{}, fault.New(fault.Unavailable, op, string(q.model), errors.New("the host cannot read the endpoint's key")).
+		return question{}, fault.Newf(fault.Unavailable, op, string(q.model), "the host cannot read the endpoint's key").
 			Advise("A person sees why: osaurus-sandbox doctor")
 	}
 	q.key = key

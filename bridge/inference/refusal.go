@@ -60,7 +60,7 @@ func (a *answer) refusal(reply *http.Response) error {
 // only the host may know: proxies with their passwords.
 func (a *answer) unreachable(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
-		return fault.New(fault.Timeout, op, string(a.model), errors.New("the endpoint does not answer"))
+		return fault.Newf(fault.Timeout, op, string(a.model), "the endpoint does not answer")
 	}
 	return a.unavailable("the endpoint cannot be reached")
 }

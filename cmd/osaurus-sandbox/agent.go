@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -284,7 +283,7 @@ func assignments(args []string) (map[string]string, error) {
 	for _, arg := range args {
 		key, value, ok := strings.Cut(arg, "=")
 		if !ok {
-			return nil, fault.New(fault.InvalidArgs, "set", arg, errors.New("no value")).Advise("Write KEY=VALUE.")
+			return nil, fault.Newf(fault.InvalidArgs, "set", arg, "no value").Advise("Write KEY=VALUE.")
 		}
 		texts[key] = value
 	}

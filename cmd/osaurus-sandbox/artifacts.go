@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path"
@@ -39,7 +38,7 @@ each conversation. It stays when the agent is deleted.`,
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil {
-		return nil, fault.New(fault.InvalidArgs, "find artifact", arg, errors.New("that is no number")).Advise("See `osaurus-sandbox artifacts list`.")
+		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "that is no number").Advise("See `osaurus-sandbox artifacts list`.")
 	}
 	r, err := client.Artifacts.Show(ctx, &controlpb.ShowArtifactRequest{Id: id})
 	if err != nil {

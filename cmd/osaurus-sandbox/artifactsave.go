@@ -27,7 +27,7 @@ func newArtifactsSave(c console) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		PreRunE: func(_ *cobra.Command, args []string) error {
 			if asJSON && toOut(args) {
-				return fault.New(fault.InvalidArgs, "save artifact", args[0], errors.New("- and --json")).Advise("Standard output is for the file or for its path: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json").Advise("Standard output is for the file or for its path: say one of them.")
 			}
 			return nil
 		},
@@ -74,7 +74,7 @@ type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]
 
 func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) error {
 	if f.Folder {
-		return fault.New(fault.InvalidArgs, "print", f.Name, errors.New("it is a folder")).Advise("Say where to save it.")
+		return fault.Newf(fault.InvalidArgs, "print", f.Name, "it is a folder").Advise("Say where to save it.")
 	}
 	for part, err := range content {
 		if err == nil {

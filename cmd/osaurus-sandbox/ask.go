@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"strings"
 
 	"osaurus-sandbox/fault"
@@ -37,7 +36,7 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 		return nil
 	}
 	if !someoneThere(c) {
-		return fault.New(fault.InvalidArgs, what, "", errors.New("nobody is there to ask")).Advise("Say --yes if you mean it. " + loss)
+		return fault.Newf(fault.InvalidArgs, what, "", "nobody is there to ask").Advise("Say --yes if you mean it. " + loss)
 	}
 	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
 	line, err := typedLine(ctx, bufio.NewReader(c.in))
@@ -48,5 +47,5 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 	if err != nil {
 		writef(c.err, "\n") // the answer's own is missing
 	}
-	return fault.New(fault.UserDenied, what, "", errors.New("you did not say yes")).Advise("Nothing was changed. Answer y, or say --yes with the command.")
+	return fault.Newf(fault.UserDenied, what, "", "you did not say yes").Advise("Nothing was changed. Answer y, or say --yes with the command.")
 }

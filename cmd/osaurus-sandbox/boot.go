@@ -166,5 +166,5 @@ func keepConsole(home config.Home, log string, failed error) error {
 	if before := fault.AdviceOf(failed); before != "" {
 		advice = before + " " + advice
 	}
-	return fault.New(fault.KindOf(failed), "", "", failed).Advise(advice)
+	return fault.Wrap("", "", failed).Advise(advice)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ func (f bootFlags) spec(s config.Settings) (launch.Spec, error) {
 
 // parseMemory reads a size such as 512M or 2G as bytes.
 func parseMemory(text string) (int64, error) {
-	wrong := fault.New(fault.InvalidArgs, "read --memory", text, errors.New("not a size")).Advise("Write it as 512M or 2G.")
+	wrong := fault.Newf(fault.InvalidArgs, "read --memory", text, "not a size").Advise("Write it as 512M or 2G.")
 	if text == "" {
 		return 0, wrong
 	}
@@ -64,7 +63,7 @@ func parseShare(text string) (launch.Share, error) {
 	rest, readOnly := strings.CutSuffix(text, ":ro")
 	at := strings.LastIndexByte(rest, ':')
 	if at < 1 || at == len(rest)-1 {
-		return launch.Share{}, fault.New(fault.InvalidArgs, "read --share", text, errors.New("not FOLDER:TAG")).
+		return launch.Share{}, fault.Newf(fault.InvalidArgs, "read --share", text, "not FOLDER:TAG").
 			Advise("Write the folder, a colon and a short name for it: ~/project:project, with :ro at the end to protect it.")
 	}
 	folder, err := filepath.Abs(rest[:at])

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -73,7 +72,7 @@ func newConfigGet(c console) *cobra.Command {
 			}
 			value, ok := values[args[0]]
 			if !ok {
-				return fault.New(fault.NotFound, "get", args[0], errors.New("no such setting")).Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
+				return fault.Newf(fault.NotFound, "get", args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
 			}
 			var plain string
 			if !asJSON && json.Unmarshal(value, &plain) == nil {

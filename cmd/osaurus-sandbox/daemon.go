@@ -184,7 +184,7 @@ func openStartLog(path string) (words *os.File, before int64, err error) {
 // complaint is the error that a program ended with, from its exit code and
 // what it has printed: see finish.
 func complaint(code int, words io.Reader) error {
-	f := fault.New(kindOf(code), "start the daemon", "", errors.New("it ended at once"))
+	f := fault.Newf(kindOf(code), "start the daemon", "", "it ended at once")
 	lines := bufio.NewScanner(words)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), failurePrefix); ok {
@@ -217,7 +217,7 @@ func released(ctx context.Context, home config.Home) error {
 		select {
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), "wait for the daemon's end", has.String(), ctx.Err()).Advise(fmt.Sprintf("If it still does not end: kill -KILL %d", has.PID))
+			return fault.Wrap("wait for the daemon's end", has.String(), ctx.Err()).Advise(fmt.Sprintf("If it still does not end: kill -KILL %d", has.PID))
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -31,7 +29,7 @@ func newDoctor() *cobra.Command {
 				err = printReport(cmd, report)
 			}
 			if err == nil && !report.Ready {
-				err = fault.New(fault.Unavailable, "", "", errors.New("setup is required")).Advise("Mend what is missing above, then run osaurus-sandbox doctor again.")
+				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Mend what is missing above, then run osaurus-sandbox doctor again.")
 			}
 			return err
 		},

@@ -52,19 +52,19 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise. T
 				return err
 			}
 			if noInput && tty {
-				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --no-stdin")).Advise("A terminal is there to be typed on: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --no-stdin").Advise("A terminal is there to be typed on: say one of them.")
 			}
 			if noInput {
 				c.in = nil
 			}
 			if tty && asJSON {
-				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--tty and --json")).Advise("A terminal's output is for a person: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --json").Advise("A terminal's output is for a person: say one of them.")
 			}
 			if len(secrets) > 0 && (agent == "" || session != "") {
-				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--secret is for a command of its own, of an agent")).Advise("In a session, have the shell ask: osaurus-host secrets get " + secrets[0] + ".")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--secret is for a command of its own, of an agent").Advise("In a session, have the shell ask: osaurus-host secrets get " + secrets[0] + ".")
 			}
 			if session != "" && (tty || asRoot) {
-				return fault.New(fault.InvalidArgs, "run command", "", errors.New("--session goes with neither --tty nor --root")).Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--session goes with neither --tty nor --root").Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
 			}
 			shell := guest.Shell{Env: env, Dir: dir}
 			if session != "" {

@@ -44,9 +44,9 @@ func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string
 	text, err := typedLine(ctx, bufio.NewReader(terminal))
 	switch err = errors.Join(err, restore()); {
 	case errors.Is(err, io.EOF):
-		return secrets.Value{}, fault.New(fault.UserDenied, op, what, errors.New("nothing was typed"))
+		return secrets.Value{}, fault.Newf(fault.UserDenied, op, what, "nothing was typed")
 	case err != nil:
-		return secrets.Value{}, fault.New(fault.KindOf(err), op, what, err)
+		return secrets.Value{}, fault.Wrap(op, what, err)
 	}
 	return secrets.ParseValue(strings.TrimSuffix(text, "\n"))
 }

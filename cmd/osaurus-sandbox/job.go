@@ -49,7 +49,7 @@ func newJobStart(c console) *cobra.Command {
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 {
-				return fault.New(fault.InvalidArgs, "start job", "", errors.New("which part is the command?")).
+				return fault.Newf(fault.InvalidArgs, "start job", "", "which part is the command?").
 					Advise("Write one name of an agent, then --, then the command: osaurus-sandbox job start alice -- make.")
 			}
 			client, err := need(cmd.Context())
@@ -163,7 +163,7 @@ func withJob(ctx context.Context, agent, text string, do func(client *control.Cl
 	case 0:
 		return fault.New(fault.NotFound, "find job", text, errors.New(agent+" has none whose id begins so")).Advise("See `osaurus-sandbox job list`; jobs end with their guest.")
 	}
-	return fault.New(fault.InvalidArgs, "find job", text, errors.New("more than one id begins so")).Advise("Write more of it.")
+	return fault.Newf(fault.InvalidArgs, "find job", text, "more than one id begins so").Advise("Write more of it.")
 }
 
 func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
@@ -232,7 +232,7 @@ func newJobWait(c console) *cobra.Command {
 				case err != nil:
 					return err
 				case r.Job.Running:
-					return fault.New(fault.Timeout, "wait for job", id, errors.New("it still runs")).Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
+					return fault.Newf(fault.Timeout, "wait for job", id, "it still runs").Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
 				case r.Job.Status != 0:
 					return exit{code: int(r.Job.Status)}
 				}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -28,7 +27,7 @@ func newJobTail(c console) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
-				return fault.New(fault.InvalidArgs, "read output of job", args[1], errors.New("a number of lines is not negative")).Advise("Say how many lines from the end are wanted; --all shows all.")
+				return fault.Newf(fault.InvalidArgs, "read output of job", args[1], "a number of lines is not negative").Advise("Say how many lines from the end are wanted; --all shows all.")
 			}
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				request := &controlpb.TailJobRequest{Agent: args[0], Id: id, FromEnd: tailBytes, Follow: follow}

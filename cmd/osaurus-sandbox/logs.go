@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -103,7 +102,7 @@ func parseSince(text string) (*timestamppb.Timestamp, error) {
 			return timestamppb.New(t), nil
 		}
 	}
-	return nil, fault.New(fault.InvalidArgs, "read --since", text, errors.New("neither a duration nor a time")).
+	return nil, fault.Newf(fault.InvalidArgs, "read --since", text, "neither a duration nor a time").
 		Advise("Write a duration such as 90s, 10m or 24h, or a time such as 2006-01-02 15:04:05.")
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"osaurus-sandbox/fault"
@@ -51,7 +50,7 @@ func awaitSilence(ctx context.Context, g *guest.Client) error {
 			failed = 0
 		}
 	}
-	return fault.New(fault.Timeout, "run command", "", fmt.Errorf("the guest has not answered for %v", unanswered*answerWithin)).
+	return fault.Newf(fault.Timeout, "run command", "", "the guest has not answered for %v", unanswered*answerWithin).
 		Advise("The VM was ended. If nobody has stopped QEMU, this computer may be short of memory.")
 }
 

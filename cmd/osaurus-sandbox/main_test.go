@@ -66,7 +66,7 @@ func TestFinish(t *testing.T) {
 		text string
 	}{
 		{"nothing", ctx, nil, 0, ""},
-		{"a fault", ctx, fault.New(fault.NotFound, "open pack", "x", errors.New("gone")).Advise("Look again."), 7, "osaurus-sandbox: open pack x: gone\nadvice: Look again.\n"},
+		{"a fault", ctx, fault.Newf(fault.NotFound, "open pack", "x", "gone").Advise("Look again."), 7, "osaurus-sandbox: open pack x: gone\nadvice: Look again.\n"},
 		{"anything else", ctx, errors.New("broken"), 1, "osaurus-sandbox: broken\n"},
 		{"a code alone", ctx, exit{code: 37}, 37, ""},
 		{"a code with a reason", ctx, exit{127, fault.New(fault.NotFound, "run", "x", nil).Advise("Install it.")}, 127, "osaurus-sandbox: run x\nadvice: Install it.\n"},

@@ -279,7 +279,7 @@ func (s *setup) allow(ctx context.Context, client clients.Client, agent string) 
 		_, err = daemon.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{string(tools.Exec): may}})
 	}
 	if err != nil {
-		return fault.New(fault.KindOf(err), "set what may be done by", agent, err).
+		return fault.Wrap("set what may be done by", agent, err).
 			Advise(fmt.Sprintf("%s starts the sandbox as it already. Run: osaurus-sandbox agent set %s %s=%s", client.Title, agent, tools.Exec, may))
 	}
 	return nil

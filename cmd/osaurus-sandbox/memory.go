@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -179,7 +178,7 @@ func newMemoryDelete(c console) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all != (len(args) == 1) {
-				return fault.New(fault.InvalidArgs, "delete memory", "", errors.New("which fact?")).Advise("Write its id, or --all.")
+				return fault.Newf(fault.InvalidArgs, "delete memory", "", "which fact?").Advise("Write its id, or --all.")
 			}
 			if all {
 				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
@@ -204,7 +203,7 @@ func withFact(ctx context.Context, args []string, do func(client *control.Client
 	if len(args) > 1 {
 		var err error
 		if id, err = strconv.ParseInt(args[1], 10, 64); err != nil {
-			return fault.New(fault.InvalidArgs, "read id of fact", args[1], errors.New("not a number")).Advise("See `osaurus-sandbox memory list`.")
+			return fault.Newf(fault.InvalidArgs, "read id of fact", args[1], "not a number").Advise("See `osaurus-sandbox memory list`.")
 		}
 	}
 	client, err := need(ctx)

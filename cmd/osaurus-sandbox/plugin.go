@@ -109,7 +109,7 @@ func newPluginShow(c console) *cobra.Command {
 			case err != nil:
 				return err
 			case r.Plugin == nil:
-				return fault.New(fault.InvalidArgs, "show plugin", args[0], fmt.Errorf("its file is broken: %s", r.Error)).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
+				return fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
 			case asJSON:
 				return printProto(c.out, r.Plugin)
 			}

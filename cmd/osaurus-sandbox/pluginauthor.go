@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -39,7 +38,7 @@ func writeNew(path string, text []byte, force bool) error {
 	}
 	f, err := os.OpenFile(path, flags, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return fault.New(fault.Rejected, "write", path, errors.New("the file is there already")).Advise("Choose another name, or say --force to replace it.")
+		return fault.Newf(fault.Rejected, "write", path, "the file is there already").Advise("Choose another name, or say --force to replace it.")
 	}
 	if err == nil {
 		_, err = f.Write(text)
@@ -123,7 +122,7 @@ lets a tool's caller do more than you meant. - is standard input.`,
 				return err
 			}
 			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
-				return fault.New(fault.InvalidArgs, "lint", "", fmt.Errorf("%d errors, %d warnings", n, more)).Advise("The remedies stand below each.")
+				return fault.Newf(fault.InvalidArgs, "lint", "", "%d errors, %d warnings", n, more).Advise("The remedies stand below each.")
 			}
 			return nil
 		},

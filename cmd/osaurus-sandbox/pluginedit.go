@@ -66,7 +66,7 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 	var kept *controlpb.Plugin
 	if !bytes.Equal(edited, shown.Recipe) {
 		if kept, err = keepEdited(ctx, client, plugin, shown.Plugin.GetName(), edited); err != nil {
-			return nil, fault.New(fault.KindOf(err), "keep "+path, "", err).Advise(cmp.Or(fault.AdviceOf(err), "Try again: osaurus-sandbox plugin import "+path+" --update"))
+			return nil, fault.Wrap("keep "+path, "", err).Advise(cmp.Or(fault.AdviceOf(err), "Try again: osaurus-sandbox plugin import "+path+" --update"))
 		}
 	}
 	return kept, os.RemoveAll(dir)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -53,7 +52,7 @@ func newPluginHistory(c console) *cobra.Command {
 func revisionOf(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fault.New(fault.InvalidArgs, "read revision", text, errors.New("not a number from 1")).Advise("See: osaurus-sandbox plugin history")
+		return 0, fault.Newf(fault.InvalidArgs, "read revision", text, "not a number from 1").Advise("See: osaurus-sandbox plugin history")
 	}
 	return uint32(n), nil
 }
@@ -114,7 +113,7 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 			return p.Revision, nil
 		}
 	}
-	return 0, fault.New(fault.NotFound, "compare plugin", plugin, errors.New("there is nothing before it")).Advise("See: osaurus-sandbox plugin history " + plugin)
+	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + plugin)
 }
 
 func newPluginRollback(c console) *cobra.Command {

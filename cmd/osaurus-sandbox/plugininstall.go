@@ -117,7 +117,7 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 		last = step
 	}
 	if p == nil {
-		return nil, fault.New(fault.Execution, "install plugin", r.Plugin, errors.New("the daemon did not say what came of it"))
+		return nil, fault.Newf(fault.Execution, "install plugin", r.Plugin, "the daemon did not say what came of it")
 	}
 	return p, nil
 }
@@ -198,7 +198,7 @@ func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return fault.New(fault.Execution, "verify plugins", agent, fmt.Errorf("not as they were installed: %s", strings.Join(ids, ", "))).
+	return fault.Newf(fault.Execution, "verify plugins", agent, "not as they were installed: %s", strings.Join(ids, ", ")).
 		Advise("Put back what was changed with --mend all, or install the plugin again.")
 }
 

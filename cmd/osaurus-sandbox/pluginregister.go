@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +28,7 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 			r := &controlpb.RegisterPluginRequest{Agent: args[0]}
 			switch {
 			case (file != "") == (len(args) > 1):
-				return fault.New(fault.InvalidArgs, "register plugin", args[0], errors.New("it takes either an ID or --file")).Advise("Name the folder in the agent's ~/plugins.")
+				return fault.Newf(fault.InvalidArgs, "register plugin", args[0], "it takes either an ID or --file").Advise("Name the folder in the agent's ~/plugins.")
 			case file != "":
 				text, err := readRecipe(c, file)
 				if err != nil {
@@ -69,7 +68,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 		p = m.GetPlugin()
 	}
 	if p == nil {
-		return nil, fault.New(fault.Execution, "register plugin", r.Agent, errors.New("the daemon did not say what came of it"))
+		return nil, fault.Newf(fault.Execution, "register plugin", r.Agent, "the daemon did not say what came of it")
 	}
 	return p, nil
 }

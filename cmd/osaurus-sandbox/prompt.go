@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -161,7 +160,7 @@ func findPrompt(cmd *cobra.Command, client *control.Client, id string) (*control
 			return p, nil
 		}
 	}
-	return nil, fault.New(fault.NotFound, "find prompt", id, errors.New("none waits")).Advise("See `osaurus-sandbox prompt list --all`.")
+	return nil, fault.Newf(fault.NotFound, "find prompt", id, "none waits").Advise("See `osaurus-sandbox prompt list --all`.")
 }
 
 func newPromptCancel(c console) *cobra.Command {
@@ -188,7 +187,7 @@ func newPromptCancel(c console) *cobra.Command {
 // nothing was done.
 func printSettled(w io.Writer, done string, taken bool, p *controlpb.Prompt, asJSON bool) error {
 	if !taken {
-		return fault.New(fault.Rejected, "answer prompt", p.Id, fmt.Errorf("it was %s before, by %s: nothing was kept", p.State, p.Cause)).
+		return fault.Newf(fault.Rejected, "answer prompt", p.Id, "it was %s before, by %s: nothing was kept", p.State, p.Cause).
 			Advise("See `osaurus-sandbox prompt list`.")
 	}
 	if asJSON {

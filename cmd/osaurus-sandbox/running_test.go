@@ -30,7 +30,7 @@ func (p begun) Wait() (guest.Exit, error)                { return p.exit, p.err 
 
 // Whoever runs a command again that 125 was said of runs it once: what had begun ends otherwise.
 func TestExitCodeOfLostCommand(t *testing.T) {
-	broke := fault.New(fault.Unavailable, "run command", "", errors.New("the machine ended before it did"))
+	broke := fault.Newf(fault.Unavailable, "run command", "", "the machine ended before it did")
 	for name, test := range map[string]struct {
 		start error
 		begun begun

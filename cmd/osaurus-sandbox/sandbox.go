@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -70,7 +68,7 @@ The kit works in new folders, which it removes. It takes a minute or some.`,
 				err = report.PrintTotal(c.out)
 			}
 			if err == nil && !report.OK() {
-				err = fault.New(fault.Execution, "test backend", backend, fmt.Errorf("%d promises were not kept", report.Failed)).
+				err = fault.Newf(fault.Execution, "test backend", backend, "%d promises were not kept", report.Failed).
 					Advise("Do not use it for what these promises are needed for.")
 			}
 			return err
@@ -90,7 +88,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suit
 	switch backend {
 	case backendRoom:
 		if agent == "" {
-			return suite, nil, fault.New(fault.InvalidArgs, op, backend, errors.New("in whose room?")).Advise("Name an agent: --agent alice.")
+			return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "in whose room?").Advise("Name an agent: --agent alice.")
 		}
 		client, err := need(ctx)
 		if err != nil {
@@ -117,6 +115,6 @@ func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suit
 		return sandboxtest.Suite{Name: backendLocal, Sandbox: spi.Recorded(unsafe, record), Root: root, Audited: audited},
 			func() { _ = os.RemoveAll(root) }, nil
 	}
-	return suite, nil, fault.New(fault.InvalidArgs, op, backend, errors.New("there is no such backend")).
+	return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "there is no such backend").
 		Advise("Choose " + backendRoom + " or " + backendLocal + ".")
 }

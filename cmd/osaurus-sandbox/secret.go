@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -215,7 +214,7 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 			}
 			file, ok := store.(*agefile.Store)
 			if !ok {
-				return fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("secrets are not kept in a file")).
+				return fault.Newf(fault.InvalidArgs, "set passphrase", "", "secrets are not kept in a file").
 					Advise("The system's own store has a password of its own. To keep them in a file: osaurus-sandbox config set secrets=file")
 			}
 			if remove {
@@ -246,7 +245,7 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	}
 	second, err := readSecret(ctx, c, "it once more")
 	if err == nil && second.Reveal() != first.Reveal() {
-		err = fault.New(fault.InvalidArgs, "set passphrase", "", errors.New("the two are different")).Advise("Nothing was changed. Try again.")
+		err = fault.Newf(fault.InvalidArgs, "set passphrase", "", "the two are different").Advise("Nothing was changed. Try again.")
 	}
 	return first, err
 }

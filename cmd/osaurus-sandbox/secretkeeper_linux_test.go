@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -60,7 +59,7 @@ func refuse(it bool) error {
 	if !it {
 		return nil
 	}
-	return faultrpc.Encode(fault.New(fault.Unavailable, "secret", "", errors.New("no")))
+	return faultrpc.Encode(fault.Newf(fault.Unavailable, "secret", "", "no"))
 }
 
 func (r refusing) List(context.Context, *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {

@@ -42,7 +42,7 @@ The guest is started if need be, and not stopped as idle while you are there.`,
 			}
 			own, isFile := c.in.(*os.File)
 			if !isFile || !isTerminal(own) {
-				return fault.New(fault.InvalidArgs, "attach to session", session, errors.New("the input is no terminal")).
+				return fault.Newf(fault.InvalidArgs, "attach to session", session, "the input is no terminal").
 					Advise("Run one command with: osaurus-sandbox exec " + args[0] + " --session " + session + " -- COMMAND.")
 			}
 			client, err := need(cmd.Context())

@@ -57,9 +57,9 @@ func withTask(ctx context.Context, text string, do func(client *control.Client, 
 	case 1:
 		return do(client, found[0])
 	case 0:
-		return fault.New(fault.NotFound, "find task", text, errors.New("there is none whose id begins so")).Advise("See `osaurus-sandbox task list`.")
+		return fault.Newf(fault.NotFound, "find task", text, "there is none whose id begins so").Advise("See `osaurus-sandbox task list`.")
 	}
-	return fault.New(fault.InvalidArgs, "find task", text, errors.New("more than one id begins so")).Advise("Write more of it.")
+	return fault.Newf(fault.InvalidArgs, "find task", text, "more than one id begins so").Advise("Write more of it.")
 }
 
 func newTaskAdd(c console) *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
 			case err != nil:
 				return err
 			case r.Task == nil:
-				return fault.New(fault.NotFound, "take task", first(args), errors.New("none waits")).Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
+				return fault.Newf(fault.NotFound, "take task", first(args), "none waits").Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
 			}
 			return printProto(c.out, r)
 		}),

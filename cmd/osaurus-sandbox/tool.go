@@ -96,7 +96,7 @@ func newToolDescribe(c console) *cobra.Command {
 			}
 			i := slices.IndexFunc(list, func(t *controlpb.Tool) bool { return t.Name == args[1] })
 			if i < 0 {
-				return fault.New(fault.ToolNotFound, "describe tool", args[1], errors.New("the agent has no such tool")).
+				return fault.Newf(fault.ToolNotFound, "describe tool", args[1], "the agent has no such tool").
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
 			if asJSON {
@@ -203,7 +203,7 @@ func toolArguments(c console, args []string) (string, error) {
 	if len(args) == 1 && args[0] == "-" {
 		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput+1))
 		if err == nil && len(text) > maxToolInput {
-			err = fault.New(fault.InvalidArgs, "read arguments", "-", fmt.Errorf("they are more than %d bytes", maxToolInput)).
+			err = fault.Newf(fault.InvalidArgs, "read arguments", "-", "they are more than %d bytes", maxToolInput).
 				Advise("Put what is long into a file in the agent's home, and name that.")
 		}
 		return string(text), err
@@ -215,7 +215,7 @@ func toolArguments(c console, args []string) (string, error) {
 	for _, arg := range args {
 		key, value, ok := strings.Cut(arg, "=")
 		if !ok || key == "" {
-			return "", fault.New(fault.InvalidArgs, "read arguments", arg, errors.New("neither KEY=VALUE nor a JSON object")).
+			return "", fault.Newf(fault.InvalidArgs, "read arguments", arg, "neither KEY=VALUE nor a JSON object").
 				Advise("See `osaurus-sandbox tool describe`.")
 		}
 		given[key] = value

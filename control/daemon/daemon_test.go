@@ -127,7 +127,7 @@ func TestAtRest(t *testing.T) {
 
 // An error arrives as the daemon has it: kind, words and advice.
 func TestFaultsCross(t *testing.T) {
-	broken := fault.New(fault.Rejected, "boot guest", "it", errors.New("because")).Advise("Do that.")
+	broken := fault.Newf(fault.Rejected, "boot guest", "it", "because").Advise("Do that.")
 	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Broken: broken}})
 	_, unary := client.Up(t.Context(), &controlpb.UpRequest{})
 	stream, err := client.Provision(t.Context(), &controlpb.ProvisionRequest{})

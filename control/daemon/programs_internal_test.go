@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -33,7 +32,7 @@ func TestProgramsAreRecordedWithoutSecrets(t *testing.T) {
 		}
 		return redact.New([]redact.Secret{{Name: "TOKEN", Value: value}})
 	}}
-	failure := fault.New(fault.Rejected, "dispatch task", "canary-5d0e", errors.New("it is for another agent"))
+	failure := fault.Newf(fault.Rejected, "dispatch task", "canary-5d0e", "it is for another agent")
 	p.Record(t.Context(), bridge.Caller{Agent: "A", Name: "alice"}, bridge.DispatchTask, "canary-5d0e", failure)
 	entries := 0
 	for e, err := range record.List(t.Context(), audit.Filter{}) {

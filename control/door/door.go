@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -53,7 +52,7 @@ func Token(home config.Home, path string) (string, error) {
 		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you.")
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > maxToken {
-		return "", fault.New(fault.Rejected, op, path, errors.New("others can read it, or it is no token")).Advise("Remove it; a new one is made.")
+		return "", fault.Newf(fault.Rejected, op, path, "others can read it, or it is no token").Advise("Remove it; a new one is made.")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +60,7 @@ func Token(home config.Home, path string) (string, error) {
 	}
 	t := strings.TrimSpace(string(text))
 	if len(t) < minToken {
-		return "", fault.New(fault.Rejected, op, path, fmt.Errorf("%d characters are too few", len(t))).Advise("Remove it; a new one is made.")
+		return "", fault.Newf(fault.Rejected, op, path, "%d characters are too few", len(t)).Advise("Remove it; a new one is made.")
 	}
 	return t, nil
 }
@@ -126,7 +125,7 @@ func (g Guard) admit(r *http.Request) (status int, err error) {
 	}
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(bearer), []byte(g.Token)) != 1 {
-		return http.StatusUnauthorized, fault.New(fault.Rejected, op, "Authorization", errors.New("no token, or not the right one")).
+		return http.StatusUnauthorized, fault.Newf(fault.Rejected, op, "Authorization", "no token, or not the right one").
 			Advise("Send the header Authorization: Bearer TOKEN, with the token that is in " + g.TokenFile + " of the home.")
 	}
 	return http.StatusOK, nil

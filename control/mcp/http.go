@@ -85,7 +85,7 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, err := l.guard.Admit(w, r)
 	if err == nil {
 		if r.URL.Path != Path {
-			status, err = http.StatusNotFound, fault.New(fault.NotFound, "find", r.URL.Path, errors.New("nothing is there")).Advise("MCP is at "+Path+".")
+			status, err = http.StatusNotFound, fault.Newf(fault.NotFound, "find", r.URL.Path, "nothing is there").Advise("MCP is at "+Path+".")
 		} else if _, wrong := l.wanted(r); wrong != nil {
 			status, err = http.StatusBadRequest, wrong
 		}

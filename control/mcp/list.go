@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -100,7 +99,7 @@ func (s *session) watch(ctx context.Context) {
 // it is given one. That one is never listed, and never called.
 func (s *session) ring() {
 	s.server.AddTool(&mcp.Tool{Name: "changed", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, fault.New(fault.ToolNotFound, "call tool", "changed", errors.New("no such tool"))
+		return nil, fault.Newf(fault.ToolNotFound, "call tool", "changed", "no such tool")
 	})
 }
 
@@ -110,5 +109,5 @@ func ParseProfile(text string) (tools.Profile, error) {
 	case tools.Full, tools.Lean:
 		return p, nil
 	}
-	return "", fault.New(fault.InvalidArgs, "read profile", text, errors.New("no such profile")).Advise("It is full or lean.")
+	return "", fault.Newf(fault.InvalidArgs, "read profile", text, "no such profile").Advise("It is full or lean.")
 }

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ func TestVersions(t *testing.T) {
 			return `{"ok":false,"kind":"rejected","message":"it is off","retryable":false,"tool":"shut"}`, nil
 		},
 		"broken": func(context.Context, Call) (Envelope, error) {
-			return "", fault.New(fault.Unavailable, "connect", "", errors.New("nobody is there")).Advise("Start it.")
+			return "", fault.Newf(fault.Unavailable, "connect", "", "nobody is there").Advise("Start it.")
 		},
 		"panics": func(context.Context, Call) (Envelope, error) { panic("at the disco") },
 	}}

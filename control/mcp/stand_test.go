@@ -36,7 +36,7 @@ func (s *stand) Agent(_ context.Context, who Client, name config.AgentName) (Age
 	defer s.mu.Unlock()
 	a, there := s.agents[name]
 	if !there {
-		return a, fault.New(fault.NotFound, "find agent", string(name), errors.New("there is none")).Advise("Make it.")
+		return a, fault.Newf(fault.NotFound, "find agent", string(name), "there is none").Advise("Make it.")
 	}
 	a.Client = who
 	return a, nil

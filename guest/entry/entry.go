@@ -2,7 +2,6 @@
 package entry
 
 import (
-	"fmt"
 	"io"
 
 	"osaurus-sandbox/fault"
@@ -44,14 +43,14 @@ func Read(from io.Reader) (Entry, error) {
 	const op = "read what a connection is for"
 	var b [head]byte
 	if _, err := io.ReadFull(from, b[:]); err != nil {
-		return Entry{}, fault.New(fault.KindOf(err), op, "", err)
+		return Entry{}, fault.Wrap(op, "", err)
 	}
 	if string(b[:len(mark)]) != mark {
-		return Entry{}, fault.New(fault.Rejected, op, "", fmt.Errorf("%q is no host's mark", b[:len(mark)]))
+		return Entry{}, fault.Newf(fault.Rejected, op, "", "%q is no host's mark", b[:len(mark)])
 	}
 	user := make([]byte, b[head-1])
 	if _, err := io.ReadFull(from, user); err != nil {
-		return Entry{}, fault.New(fault.KindOf(err), op, "", err)
+		return Entry{}, fault.Wrap(op, "", err)
 	}
 	return Entry{Key: wire.Key(b[len(mark) : head-1]), User: string(user)}, nil
 }

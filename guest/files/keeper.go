@@ -101,7 +101,7 @@ func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
 	// The host has half as many; what it has closed may not be told of yet.
 	if w.conns >= 2*wire.MaxFileConns {
 		k.mu.Unlock()
-		return nil, fault.New(fault.Rejected, op, user, errors.New("too many calls about files of this agent are under way")).Advise("Wait for some of them.")
+		return nil, fault.Newf(fault.Rejected, op, user, "too many calls about files of this agent are under way").Advise("Wait for some of them.")
 	}
 	w.conns++
 	if w.idle != nil {

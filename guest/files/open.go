@@ -109,7 +109,7 @@ func notAFile(op, path string, kind guestpb.FileInfo_Kind) error {
 	if kind == guestpb.FileInfo_KIND_FOLDER {
 		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
 	}
-	return fault.New(fault.Rejected, op, path, errors.New("it is no regular file, but a pipe, a socket or a device"))
+	return fault.Newf(fault.Rejected, op, path, "it is no regular file, but a pipe, a socket or a device")
 }
 
 func infoOf(f *os.File) (*guestpb.FileInfo, error) {

@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -48,7 +47,7 @@ func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse
 		return nil, err
 	}
 	if said, come := w.header.Size, w.content.Size; said != come {
-		return nil, fault.New(fault.InvalidArgs, op, shown(w.header.File), fmt.Errorf("%d bytes come, and not the %d that were said", come, said))
+		return nil, fault.Newf(fault.InvalidArgs, op, shown(w.header.File), "%d bytes come, and not the %d that were said", come, said)
 	}
 	s, err := find(op, w.header.File, w.header.Parents)
 	if err != nil {
@@ -165,7 +164,7 @@ func (w *writing) fill(f *os.File) (n uint64, err error) {
 	for buffer := make([]byte, min(size, wire.FileChunk)); n < size; n += uint64(len(buffer)) {
 		buffer = buffer[:min(size-n, wire.FileChunk)]
 		if _, err := io.ReadFull(w.content, buffer); err != nil { // whoever sends it has left
-			return n, fault.New(fault.Unavailable, "write", shown(w.header.File), fmt.Errorf("what was to be written broke off after %d bytes", n))
+			return n, fault.Newf(fault.Unavailable, "write", shown(w.header.File), "what was to be written broke off after %d bytes", n)
 		}
 		if _, err := f.Write(buffer); err != nil {
 			return n, err

@@ -8,8 +8,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +77,7 @@ func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestp
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a room that took its time
-		return nil, fault.New(fault.KindOf(err), "start job", "", fmt.Errorf("nobody waits for it any more: %w", err))
+		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waits for it any more: %w", err)
 	}
 	j, err := k.add(r)
 	if err != nil {
@@ -91,7 +89,7 @@ func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestp
 	}
 	if err := ctx.Err(); err != nil { // to start took long, and nobody knows the job
 		j.kill(true)
-		return nil, fault.New(fault.KindOf(err), "start job", "", fmt.Errorf("nobody waited for it to its end: %w", err))
+		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waited for it to its end: %w", err)
 	}
 	return j.describe(), nil
 }
@@ -103,7 +101,7 @@ func (k *Keeper) add(r *guestpb.StartJobRequest) (*job, error) {
 	defer k.mu.Unlock()
 	running, ended := k.of(r.User)
 	if len(running) >= maxRunning {
-		return nil, fault.New(fault.Rejected, "start job", "", fmt.Errorf("%d jobs are running", len(running))).
+		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
 	}
 	for len(ended) > maxEnded-1 {
@@ -280,7 +278,7 @@ func (k *Keeper) find(user, id string) (*job, error) {
 	defer k.mu.Unlock()
 	j := k.jobs[name]
 	if j == nil || j.user != user || j.starting() {
-		return nil, fault.New(fault.NotFound, "find job", id, errors.New("there is none, or not any more")).
+		return nil, fault.Newf(fault.NotFound, "find job", id, "there is none, or not any more").
 			Advise("Jobs end with their agent's room and with the guest; `job list` shows those that are there.")
 	}
 	return j, nil

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 
 	"osaurus-sandbox/config"
@@ -63,19 +61,19 @@ func Read(from io.Reader, key Key) (Preface, error) {
 	const op = "read who is connected"
 	var b [head]byte
 	if _, err := io.ReadFull(from, b[:]); err != nil {
-		return Preface{}, fault.New(fault.KindOf(err), op, "", err)
+		return Preface{}, fault.Wrap(op, "", err)
 	}
 	rest, ok := bytes.CutPrefix(b[:], []byte(mark))
 	if !ok {
-		return Preface{}, fault.New(fault.Rejected, op, "", fmt.Errorf("%q is no relay's mark", b[:len(mark)]))
+		return Preface{}, fault.Newf(fault.Rejected, op, "", "%q is no relay's mark", b[:len(mark)])
 	}
 	p := Preface{Key: Key(rest), UID: binary.BigEndian.Uint32(rest[KeySize:])}
 	if subtle.ConstantTimeCompare(p.Key[:], key[:]) != 1 {
-		return Preface{}, fault.New(fault.Rejected, op, "", errors.New("it has not the key of this boot"))
+		return Preface{}, fault.Newf(fault.Rejected, op, "", "it has not the key of this boot")
 	}
 	id := make([]byte, b[head-1])
 	if _, err := io.ReadFull(from, id); err != nil {
-		return Preface{}, fault.New(fault.KindOf(err), op, "", err)
+		return Preface{}, fault.Wrap(op, "", err)
 	}
 	if len(id) == 0 {
 		return p, nil

@@ -43,7 +43,7 @@ func Lookup(name, dir string, env []string) (string, error) {
 	if denied != nil {
 		return "", startFault(op, name, denied)
 	}
-	return "", fault.New(fault.NotFound, op, name, errors.New("command not found")).
+	return "", fault.Newf(fault.NotFound, op, name, "command not found").
 		Advise("Install it, or give the program's full path.")
 }
 

@@ -3,7 +3,6 @@
 package process
 
 import (
-	"errors"
 	"runtime"
 	"time"
 
@@ -103,7 +102,7 @@ func (k *Keeper) onEntered(p Place, f func() error) error {
 			return failed
 		}
 		if !r.do(work) {
-			return fault.New(fault.Unavailable, "enter place", "", errors.New("it has ended"))
+			return fault.Newf(fault.Unavailable, "enter place", "", "it has ended")
 		}
 	}
 	k.mu.Lock()

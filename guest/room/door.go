@@ -4,7 +4,6 @@ package room
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"osaurus-sandbox/fault"
@@ -54,7 +53,7 @@ func (k *Keeper) door(user string, add bool) (*door, error) {
 		slot++
 	}
 	if slot == maxSlots {
-		return nil, fault.New(fault.Rejected, "make room", user, fmt.Errorf("there are %d rooms", maxSlots)).Advise("Delete an agent that is not needed any more.")
+		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", maxSlots).Advise("Delete an agent that is not needed any more.")
 	}
 	d := &door{turn: make(chan struct{}, 1), slot: slot}
 	k.doors[user], k.slots[slot] = d, true

@@ -84,7 +84,7 @@ func (k *Keeper) foundations() error {
 const namespaceLimit = "/proc/sys/user/max_user_namespaces"
 
 func missing(user string) error {
-	return fault.New(fault.NotFound, "find room", user, errors.New("there is no such room in this boot")).Advise("Make it first.")
+	return fault.Newf(fault.NotFound, "find room", user, "there is no such room in this boot").Advise("Make it first.")
 }
 
 // Program is the guest program's path, outside of the rooms.
@@ -120,7 +120,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
-		return nil, fault.New(fault.Rejected, op, spec.User, errors.New("it is there with another user id, home or host name")).
+		return nil, fault.Newf(fault.Rejected, op, spec.User, "it is there with another user id, home or host name").
 			Advise("Remove it first; its layer can stay.")
 	}
 	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
@@ -170,7 +170,7 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*R
 		slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
-		return nil, fault.New(fault.Unavailable, op, spec.User, fmt.Errorf("clear what is left of the last one: %w", err))
+		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
 	}
 	took.lap("the end of the last")
 	if d.room.Load() == nil {

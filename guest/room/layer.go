@@ -18,7 +18,7 @@ func (r *Room) folders(k *Keeper) error {
 	const op = "make room"
 	name := r.spec.User
 	if uid, ok := uidOf(r.layer); ok && uid != r.spec.Uid {
-		return fault.New(fault.Rejected, op, name, fmt.Errorf("its layer is of user id %d, not %d", uid, r.spec.Uid)).
+		return fault.Newf(fault.Rejected, op, name, "its layer is of user id %d, not %d", uid, r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
 	if err := k.discard(filepath.Join(r.layer, "tmp")); err != nil {

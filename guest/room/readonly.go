@@ -38,7 +38,7 @@ func (p readOnly) Enter() error {
 		return fmt.Errorf("mount apart from the room: %w", err)
 	}
 	if err := p.seal(); err != nil {
-		return fault.New(fault.KindOf(err), "make read-only", p.folder, err).Advise("Name a folder that is there, by a path without links.")
+		return fault.Wrap("make read-only", p.folder, err).Advise("Name a folder that is there, by a path without links.")
 	}
 	if err := domain(); err != nil {
 		return fault.New(fault.Unavailable, "make read-only", p.folder, err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")

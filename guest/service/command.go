@@ -111,7 +111,7 @@ func (c *command) full(err error) error {
 	if c.room == nil || !errors.Is(err, unix.EAGAIN) {
 		return err
 	}
-	return fault.New(fault.Rejected, "start command", c.room.User(), fmt.Errorf("the room is at its limit of processes: %w", err)).
+	return fault.Newf(fault.Rejected, "start command", c.room.User(), "the room is at its limit of processes: %w", err).
 		Advise("End some of them, or raise the agent's limit limits.processes.")
 }
 

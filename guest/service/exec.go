@@ -4,8 +4,6 @@ package service
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -67,7 +65,7 @@ func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.
 	const op, maxSignal = "send signal", 64
 	sig := syscall.Signal(r.Signal)
 	if sig < 1 || sig > maxSignal {
-		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("there is no signal %d", sig))
+		return nil, fault.Newf(fault.InvalidArgs, op, "", "there is no signal %d", sig)
 	}
 	s.mu.Lock()
 	child := s.running[r.Id]
@@ -77,7 +75,7 @@ func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.
 		err = child.Signal(sig)
 	}
 	if err != nil {
-		return nil, fault.New(fault.NotFound, op, "", fmt.Errorf("command %d: %w", r.Id, err))
+		return nil, fault.Newf(fault.NotFound, op, "", "command %d: %w", r.Id, err)
 	}
 	return &guestpb.SignalResponse{}, nil
 }
@@ -158,7 +156,7 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	}
 	select {
 	case <-c.room.Dead():
-		return fault.New(fault.Unavailable, "run command", c.room.User(), errors.New("the room was ended, and all that ran in it")).
+		return fault.Newf(fault.Unavailable, "run command", c.room.User(), "the room was ended, and all that ran in it").
 			Advise("Run it again: the room is made anew.")
 	case <-time.After(deathNotice):
 		return nil

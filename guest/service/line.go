@@ -5,8 +5,6 @@ package service
 import (
 	"bufio"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 
 	"google.golang.org/protobuf/proto"
@@ -39,11 +37,11 @@ func (l *line) serve(s *Service) {
 func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.New(fault.Execution, "run command", "", fmt.Errorf("the guest's program failed: %v", p))
+			err = fault.Newf(fault.Execution, "run command", "", "the guest's program failed: %v", p)
 		}
 	}()
 	if start.GetStdin() || start.GetPty() != nil {
-		return fault.New(fault.InvalidArgs, "run command", "", errors.New("a command on a line takes no input"))
+		return fault.Newf(fault.InvalidArgs, "run command", "", "a command on a line takes no input")
 	}
 	return s.exec(ctx, start, l)
 }

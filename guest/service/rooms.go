@@ -22,7 +22,7 @@ type rooms struct {
 // usable says whether there are rooms, and whether a user's name could be one's.
 func (s rooms) usable(user string) error {
 	if s.keeper == nil {
-		return fault.New(fault.Unavailable, "find room", user, errors.New("this guest makes no rooms"))
+		return fault.Newf(fault.Unavailable, "find room", user, "this guest makes no rooms")
 	}
 	return wire.CheckUser(user)
 }

@@ -6,7 +6,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -139,16 +138,16 @@ func (s *Service) admit(got wire.Key) error {
 	want := s.key
 	s.mu.Unlock()
 	if want == nil {
-		return fault.New(fault.Unavailable, op, "", errors.New("the host has not said hello"))
+		return fault.Newf(fault.Unavailable, op, "", "the host has not said hello")
 	}
 	if !got.Equal(*want) {
-		return fault.New(fault.Rejected, op, "", errors.New("it is not the key of this boot"))
+		return fault.Newf(fault.Rejected, op, "", "it is not the key of this boot")
 	}
 	select {
 	case <-s.booted:
 		return s.err
 	default:
-		return fault.New(fault.Unavailable, "check boot", "", errors.New("the guest is not ready yet"))
+		return fault.Newf(fault.Unavailable, "check boot", "", "the guest is not ready yet")
 	}
 }
 
@@ -166,7 +165,7 @@ func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.
 		return nil, err
 	}
 	if n := len(r.Entropy); n > wire.MaxEntropy {
-		return nil, fault.New(fault.InvalidArgs, "take entropy", "", fmt.Errorf("%d bytes are more than %d", n, wire.MaxEntropy))
+		return nil, fault.Newf(fault.InvalidArgs, "take entropy", "", "%d bytes are more than %d", n, wire.MaxEntropy)
 	}
 	if err := s.greet(key, r); err != nil {
 		return nil, err
@@ -188,7 +187,7 @@ func (s *Service) greet(key wire.Key, hello *guestpb.HelloRequest) error {
 	defer s.mu.Unlock()
 	if s.key != nil {
 		if !s.key.Equal(key) {
-			return fault.New(fault.Rejected, "greet", "", errors.New("another host has said hello in this boot")).
+			return fault.Newf(fault.Rejected, "greet", "", "another host has said hello in this boot").
 				Advise("A guest listens to one host: stop the machine and start it anew.")
 		}
 		return nil
@@ -241,7 +240,7 @@ func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*gu
 func grace(nanos int64) (time.Duration, error) {
 	switch g := time.Duration(nanos); {
 	case g < 0 || g > wire.MaxGrace:
-		return 0, fault.New(fault.InvalidArgs, "check grace", "", fmt.Errorf("%v is not between 0 and %v", g, wire.MaxGrace))
+		return 0, fault.Newf(fault.InvalidArgs, "check grace", "", "%v is not between 0 and %v", g, wire.MaxGrace)
 	case g == 0:
 		return wire.DefaultGrace, nil
 	default:

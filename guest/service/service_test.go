@@ -288,7 +288,7 @@ func TestKeyDemanded(t *testing.T) {
 }
 
 func TestBootFails(t *testing.T) {
-	dial := serve(t, &host{bootErr: fault.New(fault.Unavailable, "mount data", "/dev/vdb", errors.New("bad superblock")).Advise("Reset the data disk.")})
+	dial := serve(t, &host{bootErr: fault.Newf(fault.Unavailable, "mount data", "/dev/vdb", "bad superblock").Advise("Reset the data disk.")})
 	_, err := guest.Connect(context.Background(), dial, guest.Boot{})
 	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Reset the data disk." || !strings.Contains(err.Error(), "mount data /dev/vdb: bad superblock") {
 		t.Errorf("%v (%s)", err, fault.AdviceOf(err))
@@ -316,7 +316,7 @@ func TestConnectWaits(t *testing.T) {
 		t.Errorf("nobody answers: %v", err)
 	}
 	ended := func(context.Context, uint32) (net.Conn, error) {
-		return nil, fault.New(fault.Rejected, "dial", "", errors.New("the machine has ended"))
+		return nil, fault.Newf(fault.Rejected, "dial", "", "the machine has ended")
 	}
 	if _, err := guest.Connect(context.Background(), ended, guest.Boot{}); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("an ended machine: %v", err)

@@ -3,7 +3,6 @@
 package service
 
 import (
-	"fmt"
 	"sync"
 
 	"osaurus-sandbox/fault"
@@ -34,10 +33,10 @@ func (s *slots) take(room string) (release func(), err error) {
 	own := s.taken[room]
 	switch {
 	case s.total >= wire.MaxCommands:
-		return nil, fault.New(fault.Rejected, "start command", room, fmt.Errorf("%d commands are running", s.total)).
+		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running", s.total).
 			Advise("Wait until one has ended.")
 	case s.total >= wire.MaxCommands-sparedCommands && own >= fewCommands:
-		return nil, fault.New(fault.Rejected, "start command", room, fmt.Errorf("%d commands are running, and %d of them here: what is left is for others", s.total, own)).
+		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running, and %d of them here: what is left is for others", s.total, own).
 			Advise("Wait until one of its commands has ended.")
 	}
 	if s.taken == nil {

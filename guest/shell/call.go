@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -106,7 +105,7 @@ func (s *session) perform(ctx context.Context, c *call, r *guestpb.ShellRunReque
 var errGone = errors.New("the shell is gone")
 
 func (s *session) busy(with string) error {
-	return fault.New(fault.Unavailable, "use session", string(s.key.id), fmt.Errorf("%s has its terminal", with)).
+	return fault.Newf(fault.Unavailable, "use session", string(s.key.id), "%s has its terminal", with).
 		Advise("Wait until it has ended, end it, or use another session.")
 }
 
@@ -115,7 +114,7 @@ func (s *session) takeTurn(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting >= maxWaiting {
-		return fault.New(fault.Rejected, "use session", string(s.key.id), fmt.Errorf("%d commands wait for it", s.waiting)).
+		return fault.Newf(fault.Rejected, "use session", string(s.key.id), "%d commands wait for it", s.waiting).
 			Advise("Wait for their ends, or use more sessions.")
 	}
 	s.waiting++

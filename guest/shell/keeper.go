@@ -6,8 +6,6 @@ package shell
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -191,7 +189,7 @@ func (k *Keeper) find(user, id string) (*session, error) {
 	defer k.mu.Unlock()
 	s := k.sessions[key{user, config.SessionID(id)}]
 	if s == nil {
-		return nil, fault.New(fault.NotFound, "find session", id, errors.New("there is none")).Advise("It may have ended; it is made when a command runs in it.")
+		return nil, fault.Newf(fault.NotFound, "find session", id, "there is none").Advise("It may have ended; it is made when a command runs in it.")
 	}
 	return s, nil
 }
@@ -207,7 +205,7 @@ func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil, fault.New(fault.Unavailable, op, r.Session, errors.New("the guest is ending"))
+		return nil, fault.Newf(fault.Unavailable, op, r.Session, "the guest is ending")
 	}
 	if s := k.sessions[name]; s != nil {
 		return s, nil
@@ -221,7 +219,7 @@ func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error
 	if len(theirs) >= maxSessions {
 		theirs = slices.DeleteFunc(theirs, func(s *session) bool { return !s.spare() })
 		if len(theirs) == 0 {
-			return nil, fault.New(fault.Rejected, op, r.Session, fmt.Errorf("%d sessions are open, and something runs in each", maxSessions)).
+			return nil, fault.Newf(fault.Rejected, op, r.Session, "%d sessions are open, and something runs in each", maxSessions).
 				Advise("Close one that is not needed any more.")
 		}
 		oldest := slices.MinFunc(theirs, func(a, b *session) int { return a.lastUsed().Compare(b.lastUsed()) })

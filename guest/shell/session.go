@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -139,7 +138,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error)
 	l, closed := s.life, s.closed
 	s.mu.Unlock()
 	if closed != "" {
-		return nil, fault.New(fault.Unavailable, "open session", string(s.key.id), fmt.Errorf("it has just ended: %s", closed)).Advise("Ask again.")
+		return nil, fault.Newf(fault.Unavailable, "open session", string(s.key.id), "it has just ended: %s", closed).Advise("Ask again.")
 	}
 	if l != nil {
 		return l, nil

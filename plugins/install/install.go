@@ -3,7 +3,6 @@ package install
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -193,7 +192,7 @@ func (i *Installer) get(op string, a tools.Agent, plugin config.PluginID) (Recor
 	if r, ok := s.find(plugin); ok {
 		return r, nil
 	}
-	return Record{}, fault.New(fault.NotFound, op, string(plugin), fmt.Errorf("%s does not have it", a.Name)).
+	return Record{}, fault.Newf(fault.NotFound, op, string(plugin), "%s does not have it", a.Name).
 		Advise("See `osaurus-sandbox plugin status " + string(a.Name) + "`.")
 }
 

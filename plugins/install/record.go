@@ -3,7 +3,6 @@ package install
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -180,7 +179,7 @@ func (s records) with(plugin config.PluginID, r *Record) (records, error) {
 	case r != nil && there:
 		next.list[at] = *r
 	case r != nil && len(next.list) >= maxPlugins:
-		return s, fault.New(fault.Rejected, "install plugin", string(plugin), fmt.Errorf("the agent has %d already", maxPlugins)).Advise("Uninstall one that it does not need.")
+		return s, fault.Newf(fault.Rejected, "install plugin", string(plugin), "the agent has %d already", maxPlugins).Advise("Uninstall one that it does not need.")
 	case r != nil:
 		next.list = slices.Insert(next.list, at, *r)
 	}
@@ -202,7 +201,7 @@ func (s records) save(path string) error {
 		return fault.New(fault.Execution, op, path, err)
 	}
 	if len(text) > maxRecords {
-		return fault.New(fault.Rejected, op, path, fmt.Errorf("the agent's plugins would have more than %d MiB", maxRecords>>20)).Advise("Uninstall one that it does not need.")
+		return fault.Newf(fault.Rejected, op, path, "the agent's plugins would have more than %d MiB", maxRecords>>20).Advise("Uninstall one that it does not need.")
 	}
 	return config.WriteFile(path, text)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"regexp"
@@ -164,12 +163,12 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	case err != nil:
 		return "", err
 	case exit.TimedOut:
-		return "", fault.New(fault.Timeout, op, string(a.Name), fmt.Errorf("it was not done after %v", scriptTime))
+		return "", fault.Newf(fault.Timeout, op, string(a.Name), "it was not done after %v", scriptTime)
 	case exit.Quota:
-		return "", fault.New(fault.Rejected, op, string(a.Name), errors.New("the agent's disk is full")).Advise("Delete what it does not need, or raise its limits.diskMB or limits.homeMB.")
+		return "", fault.Newf(fault.Rejected, op, string(a.Name), "the agent's disk is full").Advise("Delete what it does not need, or raise its limits.diskMB or limits.homeMB.")
 	case exit.Status() != 0:
 		why := strings.TrimSpace(strings.ToValidUTF8(trouble.String(), "\uFFFD"))
-		return "", fault.New(fault.Execution, op, string(a.Name), fmt.Errorf("exit code %d: %s", exit.Status(), why)).
+		return "", fault.Newf(fault.Execution, op, string(a.Name), "exit code %d: %s", exit.Status(), why).
 			Advise("See what is in the way in the agent's folder plugins: `osaurus-sandbox shell " + string(a.Name) + "`.")
 	}
 	return out.String(), nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,7 +120,7 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 	if undone := i.undo(ctx, a, t.record, failure); undone != nil {
 		i.Log.Warn("a plugin's installation is taken back later", "agent", a.Name, "plugin", r.ID, "error", undone)
 	}
-	return Record{}, fault.New(fault.KindOf(err), "install plugin", string(r.ID), fmt.Errorf("%s: %w", failure.Step, err)).Advise(fault.AdviceOf(err))
+	return Record{}, fault.Newf(fault.KindOf(err), "install plugin", string(r.ID), "%s: %w", failure.Step, err).Advise(fault.AdviceOf(err))
 }
 
 // at is the step that is under way.
@@ -175,7 +174,7 @@ func (t *transaction) enter(ctx context.Context) error {
 	}
 	layer, which, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if !layerText.MatchString(layer) {
-		return fault.New(fault.Execution, "look into room", string(t.agent.Name), fmt.Errorf("%s has something else in it", LayerFile)).
+		return fault.Newf(fault.Execution, "look into room", string(t.agent.Name), "%s has something else in it", LayerFile).
 			Advise("Reset the agent: `osaurus-sandbox agent reset " + string(t.agent.Name) + "`.")
 	}
 	t.record.Layer, t.manager = layer, packages.Manager(which)
@@ -250,7 +249,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
 	})
 	if err == nil && hex.EncodeToString(done.SHA256) != digest(text) {
-		err = fault.New(fault.Execution, "write", string(name), errors.New("something else was written"))
+		err = fault.Newf(fault.Execution, "write", string(name), "something else was written")
 	}
 	return err
 }
@@ -271,7 +270,7 @@ func (t *transaction) ask(ctx context.Context) error {
 		t.say(fmt.Sprintf("it needs the secret %s: answer with `osaurus-sandbox prompt watch`", name))
 		why := fmt.Sprintf("The plugin %q needs it. Cancel, and it is not installed.", t.record.Plugin.Name)
 		if err := t.Secrets.Ask(ctx, t.agent, t.record.ID, name, why); err != nil {
-			return fault.New(fault.KindOf(err), "ask for", string(name), err).Advise("Set it with `osaurus-sandbox secret set`, or install the plugin without it: --without-secrets.")
+			return fault.Wrap("ask for", string(name), err).Advise("Set it with `osaurus-sandbox secret set`, or install the plugin without it: --without-secrets.")
 		}
 	}
 	return nil
@@ -301,9 +300,9 @@ func (t *transaction) setUp(ctx context.Context) error {
 	case err != nil:
 		return err
 	case exit.TimedOut:
-		return fault.New(fault.Timeout, op, string(t.record.ID), fmt.Errorf("it was not done after %v: %s", setupTime, said))
+		return fault.Newf(fault.Timeout, op, string(t.record.ID), "it was not done after %v: %s", setupTime, said)
 	case exit.Status() != 0:
-		return fault.New(fault.Execution, op, string(t.record.ID), fmt.Errorf("exit code %d: %s", exit.Status(), said)).Advise(`Mend "setup" in the plugin's recipe, or what it says is missing.`)
+		return fault.Newf(fault.Execution, op, string(t.record.ID), "exit code %d: %s", exit.Status(), said).Advise(`Mend "setup" in the plugin's recipe, or what it says is missing.`)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.Plugi
 	case err != nil || r.Disabled == !on:
 		return r, err
 	case r.Status != Ready:
-		return r, fault.New(fault.Rejected, op, string(plugin), errors.New("it is not installed: its last installation failed")).Advise("Install it again.")
+		return r, fault.Newf(fault.Rejected, op, string(plugin), "it is not installed: its last installation failed").Advise("Install it again.")
 	}
 	before := r
 	r.Disabled = !on

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -338,7 +337,7 @@ func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being mended.")
+		return fault.Wrap("verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being mended.")
 	}
 }
 
@@ -394,7 +393,7 @@ type during struct{}
 // here refuses such work once its guest is gone.
 func (i *Installer) here(ctx context.Context) error {
 	if boot, bound := ctx.Value(during{}).(string); bound && i.Rooms.Boot() != boot {
-		return fault.New(fault.Unavailable, "look after plugins", "", errors.New("the guest has ended")).Advise("They are looked after when it starts again.")
+		return fault.Newf(fault.Unavailable, "look after plugins", "", "the guest has ended").Advise("They are looked after when it starts again.")
 	}
 	return nil
 }

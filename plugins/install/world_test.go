@@ -149,7 +149,7 @@ func (w *world) Agent(id config.AgentID) (a tools.Agent, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.gone[id] {
-			return fault.New(fault.NotFound, "find agent", string(id), errors.New("there is none"))
+			return fault.Newf(fault.NotFound, "find agent", string(id), "there is none")
 		}
 		return nil
 	})
@@ -304,7 +304,7 @@ func (w *world) lacks(name config.SecretName) bool {
 // Ask is answered by a person who says no.
 func (w *world) Ask(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName, _ string) error {
 	return w.touch("ask", func() error {
-		return fault.New(fault.UserDenied, "ask for", string(name), errors.New("it was cancelled"))
+		return fault.Newf(fault.UserDenied, "ask for", string(name), "it was cancelled")
 	})
 }
 

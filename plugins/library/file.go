@@ -21,7 +21,7 @@ func read(id config.PluginID, path string) ([]byte, error) {
 	text, err := contents(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound, op, string(id), errors.New("there is no such plugin")).Advise("See: osaurus-sandbox plugin list")
+		return nil, fault.Newf(fault.NotFound, op, string(id), "there is no such plugin").Advise("See: osaurus-sandbox plugin list")
 	case err != nil:
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Move the file away, or make it one that you can read.")
 	}

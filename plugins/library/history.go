@@ -88,7 +88,7 @@ func revisionName(id config.PluginID, n Revision) string {
 func (l *Library) text(id config.PluginID, n Revision) ([]byte, error) {
 	text, err := read(id, l.revisionPath(id, n))
 	if err != nil && fault.KindOf(err) == fault.NotFound {
-		return nil, fault.New(fault.NotFound, "read plugin", revisionName(id, n), errors.New("there is no such revision")).Advise("See: osaurus-sandbox plugin history " + string(id))
+		return nil, fault.Newf(fault.NotFound, "read plugin", revisionName(id, n), "there is no such revision").Advise("See: osaurus-sandbox plugin history " + string(id))
 	}
 	return text, err
 }
@@ -142,7 +142,7 @@ func (l *Library) before(id config.PluginID) (Revision, error) {
 			return n, nil
 		}
 	}
-	return 0, fault.New(fault.NotFound, "roll back plugin", string(id), errors.New("there is nothing before it")).Advise("See: osaurus-sandbox plugin history " + string(id))
+	return 0, fault.Newf(fault.NotFound, "roll back plugin", string(id), "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + string(id))
 }
 
 // Undo takes a revision back that Save has just made: the plugin is again what it was before, or

@@ -200,7 +200,7 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 // replace reports why a recipe may not take another's place.
 func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 	if old.Recipe.Name != r.Name {
-		return fault.New(fault.Rejected, "save plugin", string(old.ID), fmt.Errorf("%q and %q would have the same id", old.Recipe.Name, r.Name)).
+		return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "%q and %q would have the same id", old.Recipe.Name, r.Name).
 			Advise("Give it another name, or rename the one that is there: osaurus-sandbox plugin rename " + string(old.ID))
 	}
 	if hash, err := r.Hash(); err != nil || hash == old.Hash {
@@ -211,7 +211,7 @@ func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 
 // Create has Save replace nothing.
 func Create(old Entry) error {
-	return fault.New(fault.Rejected, "save plugin", string(old.ID), errors.New("there is a plugin of this name already, which is another")).
+	return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "there is a plugin of this name already, which is another").
 		Advise("Give it another name, or say that it shall be updated: --update")
 }
 
@@ -221,7 +221,7 @@ func Update(Entry) error { return nil }
 func (l *Library) room() error {
 	names, err := l.names()
 	if err == nil && len(names) >= maxPlugins {
-		err = fault.New(fault.Rejected, "save plugin", l.dir, fmt.Errorf("there are %d plugins already", len(names))).Advise("Remove some: osaurus-sandbox plugin remove ID")
+		err = fault.Newf(fault.Rejected, "save plugin", l.dir, "there are %d plugins already", len(names)).Advise("Remove some: osaurus-sandbox plugin remove ID")
 	}
 	return err
 }
@@ -305,7 +305,7 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 		return e, err
 	}
 	if _, err := os.Lstat(l.path(to)); !errors.Is(err, os.ErrNotExist) {
-		return Entry{}, fault.New(fault.Rejected, "rename plugin", string(to), errors.New("there is a plugin of this name already")).Advise("Choose another name.")
+		return Entry{}, fault.Newf(fault.Rejected, "rename plugin", string(to), "there is a plugin of this name already").Advise("Choose another name.")
 	}
 	if _, err := l.archive(id); err != nil {
 		return Entry{}, err

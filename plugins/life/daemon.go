@@ -175,7 +175,7 @@ func (p *plugin) stopDaemon(id config.JobID) error {
 			return err
 		}
 	}
-	return fault.New(fault.Timeout, "end daemon", string(p.id), errors.New("it has not ended"))
+	return fault.Newf(fault.Timeout, "end daemon", string(p.id), "it has not ended")
 }
 
 // stopLimit is the longest that the end of a daemon is waited for.

@@ -1,7 +1,6 @@
 package life
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,7 +112,7 @@ func TestDaemonAndGuests(t *testing.T) {
 // is told once, and tried again.
 func TestDaemonThatCannotRunYet(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
-		w.fails(fault.New(fault.Unavailable, "read secret", "TOKEN", errors.New("the keyring is locked")))
+		w.fails(fault.Newf(fault.Unavailable, "read secret", "TOKEN", "the keyring is locked"))
 		w.Begin(alice, "rss", watcher())
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -136,7 +135,7 @@ func TestDaemonInASilentGuest(t *testing.T) {
 		try(t, func(t *testing.T, w *world) {
 			w.Begin(alice, "rss", watcher())
 			synctest.Wait()
-			w.fails(fault.New(kind, "wait", "", errors.New("the guest does not answer")))
+			w.fails(fault.Newf(kind, "wait", "", "the guest does not answer"))
 			time.Sleep(2 * guest.MaxJobWait)
 			w.fails(nil)
 			time.Sleep(2 * guest.MaxJobWait)
@@ -213,7 +212,7 @@ func TestEndWithASilentGuest(t *testing.T) {
 // A daemon whose folder is gone has failed, as one that ends too often.
 func TestDaemonWithoutAFolder(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
-		w.fails(fault.New(fault.NotFound, "start job", "", errors.New("no such folder")))
+		w.fails(fault.Newf(fault.NotFound, "start job", "", "no such folder"))
 		w.Begin(alice, "rss", watcher())
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -379,7 +378,7 @@ func TestHandlersInASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
 		synctest.Wait()
-		w.fails(fault.New(fault.Unavailable, "find guest", "", errors.New("it does not answer")))
+		w.fails(fault.Newf(fault.Unavailable, "find guest", "", "it does not answer"))
 		w.emit("mail.old", `1`)
 		w.emit("mail.old", `2`)
 		time.Sleep(time.Hour)
@@ -393,7 +392,7 @@ func TestHandlersInASilentGuest(t *testing.T) {
 		if got := w.handled(); len(got) != 2 || !strings.HasPrefix(got[0], "first 1") || !strings.HasPrefix(got[1], "first 2") {
 			t.Errorf("%q", got)
 		}
-		w.fails(fault.New(fault.NotFound, "run command", "", errors.New("no such folder")))
+		w.fails(fault.Newf(fault.NotFound, "run command", "", "no such folder"))
 		w.emit("mail.old", `3`)
 		synctest.Wait()
 		w.fails(nil)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -134,7 +133,7 @@ func (w *world) endRoom() {
 }
 
 func (w *world) absent() error {
-	return fault.New(fault.Unavailable, "ask", "", fmt.Errorf("no guest runs"))
+	return fault.Newf(fault.Unavailable, "ask", "", "no guest runs")
 }
 
 // crash ends all jobs with a status.
@@ -163,7 +162,7 @@ func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand)
 	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
 	w.jobs[j.ID] = j
 	if w.late {
-		return guest.Job{}, fault.New(fault.Timeout, "start job", "", errors.New("the guest does not answer"))
+		return guest.Job{}, fault.Newf(fault.Timeout, "start job", "", "the guest does not answer")
 	}
 	return j.Job, nil
 }

@@ -28,11 +28,11 @@ func (g *Registrar) reach(r plugins.Recipe) error {
 	for _, c := range commands(r) {
 		found := command.Hosts(c.text)
 		if outside := found.Outside(allowed); len(outside) > 0 {
-			return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it names the host %s, which is not allowed", outside[0])).
+			return fault.Newf(fault.InvalidArgs, op, c.path, "it names the host %s, which is not allowed", outside[0]).
 				Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed))
 		}
 		if !found.Understood() {
-			return fault.New(fault.InvalidArgs, op, c.path, fmt.Errorf("it cannot be read which hosts it names: %s", found.Unclear)).
+			return fault.Newf(fault.InvalidArgs, op, c.path, "it cannot be read which hosts it names: %s", found.Unclear).
 				Advise("Write hosts out, without variables and without commands that make commands; or put the work into a file of the plugin and run that.")
 		}
 	}

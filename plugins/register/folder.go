@@ -44,7 +44,7 @@ func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID)
 		return plugins.Recipe{}, err
 	}
 	if own, err := r.ID(); err != nil || own != id {
-		return plugins.Recipe{}, fault.New(fault.InvalidArgs, op, string(id), fmt.Errorf("its %s has the name %q, whose folder is plugins/%s", manifest, r.Name, own)).
+		return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, op, string(id), "its %s has the name %q, whose folder is plugins/%s", manifest, r.Name, own).
 			Advise("Move the folder, or change the name.")
 	}
 	if err := p.walk(ctx, ".", 0); err != nil {
@@ -92,7 +92,7 @@ func (p *packer) noManifest(err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return fault.New(fault.Execution, op, "~/"+p.root+"/"+manifest, errors.New("there is no such file")).
+	return fault.Newf(fault.Execution, op, "~/"+p.root+"/"+manifest, "there is no such file").
 		Advise("Write it first: name, description and tools, each with an id, a description and a command to run.")
 }
 

@@ -142,7 +142,7 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 		return Made{}, err
 	}
 	if !g.Running() {
-		return Made{}, fault.New(fault.Unavailable, op, string(id), errors.New("the sandbox is not running")).Advise("Start it: osaurus-sandbox up")
+		return Made{}, fault.Newf(fault.Unavailable, op, string(id), "the sandbox is not running").Advise("Start it: osaurus-sandbox up")
 	}
 	restricted, caveats := restrict(r, a, via)
 	tell("keeping " + string(id) + " in the library")
@@ -168,7 +168,7 @@ func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry,
 	defer cancel()
 	err := g.Install(ctx, a, e, via, tell)
 	if err != nil && context.Cause(ctx) == over {
-		return fault.New(fault.Timeout, "install plugin", string(e.ID), fmt.Errorf("%w: %w", over, err)).
+		return fault.Newf(fault.Timeout, "install plugin", string(e.ID), "%w: %w", over, err).
 			Advise("Have it install less. A person can give it more time: osaurus-sandbox plugin import, then plugin install.")
 	}
 	return err
@@ -180,7 +180,7 @@ func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_
 	switch kind := fault.KindOf(err); {
 	case err == nil || kind == fault.NotFound:
 	case kind == fault.InvalidArgs:
-		return library.Entry{}, nil, fault.New(fault.Rejected, op, string(id), errors.New("its file in the library is broken")).
+		return library.Entry{}, nil, fault.Newf(fault.Rejected, op, string(id), "its file in the library is broken").
 			Advise("A person mends it: osaurus-sandbox plugin edit " + string(id))
 	default:
 		return library.Entry{}, nil, err
@@ -217,13 +217,13 @@ func failed(id config.PluginID, err error) error {
 	if kind == fault.InvalidArgs || kind == fault.NotFound { // of a command within, not of who asked
 		kind = fault.Execution
 	}
-	return fault.New(kind, op, string(id), fmt.Errorf("install: %w", err)).Advise(fault.AdviceOf(err))
+	return fault.Newf(kind, op, string(id), "install: %w", err).Advise(fault.AdviceOf(err))
 }
 
 // Read reads a recipe's text, as whoever registers it hands it over.
 func Read(text []byte) (plugins.Recipe, error) {
 	if len(text) > plugins.MaxRecipe {
-		return plugins.Recipe{}, fault.New(fault.InvalidArgs, "read recipe", "", fmt.Errorf("it has more than %d bytes", plugins.MaxRecipe)).Advise("Have setup download what is big.")
+		return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, "read recipe", "", "it has more than %d bytes", plugins.MaxRecipe).Advise("Have setup download what is big.")
 	}
 	return plugins.Parse(text)
 }

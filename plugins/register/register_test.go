@@ -257,7 +257,7 @@ func TestInstallationFails(t *testing.T) {
 	}
 	w := newWorld(t)
 	a := w.agent(alice)
-	fails := fault.New(fault.NotFound, "set up plugin", "simple", errors.New("no such program"))
+	fails := fault.Newf(fault.NotFound, "set up plugin", "simple", "no such program")
 	fail := func(version string) {
 		t.Helper()
 		w.fails = fails
@@ -284,7 +284,7 @@ func TestInstallationFails(t *testing.T) {
 	if len(w.notices) != 1 {
 		t.Errorf("told are %v", w.notices)
 	}
-	w.fails = fault.New(fault.Unavailable, "start", "", errors.New("the machine ended"))
+	w.fails = fault.Newf(fault.Unavailable, "start", "", "the machine ended")
 	if _, err := w.create(a, recipe("4")); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("without a machine: %v", err)
 	}

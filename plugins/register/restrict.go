@@ -1,7 +1,6 @@
 package register
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 
@@ -56,6 +55,6 @@ func replaceable(old library.Entry, a tools.Agent) error {
 	if m := old.Recipe.Metadata; m[createdBy] == byAgent && m[createdFor] == string(a.ID) {
 		return nil
 	}
-	return fault.New(fault.Rejected, op, string(old.ID), errors.New("there is a plugin of this name already, which this agent did not make")).
+	return fault.Newf(fault.Rejected, op, string(old.ID), "there is a plugin of this name already, which this agent did not make").
 		Advise("Give it another name. A person can remove the other: osaurus-sandbox plugin remove " + string(old.ID))
 }

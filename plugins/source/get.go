@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -61,11 +60,11 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 	where := r.owner + "/" + r.name
 	text, err := c.read(ctx, c.options.GitHubAPI+"/repos/"+where+"/commits/"+url.PathEscape(ref), maxCommit, http.Header{"Accept": {"application/vnd.github.sha"}})
 	if err != nil {
-		return Fetched{}, fault.New(fault.KindOf(err), "find commit", where+"@"+ref, err).Advise("See that the repository is public, and that it has that branch, tag or commit.")
+		return Fetched{}, fault.Wrap("find commit", where+"@"+ref, err).Advise("See that the repository is public, and that it has that branch, tag or commit.")
 	}
 	commit := string(text)
 	if !commitText.MatchString(commit) {
-		return Fetched{}, fault.New(fault.Execution, "find commit", where+"@"+ref, errors.New("the answer is no commit")).
+		return Fetched{}, fault.Newf(fault.Execution, "find commit", where+"@"+ref, "the answer is no commit").
 			Advise("Try again later; if it stays so, download the recipe yourself and import the file.")
 	}
 	for _, name := range recipeFiles() {
@@ -83,7 +82,7 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 		}
 		return f, err
 	}
-	return Fetched{}, fault.New(fault.NotFound, "find recipe", where+"@"+commit, errors.New("the repository has no osaurus.json and no plugin.json")).
+	return Fetched{}, fault.Newf(fault.NotFound, "find recipe", where+"@"+commit, "the repository has no osaurus.json and no plugin.json").
 		Advise("Name the file itself: https://raw.githubusercontent.com/" + where + "/" + commit + "/PATH")
 }
 
@@ -122,16 +121,16 @@ func (c *Client) read(ctx context.Context, address string, max int64, header htt
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, fault.New(fault.NotFound, op, address, errors.New("there is nothing there")).Advise("See that the address is right.")
+		return nil, fault.Newf(fault.NotFound, op, address, "there is nothing there").Advise("See that the address is right.")
 	case resp.StatusCode != http.StatusOK:
-		return nil, fault.New(fault.Unavailable, op, address, fmt.Errorf("the server answers %s", resp.Status)).Advise("Try again later, or download it yourself and import the file.")
+		return nil, fault.Newf(fault.Unavailable, op, address, "the server answers %s", resp.Status).Advise("Try again later, or download it yourself and import the file.")
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, max+1))
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, address, err).Advise("Try again.")
 	}
 	if int64(len(text)) > max {
-		return nil, fault.New(fault.Rejected, op, address, fmt.Errorf("it is longer than %d bytes", max)).Advise("A recipe is short: see that the address is right.")
+		return nil, fault.Newf(fault.Rejected, op, address, "it is longer than %d bytes", max).Advise("A recipe is short: see that the address is right.")
 	}
 	return text, nil
 }

@@ -84,7 +84,7 @@ func confineAndExec() error {
 		return err
 	}
 	if err := os.Chdir(c.Workspace); err != nil {
-		return fault.New(fault.KindOf(err), "enter workspace", c.Workspace, err)
+		return fault.Wrap("enter workspace", c.Workspace, err)
 	}
 	if err := limit(); err != nil {
 		return err

@@ -59,12 +59,12 @@ type Sandbox struct {
 func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	const op = "make the UNSAFE local sandbox"
 	if !opts.ThisIsUnsafe {
-		return nil, fault.New(fault.Rejected, op, "", errors.New("it runs commands on this computer and not in a VM")).
+		return nil, fault.Newf(fault.Rejected, op, "", "it runs commands on this computer and not in a VM").
 			Advise("Use the room backend. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
 	}
 	for _, path := range opts.Readable {
 		if !filepath.IsAbs(path) {
-			return nil, fault.New(fault.InvalidArgs, op, path, errors.New("a readable path must be absolute")).Advise("Write it from the root on.")
+			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Write it from the root on.")
 		}
 		if _, err := os.Stat(path); err != nil {
 			return nil, unreachable(op, path, err)
@@ -96,13 +96,13 @@ func unreachable(op, path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fault.New(fault.Rejected, op, path, err).Advise("Have its owner let you into all folders on the way to it, or name another.")
 	}
-	return fault.New(fault.KindOf(err), op, path, err).Advise("Name another: this computer finds nothing by that path.")
+	return fault.Wrap(op, path, err).Advise("Name another: this computer finds nothing by that path.")
 }
 
 // withoutHelper is what happens in a program whose helpers do not know that they
 // are helpers.
 func withoutHelper(op string) error {
-	return fault.New(fault.Unavailable, op, "", errors.New("this program does not begin with local.Helper")).
+	return fault.Newf(fault.Unavailable, op, "", "this program does not begin with local.Helper").
 		Advise("Call local.Helper first in main, or in TestMain.")
 }
 
@@ -122,7 +122,7 @@ func (s *Sandbox) prove(ctx context.Context) error {
 	defer h.Close()
 	exit, err := h.Exit(ctx)
 	if err == nil && exit.Code != 42 {
-		err = fault.New(fault.Unavailable, op, "", errors.New("a command does not end as it should"))
+		err = fault.Newf(fault.Unavailable, op, "", "a command does not end as it should")
 	}
 	return err
 }
@@ -166,11 +166,11 @@ func (s *Sandbox) workspace(root string) (string, error) {
 		return "", unreachable(op, root, err)
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
-		return "", fault.New(fault.NotFound, op, root, errors.New("it is no folder")).Advise("Name a folder that is there.")
+		return "", fault.Newf(fault.NotFound, op, root, "it is no folder").Advise("Name a folder that is there.")
 	}
 	// A command may write in its temporary folder, also with ReadOnly.
 	if inside, err := filepath.Rel(real, s.temp); err != nil || filepath.IsLocal(inside) {
-		return "", fault.New(fault.Rejected, op, root, errors.New("the folder of temporary files is in it")).
+		return "", fault.Newf(fault.Rejected, op, root, "the folder of temporary files is in it").
 			Advise("Choose a workspace further down, or set TMPDIR to a folder elsewhere.")
 	}
 	return real, nil

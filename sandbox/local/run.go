@@ -136,7 +136,7 @@ func (c *command) follow(live *sandbox.Live, reports *json.Decoder) {
 	exit, err := sandbox.Exit{Code: sandbox.NoCode, Note: Note}, error(nil)
 	var r report
 	if e := reports.Decode(&r); e != nil || r.Ended == nil {
-		err = fault.New(fault.Unavailable, "wait for the command", "", fmt.Errorf("its warden is gone (%v)", e))
+		err = fault.Newf(fault.Unavailable, "wait for the command", "", "its warden is gone (%v)", e)
 	} else if r.Ended.Signal != "" {
 		exit.Signal = r.Ended.Signal
 	} else {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -129,7 +128,7 @@ func holdAll() error {
 	// kill(-1) without a domain would end everything of the user's. So it is seen
 	// that signals do not get out, not believed.
 	if err := unix.Kill(os.Getppid(), 0); err != unix.EPERM {
-		return fault.New(fault.Unavailable, op, "", fmt.Errorf("a signal gets out of its Landlock domain (%v)", err)).Advise(oldKernel)
+		return fault.Newf(fault.Unavailable, op, "", "a signal gets out of its Landlock domain (%v)", err).Advise(oldKernel)
 	}
 	return nil
 }

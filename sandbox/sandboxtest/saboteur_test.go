@@ -247,7 +247,7 @@ func saboteurs(t *testing.T) map[string]struct {
 				close: func() error { running.Add(-1); return h.Close() },
 				exit: func(ctx context.Context) (sandbox.Exit, error) {
 					if n > 50 {
-						return sandbox.Exit{}, fault.New(fault.Rejected, "start", "", errors.New("too many"))
+						return sandbox.Exit{}, fault.Newf(fault.Rejected, "start", "", "too many")
 					}
 					return h.Exit(ctx)
 				}}

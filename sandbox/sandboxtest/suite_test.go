@@ -49,7 +49,7 @@ before=$(state)
 type unable struct{}
 
 func (unable) Start(context.Context, sandbox.Request) (sandbox.Handle, error) {
-	return nil, fault.New(fault.Unavailable, "start", "", errors.New("there is nothing here"))
+	return nil, fault.Newf(fault.Unavailable, "start", "", "there is nothing here")
 }
 
 func TestSuiteIsChecked(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 
@@ -38,7 +37,7 @@ const (
 func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error) {
 	path := s.home.Secrets()
 	if err := ctx.Err(); err != nil {
-		return nil, fault.New(fault.KindOf(err), op, path, err)
+		return nil, fault.Wrap(op, path, err)
 	}
 	sealed, err := readPrivate(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,16 +53,16 @@ func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error
 	}
 	text, err := open(sealed, id)
 	if _, another := errors.AsType[*age.NoIdentityMatchError](err); another {
-		return nil, fault.New(fault.Rejected, op, path, fmt.Errorf("it is encrypted with another key than %s", s.home.SecretsKey())).
+		return nil, fault.Newf(fault.Rejected, op, path, "it is encrypted with another key than %s", s.home.SecretsKey()).
 			Advise("Bring back the key that belongs to it, or begin anew: mv " + path + " " + path + ".lost")
 	}
 	var d document
 	if err != nil || json.Unmarshal(text, &d) != nil {
-		return nil, fault.New(fault.Rejected, op, path, errors.New("it is damaged, or no file of secrets")).
+		return nil, fault.Newf(fault.Rejected, op, path, "it is damaged, or no file of secrets").
 			Advise("Bring back a copy of it, or begin anew: mv " + path + " " + path + ".lost")
 	}
 	if d.Version != formatVersion {
-		return nil, fault.New(fault.Rejected, op, path, fmt.Errorf("its format is %d, and this program knows %d", d.Version, formatVersion)).
+		return nil, fault.Newf(fault.Rejected, op, path, "its format is %d, and this program knows %d", d.Version, formatVersion).
 			Advise("Use the newer osaurus-sandbox that wrote it.")
 	}
 	if d.Secrets == nil {
@@ -88,7 +87,7 @@ func (s *Store) write(ctx context.Context, op string, all content) error {
 		return fault.New(fault.Execution, op, path, err)
 	}
 	if len(sealed) > maxSize {
-		return fault.New(fault.Rejected, op, path, fmt.Errorf("the file would be larger than %d bytes", maxSize)).
+		return fault.Newf(fault.Rejected, op, path, "the file would be larger than %d bytes", maxSize).
 			Advise("Delete secrets that nobody needs, or keep large ones elsewhere.")
 	}
 	return config.WriteFile(path, sealed)

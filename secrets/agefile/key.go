@@ -92,7 +92,7 @@ func plain(id identity) []byte { return []byte(id.String() + "\n") }
 func parse(op, path string, text []byte) (identity, error) {
 	id, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
 	if err != nil { // which may quote the key
-		return nil, fault.New(fault.Rejected, op, path, errors.New("it is no key")).Advise("Bring back the key that was there.")
+		return nil, fault.Newf(fault.Rejected, op, path, "it is no key").Advise("Bring back the key that was there.")
 	}
 	return id, nil
 }
@@ -127,7 +127,7 @@ func (k *key) unseal(ctx context.Context, op string, text []byte, ask Prompt) (i
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
 	case <-ctx.Done():
-		return nil, fault.New(fault.KindOf(ctx.Err()), op, path, ctx.Err())
+		return nil, fault.Wrap(op, path, ctx.Err())
 	}
 	if bytes.Equal(text, k.opened) {
 		return k.id, nil
@@ -185,14 +185,14 @@ func readPrivate(path string, max int64) ([]byte, error) {
 		return nil, fault.New(fault.Execution, op, path, err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fault.New(fault.Rejected, op, path, errors.New("other users can read or change it")).Advise("Run: chmod 600 " + path)
+		return nil, fault.Newf(fault.Rejected, op, path, "other users can read or change it").Advise("Run: chmod 600 " + path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, max+1))
 	switch {
 	case err != nil:
 		return nil, fault.New(fault.Execution, op, path, err)
 	case int64(len(text)) > max:
-		return nil, fault.New(fault.Rejected, op, path, fmt.Errorf("it is larger than %d bytes", max)).Advise("This is none of ours: move it away.")
+		return nil, fault.Newf(fault.Rejected, op, path, "it is larger than %d bytes", max).Advise("This is none of ours: move it away.")
 	}
 	return text, nil
 }

@@ -72,7 +72,7 @@ func do[T any](ctx context.Context, s *Store, op, subject string, call func(item
 }
 
 func givenUp(ctx context.Context, op, subject string) error {
-	return fault.New(fault.KindOf(ctx.Err()), op, subject, ctx.Err()).Advise("See whether macOS shows a dialog that wants an answer.")
+	return fault.Wrap(op, subject, ctx.Err()).Advise("See whether macOS shows a dialog that wants an answer.")
 }
 
 // Get returns a secret.

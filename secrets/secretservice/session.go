@@ -54,7 +54,7 @@ type session struct {
 // open connects to the keyring. It starts no bus: nobody would end it.
 func open(ctx context.Context, op string) (*session, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fault.New(fault.KindOf(err), op, theService, err)
+		return nil, fault.Wrap(op, theService, err)
 	}
 	conn, err := dbus.SessionBusPrivateNoAutoStartup()
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *session) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fault.New(fault.KindOf(err), s.op, theService, err)
+		return fault.Wrap(s.op, theService, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.Timeout, s.op, theService, err).Advise("The keyring does not answer. Restart it, or log in again.")
 	}

@@ -4,8 +4,6 @@ package agents
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -188,7 +186,7 @@ func (a *Agents) find(ref string) (*member, error) {
 }
 
 func notFound(ref string) error {
-	return fault.New(fault.NotFound, "find agent", ref, errors.New("there is none")).Advise("See `osaurus-sandbox agent list`; make one with `osaurus-sandbox agent create`.")
+	return fault.Newf(fault.NotFound, "find agent", ref, "there is none").Advise("See `osaurus-sandbox agent list`; make one with `osaurus-sandbox agent create`.")
 }
 
 // everybody is whose turn it is to change which agents there are: no user has the name.
@@ -200,7 +198,7 @@ const everybody config.LinuxUser = ""
 func (a *Agents) turn(ctx context.Context, user config.LinuxUser, op, subject string) (end func(), err error) {
 	end, err = a.turns.Take(ctx, user, nil)
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), op, subject, fmt.Errorf("another change is not done: %w", err))
+		return nil, fault.Newf(fault.KindOf(err), op, subject, "another change is not done: %w", err)
 	}
 	return end, nil
 }

@@ -30,7 +30,7 @@ func (a *Agents) Create(ctx context.Context, n New, by supervisor.Cause) (Agent,
 		return Agent{}, err
 	}
 	if name == Diagnostic {
-		return Agent{}, fault.New(fault.Rejected, "create agent", string(name), errors.New("the name is kept for diagnostics")).Advise("Choose another name.")
+		return Agent{}, fault.Newf(fault.Rejected, "create agent", string(name), "the name is kept for diagnostics").Advise("Choose another name.")
 	}
 	return a.create(ctx, name, n, by)
 }
@@ -94,13 +94,13 @@ func idFor(name config.AgentName, text string) (config.AgentID, error) {
 	}
 	own, err := config.ParseAgentID(string(name))
 	if id == secrets.Host || own == secrets.Host {
-		return "", fault.New(fault.InvalidArgs, "create agent", string(name), fmt.Errorf("the id %s is this host's own", secrets.Host)).Advise("Let it have another.")
+		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "the id %s is this host's own", secrets.Host).Advise("Let it have another.")
 	}
 	switch {
 	case err != nil:
 		return id, nil
 	case text != "" && own != id:
-		return "", fault.New(fault.InvalidArgs, "create agent", string(name), fmt.Errorf("its name is an id, and not %s", id)).Advise("Give it another name.")
+		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "its name is an id, and not %s", id).Advise("Give it another name.")
 	}
 	return own, nil
 }
@@ -182,9 +182,9 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 	case name == before:
 		return m, before, nil
 	case name == Diagnostic || before == Diagnostic:
-		return nil, "", fault.New(fault.Rejected, op, string(before), errors.New("the name is kept for diagnostics")).Advise("Choose another name.")
+		return nil, "", fault.Newf(fault.Rejected, op, string(before), "the name is kept for diagnostics").Advise("Choose another name.")
 	case notID == nil:
-		return nil, "", fault.New(fault.InvalidArgs, op, string(before), errors.New("a name cannot be an id")).Advise("Choose another name.")
+		return nil, "", fault.Newf(fault.InvalidArgs, op, string(before), "a name cannot be an id").Advise("Choose another name.")
 	}
 	if err := a.mayBe(op, agent); err != nil {
 		return nil, "", err

@@ -86,7 +86,7 @@ func TestDeleteFromSilentGuest(t *testing.T) {
 	w.create("alice")
 	w.must(w.exec("alice"))
 	g := w.backend.Guest()
-	g.Refuse(fault.New(fault.Timeout, "remove room", "", errors.New("silence")))
+	g.Refuse(fault.Newf(fault.Timeout, "remove room", "", "silence"))
 	if pending, err := w.Delete(t.Context(), "alice", false, by); err != nil || !pending {
 		t.Errorf("%v %v", pending, err)
 	}
@@ -146,7 +146,7 @@ func TestRenameAfterFailure(t *testing.T) {
 	w.create("alice")
 	w.must(w.exec("alice"))
 	g := w.backend.Guest()
-	g.Refuse(fault.New(fault.Timeout, "limit room", "", errors.New("silence")).Advise("Wait."))
+	g.Refuse(fault.Newf(fault.Timeout, "limit room", "", "silence").Advise("Wait."))
 	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256"}, by)
 	w.want(err, fault.Timeout)
 	g.Refuse(nil)

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -41,9 +40,9 @@ func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in i
 	case err != nil:
 		return err
 	case exit.Signal == 0 && exit.Code == fault.ExitNotFound:
-		return fault.New(fault.NotFound, op, subject, errors.New("nothing listens there")).Advise("Have it listen on 127.0.0.1, or on all addresses, in the agent's room.")
+		return fault.Newf(fault.NotFound, op, subject, "nothing listens there").Advise("Have it listen on 127.0.0.1, or on all addresses, in the agent's room.")
 	case exit.Status() != 0:
-		return fault.New(fault.Execution, op, subject, fmt.Errorf("what carries it in the room ended with %d", exit.Status())).
+		return fault.Newf(fault.Execution, op, subject, "what carries it in the room ended with %d", exit.Status()).
 			Advise("See whether the room is at a limit: osaurus-sandbox top.")
 	}
 	return nil

@@ -2,8 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -23,7 +21,7 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 	}
 	at := agent.within(file)
 	if at == "/" {
-		return fault.New(fault.InvalidArgs, op, at, errors.New("it is all of the room")).Advise("Name a file or a folder in it.")
+		return fault.Newf(fault.InvalidArgs, op, at, "it is all of the room").Advise("Name a file or a folder in it.")
 	}
 	return a.script(ctx, agent, op, file, guest.Command{
 		Args: []string{"/bin/sh", "-c", parcel.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
@@ -42,7 +40,7 @@ func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reade
 		at = strings.TrimSuffix(at, "/") + "/"
 	}
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return fault.New(fault.InvalidArgs, op, to, fmt.Errorf("%q is no name of a file", name)).Advise("Name what is copied.")
+		return fault.Newf(fault.InvalidArgs, op, to, "%q is no name of a file", name).Advise("Name what is copied.")
 	}
 	return a.script(ctx, agent, op, to, guest.Command{Args: []string{"/bin/sh", "-c", parcel.InScript, "sh", at, name}, Stdin: from})
 }
@@ -77,17 +75,17 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 	case exit.Status() == parcel.ExitNotFound:
 		return notThere(op, subject)
 	case exit.Status() == parcel.ExitRefused:
-		return fault.New(fault.Rejected, op, subject, errors.New("a file and a folder cannot take each other's place")).Advise("Choose another name, or remove what is there.")
+		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
 	case exit.Quota:
-		return fault.New(fault.Rejected, op, subject, errors.New("the agent's disk is full")).Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
+		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full").Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
 	case exit.Status() != 0:
-		return fault.New(fault.Execution, op, subject, fmt.Errorf("in the room it ended with %d: %s", exit.Status(), strings.TrimSpace(string(said))))
+		return fault.Newf(fault.Execution, op, subject, "in the room it ended with %d: %s", exit.Status(), strings.TrimSpace(string(said)))
 	}
 	return nil
 }
 
 func notThere(op, subject string) error {
-	return fault.New(fault.NotFound, op, subject, errors.New("there is no such file or folder in the room")).Advise("A path that does not begin with a slash is below the agent's home.")
+	return fault.Newf(fault.NotFound, op, subject, "there is no such file or folder in the room").Advise("A path that does not begin with a slash is below the agent's home.")
 }
 
 // maxComplaint bounds what is kept of what a script says on its way down.

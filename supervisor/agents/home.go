@@ -166,7 +166,7 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	away := path.Join(homes, fmt.Sprint(aside, agent.UID))
 	for _, other := range a.List() {
 		if other.Folder == agent.Folder {
-			err = fault.New(fault.Rejected, op, agent.subtree(), fmt.Errorf("it is the home of a new agent %s now", other.Name)).Advise("Delete that one with its workspace.")
+			err = fault.Newf(fault.Rejected, op, agent.subtree(), "it is the home of a new agent %s now", other.Name).Advise("Delete that one with its workspace.")
 		}
 	}
 	if err == nil {

@@ -97,7 +97,7 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 			return err
 		}
 		if a.UID > lastUID {
-			return fault.New(fault.Rejected, op, string(a.Name), errors.New("every uid was given to an agent once")).Advise("Begin with another home: set OSAURUS_HOME.")
+			return fault.Newf(fault.Rejected, op, string(a.Name), "every uid was given to an agent once").Advise("Begin with another home: set OSAURUS_HOME.")
 		}
 		a.User = a.Name.User()
 		var taken bool

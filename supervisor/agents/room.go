@@ -59,12 +59,12 @@ type borrow func(context.Context) (*supervisor.Loan, error)
 func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 	const op = "find guest"
 	if a.silent() {
-		return nil, fault.New(fault.Unavailable, op, "", errors.New("it does not answer")).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+		return nil, fault.Newf(fault.Unavailable, op, "", "it does not answer").Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
 	if l, ok := a.Sandbox.Visit(); ok { // what is begun in it has a loan of its own
 		return l, nil
 	}
-	return nil, fault.New(fault.Unavailable, op, "", errors.New("none runs")).Advise("Start it: osaurus-sandbox up")
+	return nil, fault.Newf(fault.Unavailable, op, "", "none runs").Advise("Start it: osaurus-sandbox up")
 }
 
 // silent reports whether the guest that runs is known not to answer.
@@ -223,7 +223,7 @@ func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) er
 	const op = "limit room"
 	agent := a.agentOf(m)
 	if err := ctx.Err(); err != nil {
-		return fault.New(fault.KindOf(err), op, string(agent.User), err)
+		return fault.Wrap(op, string(agent.User), err)
 	}
 	end, err := a.turn(ctx, agent.User, op, string(agent.User))
 	if err != nil {

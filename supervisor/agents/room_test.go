@@ -1,7 +1,6 @@
 package agents_test
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -45,7 +44,7 @@ func TestProvisionFails(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
 	w.must(w.sandbox.Start(t.Context(), by))
-	w.backend.Guest().Refuse(fault.New(fault.Rejected, "make room", "", errors.New("no")).Advise("Do not."))
+	w.backend.Guest().Refuse(fault.Newf(fault.Rejected, "make room", "", "no").Advise("Do not."))
 	w.want(w.exec("alice"), fault.Rejected)
 	w.backend.Guest().Refuse(nil)
 	w.must(w.exec("alice"))
@@ -92,7 +91,7 @@ func TestSetThatFails(t *testing.T) {
 	w.create("alice")
 	w.must(w.exec("alice"))
 	g := w.backend.Guest()
-	g.Refuse(fault.New(fault.Execution, "limit room", "", errors.New("no")).Advise("Do not."))
+	g.Refuse(fault.Newf(fault.Execution, "limit room", "", "no").Advise("Do not."))
 	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256"}, by)
 	w.want(err, fault.Execution)
 	g.Refuse(nil)

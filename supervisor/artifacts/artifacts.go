@@ -175,7 +175,7 @@ func (a *Artifacts) Get(ctx context.Context, id ID) (f Artifact, err error) {
 	err = a.DB.Read(ctx, op, func(tx *sql.Tx) error {
 		f, err = scan(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM artifacts WHERE id = ?", id))
 		if errors.Is(err, sql.ErrNoRows) {
-			return fault.New(fault.NotFound, op, fmt.Sprint(id), errors.New("there is none")).Advise("See `osaurus-sandbox artifacts list`.")
+			return fault.Newf(fault.NotFound, op, fmt.Sprint(id), "there is none").Advise("See `osaurus-sandbox artifacts list`.")
 		}
 		return err
 	})

@@ -67,7 +67,7 @@ func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.drafts[o.Agent] >= maxDrafts {
-		return nil, fault.New(fault.Rejected, op, name, fmt.Errorf("the agent is sharing %d others at this moment", maxDrafts)).Advise("Wait for one of them.")
+		return nil, fault.Newf(fault.Rejected, op, name, "the agent is sharing %d others at this moment", maxDrafts).Advise("Wait for one of them.")
 	}
 	own := drafts + rand.Text()
 	if err := a.root.Mkdir(own, privateDir); err != nil {
@@ -96,11 +96,11 @@ func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 		}
 	}
 	if d.made.Files++; d.made.Files > MaxFiles {
-		return nil, fault.New(fault.Rejected, op, d.made.Name, fmt.Errorf("it has more than %d files", MaxFiles)).Advise("Share an archive of them.")
+		return nil, fault.Newf(fault.Rejected, op, d.made.Name, "it has more than %d files", MaxFiles).Advise("Share an archive of them.")
 	}
 	f, err := d.of.root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
 	if errors.Is(err, fs.ErrExist) { // where capitals do not matter, two names of the guest are one
-		return nil, fault.New(fault.InvalidArgs, op, name, errors.New("this computer takes two of its names for one")).Advise("Give one of them another name.")
+		return nil, fault.Newf(fault.InvalidArgs, op, name, "this computer takes two of its names for one").Advise("Give one of them another name.")
 	}
 	if err != nil {
 		return nil, d.of.fault(op, name, err)
@@ -109,7 +109,7 @@ func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 }
 
 func (d *Draft) tooLarge() error {
-	return fault.New(fault.Rejected, "share", d.made.Name, fmt.Errorf("it is larger than %d MiB", MaxSize>>20)).Advise("Share a part of it, or what sums it up.")
+	return fault.Newf(fault.Rejected, "share", d.made.Name, "it is larger than %d MiB", MaxSize>>20).Advise("Share a part of it, or what sums it up.")
 }
 
 // file is a file of a draft.
@@ -146,7 +146,7 @@ func (d *Draft) Keep(ctx context.Context, description string, by supervisor.Caus
 	defer d.close()
 	f, a := d.made, d.of
 	if f.Files == 0 {
-		return Artifact{}, fault.New(fault.InvalidArgs, op, f.Name, errors.New("there is no file in it")).Advise("Write the file first, or share a folder that has one.")
+		return Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "there is no file in it").Advise("Write the file first, or share a folder that has one.")
 	}
 	f.Description, f.Created = oneLine(description), time.Now().UTC()
 	if f.SHA256 = d.digest(); f.Folder {
@@ -229,7 +229,7 @@ func admit(ctx context.Context, tx *sql.Tx, f Artifact) error {
 	if count < Keep && size+f.Size <= KeepBytes {
 		return nil
 	}
-	return fault.New(fault.Rejected, "share", f.Name, fmt.Errorf("%d artifacts of %d MiB of this agent are kept, and no more than %d of %d", count, size>>20, Keep, int64(KeepBytes)>>20)).
+	return fault.Newf(fault.Rejected, "share", f.Name, "%d artifacts of %d MiB of this agent are kept, and no more than %d of %d", count, size>>20, Keep, int64(KeepBytes)>>20).
 		Advise("Ask the person to delete some: osaurus-sandbox artifacts delete.")
 }
 

@@ -51,7 +51,7 @@ func checkTop(name string) error {
 		return err
 	}
 	if strings.ContainsAny(name[:1], ".-~") {
-		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%q", name), errors.New("it begins with a dot, a dash or a tilde")).Advise("Give it another name.")
+		return fault.Newf(fault.InvalidArgs, "name artifact", fmt.Sprintf("%q", name), "it begins with a dot, a dash or a tilde").Advise("Give it another name.")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func checkTop(name string) error {
 // checkPath refuses what a path below an artifact must not be.
 func checkPath(name string) error {
 	if len(name) > maxPath {
-		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), fmt.Errorf("its path is longer than %d bytes", maxPath)).Advise("Share an archive of it.")
+		return fault.Newf(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), "its path is longer than %d bytes", maxPath).Advise("Share an archive of it.")
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if err := checkName(part); err != nil {

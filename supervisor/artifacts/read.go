@@ -16,7 +16,7 @@ func (a *Artifacts) Read(ctx context.Context, f Artifact, tell func(path string,
 	const op = "read artifact"
 	err := a.read(ctx, f, tell)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, op, a.Path(f), errors.New("it is not there any more")).Advise("Somebody has moved it away. Forget it with `osaurus-sandbox artifacts delete`.")
+		return fault.Newf(fault.NotFound, op, a.Path(f), "it is not there any more").Advise("Somebody has moved it away. Forget it with `osaurus-sandbox artifacts delete`.")
 	}
 	return a.fault(op, f.within(), err)
 }

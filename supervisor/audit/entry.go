@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -67,7 +66,7 @@ type Entry struct {
 // valid UTF-8 of a bounded length.
 func (e Entry) check() (Entry, error) {
 	if e.Client == "" || e.Action == "" || e.Outcome == "" {
-		return e, fault.New(fault.InvalidArgs, "record in audit", e.Action, errors.New("an entry needs a client, an action and an outcome"))
+		return e, fault.Newf(fault.InvalidArgs, "record in audit", e.Action, "an entry needs a client, an action and an outcome")
 	}
 	for _, text := range []*string{&e.Client, &e.Action, &e.Subject, (*string)(&e.Outcome), &e.Detail} {
 		*text = cut(*text)

@@ -84,7 +84,7 @@ func bakeable(p pack.Pack) bool { return p.Manifest.PackageTool == pack.APK }
 func (b Baker) Bake(ctx context.Context, p pack.Pack, report progress.Func) (image.Image, error) {
 	const op = "bake image"
 	if !bakeable(p) {
-		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, fmt.Errorf("its package tool is %s", p.Manifest.PackageTool)).
+		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "its package tool is %s", p.Manifest.PackageTool).
 			Advise("Only packs for apk are bare: use this one as it is.")
 	}
 	branch, err := releaseBranch(p.Manifest.Version)
@@ -98,7 +98,7 @@ func (b Baker) Bake(ctx context.Context, p pack.Pack, report progress.Func) (ima
 		return b.bake(ctx, bare, branch, dir, report)
 	})
 	if err != nil {
-		return image.Image{}, fault.New(fault.KindOf(err), op, p.Manifest.Name, err)
+		return image.Image{}, fault.Wrap(op, p.Manifest.Name, err)
 	}
 	return i, nil
 }

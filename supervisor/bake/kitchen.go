@@ -210,7 +210,7 @@ func judge(err error) error {
 		}
 	}
 	if strings.Contains(err.Error(), "(no such package)") {
-		return fault.New(fault.KindOf(err), "install packages", "", err).Advise("Take it out of the setting toolbox. Until then the bare image works.")
+		return fault.Wrap("install packages", "", err).Advise("Take it out of the setting toolbox. Until then the bare image works.")
 	}
 	return err
 }
@@ -261,10 +261,10 @@ func (k *kitchen) run(ctx context.Context, patience time.Duration, stdin io.Read
 	case err != nil:
 		return "", err
 	case exit.TimedOut:
-		return "", fault.New(fault.Timeout, op, what, fmt.Errorf("it took more than %v", patience))
+		return "", fault.Newf(fault.Timeout, op, what, "it took more than %v", patience)
 	case exit.Status() != 0:
 		said := errs.String() + out.String() // apk says some of what is wrong there
-		return "", fault.New(fault.Execution, op, what, fmt.Errorf("exit %d: %s", exit.Status(), tail(said)))
+		return "", fault.Newf(fault.Execution, op, what, "exit %d: %s", exit.Status(), tail(said))
 	}
 	return out.String(), nil
 }

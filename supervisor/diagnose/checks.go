@@ -45,7 +45,7 @@ const restartAdvice = "Restart the sandbox: osaurus-sandbox restart. If that doe
 func exec(ctx context.Context, b bench) (string, error) {
 	said, err := b.sh(ctx, "echo "+greeting)
 	if err == nil && said != greeting {
-		err = fault.New(fault.Execution, "run in guest", "echo", fmt.Errorf("it said %q", said))
+		err = fault.Newf(fault.Execution, "run in guest", "echo", "it said %q", said)
 	}
 	return said, advise(err, restartAdvice)
 }
@@ -61,7 +61,7 @@ func vsock(ctx context.Context, b bench) (string, error) {
 		slowest = max(slowest, time.Since(asked))
 	}
 	if slowest > maxRoundTrip {
-		return "", fault.New(fault.Timeout, "ask guest", "", fmt.Errorf("an answer took %v", slowest.Round(time.Millisecond))).
+		return "", fault.Newf(fault.Timeout, "ask guest", "", "an answer took %v", slowest.Round(time.Millisecond)).
 			Advise("This computer or the guest is very busy: see osaurus-sandbox status, and what else runs.")
 	}
 	return fmt.Sprintf("the slowest of %d answers took %v", roundTrips, slowest.Round(100*time.Microsecond)), nil
@@ -91,7 +91,7 @@ func (b bench) networkUp(ctx context.Context) error {
 			return nil
 		case guest.NetworkPending:
 		default:
-			return fault.New(fault.Unavailable, "look at the guest's network", "", fmt.Errorf("it is %s: %s", n.Status, n.Trouble))
+			return fault.Newf(fault.Unavailable, "look at the guest's network", "", "it is %s: %s", n.Status, n.Trouble)
 		}
 		select {
 		case <-ctx.Done():
@@ -134,7 +134,7 @@ func toGuest(ctx context.Context, b bench) (string, error) {
 	defer root.Remove(here)
 	said, err := b.sh(ctx, `cat "$1"`, path.Join(guest.SharedDir, name))
 	if err == nil && said != name {
-		err = fault.New(fault.Execution, "read in guest", name, fmt.Errorf("it reads %q", said))
+		err = fault.Newf(fault.Execution, "read in guest", name, "it reads %q", said)
 	}
 	return "read what was written", advise(err, shareAdvice)
 }
@@ -147,7 +147,7 @@ func toHost(ctx context.Context, b bench) (string, error) {
 	}
 	read, err := readShared(b.Home(), name)
 	if err == nil && read != name {
-		err = fault.New(fault.Execution, "read", name, fmt.Errorf("it reads %q", read))
+		err = fault.Newf(fault.Execution, "read", name, "it reads %q", read)
 	}
 	return "read what was written", advise(err, shareAdvice)
 }
@@ -183,7 +183,7 @@ func clock(ctx context.Context, b bench) (string, error) {
 		skew = max(0, skew-passed)
 	}
 	if skew.Abs() > maxSkew {
-		err = fault.New(fault.Execution, "compare clocks", "", fmt.Errorf("the guest's is off by %v", skew.Round(time.Millisecond))).
+		err = fault.Newf(fault.Execution, "compare clocks", "", "the guest's is off by %v", skew.Round(time.Millisecond)).
 			Advise("It is set every half minute. If it stays so, restart the sandbox: osaurus-sandbox restart.")
 	}
 	return fmt.Sprintf("off by less than %v", (skew.Abs() + time.Millisecond).Round(time.Millisecond)), err
@@ -225,7 +225,7 @@ func agentUser(ctx context.Context, b bench) (string, error) {
 	}
 	agent, err := b.agent()
 	if want := fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()); err == nil && said != want {
-		err = fault.New(fault.Execution, "run in room", "id", fmt.Errorf("it is %q, not %q", said, want)).Advise(advice)
+		err = fault.Newf(fault.Execution, "run in room", "id", "it is %q, not %q", said, want).Advise(advice)
 	}
 	return said, err
 }

@@ -221,7 +221,7 @@ func collect(ctx context.Context, cmd guest.Command, start func(context.Context,
 	exit, err := process.Wait()
 	text := strings.TrimSpace(out.String())
 	if err == nil && exit.Status() != 0 {
-		err = fault.New(fault.Execution, "run in guest", "", fmt.Errorf("exit code %d: %s", exit.Status(), text))
+		err = fault.Newf(fault.Execution, "run in guest", "", "exit code %d: %s", exit.Status(), text)
 	}
 	return text, err
 }
@@ -239,5 +239,5 @@ func advise(err error, advice string) error {
 	if err == nil || fault.AdviceOf(err) != "" {
 		return err
 	}
-	return fault.New(fault.KindOf(err), "", "", err).Advise(advice)
+	return fault.Wrap("", "", err).Advise(advice)
 }

@@ -99,7 +99,7 @@ func (f *fake) Exec(ctx context.Context, cmd guest.Command) (supervisor.Process,
 			return process{ctx, s, s.do(f, cmd.Args), cmd.Stdout}, nil
 		}
 	}
-	return nil, fault.New(fault.NotFound, "run", line, errors.New("nobody knows this command"))
+	return nil, fault.Newf(fault.NotFound, "run", line, "nobody knows this command")
 }
 
 // staff are a fake's agents.
@@ -223,7 +223,7 @@ func TestEachCheckFails(t *testing.T) {
 // An agent that cannot be made is a fault of what is tried as it.
 func TestNoAgent(t *testing.T) {
 	f := well(t)
-	f.diagnosed = fault.New(fault.Unavailable, "make agent", "", errors.New("no more")).Advise("Remove one.")
+	f.diagnosed = fault.Newf(fault.Unavailable, "make agent", "", "no more").Advise("Remove one.")
 	for name, r := range run(t, f) {
 		if failed := name == "agent-user" || name == "bridge" || name == "packages"; r.Passed() == failed || failed && r.Advice() != "Remove one." {
 			t.Errorf("%s: %+v", name, r)
@@ -234,7 +234,7 @@ func TestNoAgent(t *testing.T) {
 // Without a home there is no room for anything, and it is said where.
 func TestNoHome(t *testing.T) {
 	f := well(t)
-	f.start = fault.New(fault.Unavailable, "start", "", errors.New("no home")).Advise("Make one.")
+	f.start = fault.Newf(fault.Unavailable, "start", "", "no home").Advise("Make one.")
 	f.home = config.Home(filepath.Join(t.TempDir(), "missing"))
 	results := run(t, f)
 	if r := results["start"]; r.Passed() || r.Advice() != "Make one." {

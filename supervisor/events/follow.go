@@ -35,7 +35,7 @@ func Follow[E, C any](ctx context.Context, cursor C, follow bool, next func(cont
 			select {
 			case <-arrived:
 			case <-ctx.Done():
-				yield(none, fault.New(fault.KindOf(ctx.Err()), "read events", "", ctx.Err()))
+				yield(none, fault.Wrap("read events", "", ctx.Err()))
 				return
 			}
 		}

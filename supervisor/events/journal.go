@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"sync"
 	"time"
 
@@ -83,7 +82,7 @@ func (j *Journal) Note(e Event) (Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.last == j.reserved {
-		return Event{}, fault.New(fault.Unavailable, "note event", string(e.Kind), fmt.Errorf("%d events wait for the disk", j.limits.unkept)).
+		return Event{}, fault.Newf(fault.Unavailable, "note event", string(e.Kind), "%d events wait for the disk", j.limits.unkept).
 			Advise("Make room on the disk of the home.")
 	}
 	j.last++

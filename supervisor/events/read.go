@@ -33,7 +33,7 @@ func (j *Journal) List(ctx context.Context, after Seq) iter.Seq2[Event, error] {
 func (j *Journal) read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if last := j.Last(); cursor < 0 || cursor > last {
-			yield(Event{}, fault.New(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), fmt.Errorf("the newest is %d", last)).
+			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), "the newest is %d", last).
 				Advise("Begin at 0: all that is kept."))
 			return
 		}

@@ -34,7 +34,7 @@ func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error)
 		there, here = workspace, f.backend.Workspace
 	}
 	if here == "" {
-		return fault.New(fault.NotFound, "touch files", file.String(), errors.New("the backend has no workspace"))
+		return fault.Newf(fault.NotFound, "touch files", file.String(), "the backend has no workspace")
 	}
 	file.Root = filepath.Join(here, strings.TrimPrefix(file.Root, there))
 	if err := os.MkdirAll(file.Root, 0o755); err != nil {

@@ -3,8 +3,6 @@ package hosttest
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -34,7 +32,7 @@ func (g *Guest) Mute(silent bool) {
 	defer g.mu.Unlock()
 	g.mute = nil
 	if silent {
-		g.mute = fault.New(fault.Timeout, "call guest", "", errors.New("it does not answer")).Advise("Wait.")
+		g.mute = fault.Newf(fault.Timeout, "call guest", "", "it does not answer").Advise("Wait.")
 	}
 }
 
@@ -75,7 +73,7 @@ func (g *Guest) enter(user config.LinuxUser) error {
 }
 
 func noRoom(user config.LinuxUser) error {
-	return fault.New(fault.NotFound, "find room", string(user), errors.New("there is none"))
+	return fault.Newf(fault.NotFound, "find room", string(user), "there is none")
 }
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
@@ -83,7 +81,7 @@ func noRoom(user config.LinuxUser) error {
 func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
 	err = g.ask("ensure", string(r.User), func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
-			return fault.New(fault.Rejected, "make room", string(r.User), fmt.Errorf("there is one of uid %d at %s", before.UID, before.Home))
+			return fault.Newf(fault.Rejected, "make room", string(r.User), "there is one of uid %d at %s", before.UID, before.Home)
 		}
 		g.rooms[r.User], g.tokens[r.User] = r, token
 		if g.backend.disk == nil {

@@ -163,7 +163,7 @@ func greet(ctx context.Context, m vm.Machine, boot guest.Boot) (*guest.Client, e
 		if m.Err() != nil {
 			return nil, m.Err()
 		}
-		return nil, fault.New(fault.Execution, "boot guest", "", errors.New("it powered off before it answered")).
+		return nil, fault.Newf(fault.Execution, "boot guest", "", "it powered off before it answered").
 			Advise("Its console log says why.")
 	default:
 	}

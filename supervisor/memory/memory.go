@@ -99,9 +99,9 @@ func (m *Memory) add(ctx context.Context, agent config.AgentID, f Fact) (Fact, e
 	f.Content = strings.TrimSpace(strings.ToValidUTF8(f.Content, "\uFFFD"))
 	switch {
 	case f.Content == "":
-		return Fact{}, fault.New(fault.InvalidArgs, op, "", errors.New("there is nothing to keep in mind")).Advise("Write what it is.")
+		return Fact{}, fault.Newf(fault.InvalidArgs, op, "", "there is nothing to keep in mind").Advise("Write what it is.")
 	case len(f.Content) > MaxContent:
-		return Fact{}, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d bytes are more than %d", len(f.Content), MaxContent)).
+		return Fact{}, fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than %d", len(f.Content), MaxContent).
 			Advise("Write less, or keep it in a file and store where that is.")
 	}
 	err := m.db.Write(ctx, op, func(tx *sql.Tx) error {
@@ -137,7 +137,7 @@ func (m *Memory) makeRoom(ctx context.Context, tx *sql.Tx, op string, agent conf
 		return err
 	}
 	if n, err := done.RowsAffected(); err != nil || int(n) < facts-m.limit {
-		return errors.Join(err, fault.New(fault.Rejected, op, "", fmt.Errorf("%d facts are pinned, or matter more", m.limit)).
+		return errors.Join(err, fault.Newf(fault.Rejected, op, "", "%d facts are pinned, or matter more", m.limit).
 			Advise("A person unpins or deletes some: osaurus-sandbox memory list AGENT"))
 	}
 	return nil
@@ -207,7 +207,7 @@ func (m *Memory) delete(ctx context.Context, op, query string, args ...any) (n i
 }
 
 func notFound(op string, id ID) error {
-	return fault.New(fault.NotFound, op, fmt.Sprint(id), errors.New("the agent has no such fact")).Advise("See `osaurus-sandbox memory list`.")
+	return fault.Newf(fault.NotFound, op, fmt.Sprint(id), "the agent has no such fact").Advise("See `osaurus-sandbox memory list`.")
 }
 
 // columns are a fact's, in the order that one scans.

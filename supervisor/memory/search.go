@@ -41,7 +41,7 @@ const important = "SELECT " + columns + " FROM facts WHERE agent = ?1 ORDER BY s
 func (m *Memory) Search(ctx context.Context, agent config.AgentID, text string, limit int) ([]Fact, error) {
 	const op = "search memory"
 	if limit < 1 || limit > MaxFound {
-		return nil, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d facts cannot be asked for", limit)).Advise(fmt.Sprintf("Ask for 1 to %d.", MaxFound))
+		return nil, fault.Newf(fault.InvalidArgs, op, "", "%d facts cannot be asked for", limit).Advise(fmt.Sprintf("Ask for 1 to %d.", MaxFound))
 	}
 	asked := queries(agent, text)
 	if len(asked) == 0 {

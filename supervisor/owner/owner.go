@@ -82,7 +82,7 @@ func Take(ctx context.Context, home config.Home) (*Lock, error) {
 	}
 	self, err := Self()
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, string(home), fmt.Errorf("learn which process this is: %w", err)).Advise("See that this program may ask the system about its own processes (on Linux: read /proc).")
+		return nil, fault.Newf(fault.Unavailable, op, string(home), "learn which process this is: %w", err).Advise("See that this program may ask the system about its own processes (on Linux: read /proc).")
 	}
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -114,16 +114,16 @@ func (l *Lock) wait(ctx context.Context, home config.Home) error {
 		has, known := l.read()
 		switch {
 		case known && has.Lives():
-			return fault.New(fault.Rejected, op, string(home), fmt.Errorf("%s has it", has)).
+			return fault.Newf(fault.Rejected, op, string(home), "%s has it", has).
 				Advise("Use the sandbox through that program, end it, or set " + config.HomeVariable + " to a home of its own.")
 		case time.Now().After(deadline):
-			return fault.New(fault.Rejected, op, string(home), errors.New("a program that does not say its name has it")).
+			return fault.Newf(fault.Rejected, op, string(home), "a program that does not say its name has it").
 				Advise("See which one with: fuser " + l.file.Name())
 		}
 		select {
 		case <-time.After(poll):
 		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), op, string(home), ctx.Err())
+			return fault.Wrap(op, string(home), ctx.Err())
 		}
 	}
 }

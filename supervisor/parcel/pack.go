@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -69,7 +68,7 @@ func (p *packer) end() error {
 
 func (p *packer) one(source string, info fs.FileInfo, name string) error {
 	if !info.Mode().IsRegular() {
-		return fault.New(fault.InvalidArgs, "copy", source, errors.New("it is neither a file nor a folder")).Advise("Copy what it stands for.")
+		return fault.Newf(fault.InvalidArgs, "copy", source, "it is neither a file nor a folder").Advise("Copy what it stands for.")
 	}
 	f, err := os.Open(source)
 	if err != nil {
@@ -157,7 +156,7 @@ func (p *packer) file(f fs.File, info fs.FileInfo, name string) error {
 	}
 	n, err := io.Copy(p.tar, io.LimitReader(reader{p.ctx, f}, h.Size))
 	if err == nil && n < h.Size {
-		err = fault.New(fault.Execution, "copy", info.Name(), fmt.Errorf("it became shorter meanwhile: %d bytes of %d", n, h.Size)).Advise("Copy it when nobody writes to it.")
+		err = fault.Newf(fault.Execution, "copy", info.Name(), "it became shorter meanwhile: %d bytes of %d", n, h.Size).Advise("Copy it when nobody writes to it.")
 	}
 	p.sum.Files++
 	p.sum.Bytes += n

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -27,7 +26,7 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 	in, as := to, name
 	if info, missing := os.Stat(to); missing != nil || !info.IsDir() {
 		if strings.HasSuffix(to, string(filepath.Separator)) {
-			return Sum{}, fault.New(fault.NotFound, "copy to", to, errors.New("there is no such folder")).Advise("Make it, or leave out the slash at its end.")
+			return Sum{}, fault.Newf(fault.NotFound, "copy to", to, "there is no such folder").Advise("Make it, or leave out the slash at its end.")
 		}
 		in, as = filepath.Dir(to), filepath.Base(to)
 	}
@@ -51,7 +50,7 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 		return u.sum, refused(name, err)
 	}
 	if !u.begun {
-		return u.sum, fault.New(fault.Rejected, "copy", name, errors.New("what came is a link that leads elsewhere, or no file at all")).Advise("Copy what it leads to.")
+		return u.sum, fault.Newf(fault.Rejected, "copy", name, "what came is a link that leads elsewhere, or no file at all").Advise("Copy what it leads to.")
 	}
 	return u.sum, put(root, path.Join(part, name), as)
 }
@@ -69,7 +68,7 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	if top, _, _ := strings.Cut(h.Name, "/"); top != u.name {
-		return fault.New(fault.Rejected, "copy", u.name, fmt.Errorf("%q came instead", h.Name)).Advise("The guest is not what was booted, or its tar is not: look into the room.")
+		return fault.Newf(fault.Rejected, "copy", u.name, "%q came instead", h.Name).Advise("The guest is not what was booted, or its tar is not: look into the room.")
 	}
 	mode := fs.FileMode(h.Mode).Perm()
 	var err error
@@ -141,9 +140,9 @@ func put(root *os.Root, from, to string) error {
 	case err != nil:
 		return err
 	case here.IsDir() != there.IsDir():
-		return fault.New(fault.Rejected, "copy to", to, errors.New("a file and a folder cannot take each other's place")).Advise("Choose another name, or remove what is there.")
+		return fault.Newf(fault.Rejected, "copy to", to, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
 	case !here.IsDir() && !there.Mode().IsRegular() && there.Mode().Type() != fs.ModeSymlink:
-		return fault.New(fault.Rejected, "copy to", to, errors.New("there is a pipe or a device")).Advise("Choose another name, or copy to - and send that there.")
+		return fault.Newf(fault.Rejected, "copy to", to, "there is a pipe or a device").Advise("Choose another name, or copy to - and send that there.")
 	case !here.IsDir():
 		return root.Rename(from, to)
 	}
@@ -163,7 +162,7 @@ func put(root *os.Root, from, to string) error {
 func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (sum Sum, err error) {
 	err = untar.Walk(reader{ctx, archive}, name, func(h *tar.Header, content io.Reader) error {
 		if h.Typeflag != tar.TypeReg || h.Name != name {
-			return fault.New(fault.InvalidArgs, "print", name, errors.New("it is not a file")).Advise("Say where to copy it to.")
+			return fault.Newf(fault.InvalidArgs, "print", name, "it is not a file").Advise("Say where to copy it to.")
 		}
 		sum.Files++
 		n, err := io.Copy(w, content)

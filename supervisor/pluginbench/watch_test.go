@@ -161,7 +161,7 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest
 		case w.refused <- struct{}{}:
 		default:
 		}
-		return nil, fault.New(fault.Timeout, "run command", "", errors.New("the guest does not answer"))
+		return nil, fault.Newf(fault.Timeout, "run command", "", "the guest does not answer")
 	}
 	if w.held != nil {
 		return nil, w.hold(a.ID)
@@ -187,15 +187,15 @@ func (w *world) hold(a config.AgentID) error {
 	}
 	w.begun <- a
 	<-w.held
-	return fault.New(fault.Timeout, "run command", "", errors.New("it was held"))
+	return fault.Newf(fault.Timeout, "run command", "", "it was held")
 }
 
 func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWrite) (guest.FileWritten, error) {
-	return guest.FileWritten{}, fault.New(fault.Rejected, "write", "", errors.New("the plugin has no files"))
+	return guest.FileWritten{}, fault.Newf(fault.Rejected, "write", "", "the plugin has no files")
 }
 
 func (w *world) DigestFiles(context.Context, tools.Agent, guest.File, uint64, []string) ([]guest.FileDigest, error) {
-	return nil, fault.New(fault.Rejected, "look at files", "", errors.New("the plugin has no files"))
+	return nil, fault.Newf(fault.Rejected, "look at files", "", "the plugin has no files")
 }
 
 func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -41,7 +40,7 @@ func (c *Config) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKe
 	err = c.db.Read(ctx, op, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT value FROM plugin_config WHERE agent = ? AND plugin = ? AND key = ?", who.Agent, who.Plugin, key).Scan(&value)
 		if errors.Is(err, sql.ErrNoRows) {
-			return fault.New(fault.NotFound, op, string(key), errors.New("it was never set")).Advise("Set it with: osaurus-host config set KEY VALUE")
+			return fault.Newf(fault.NotFound, op, string(key), "it was never set").Advise("Set it with: osaurus-host config set KEY VALUE")
 		}
 		return err
 	})
@@ -53,9 +52,9 @@ func (c *Config) Set(ctx context.Context, who bridge.Caller, key bridge.ConfigKe
 	const op = "set config"
 	switch {
 	case who.Plugin == "":
-		return fault.New(fault.InvalidArgs, op, string(key), errors.New("no plugin is named")).Advise("Set OSAURUS_PLUGIN.")
+		return fault.Newf(fault.InvalidArgs, op, string(key), "no plugin is named").Advise("Set OSAURUS_PLUGIN.")
 	case len(value) > MaxValue:
-		return fault.New(fault.InvalidArgs, op, string(key), fmt.Errorf("%d bytes are more than %d", len(value), MaxValue)).Advise("Keep it in a file of the agent's home.")
+		return fault.Newf(fault.InvalidArgs, op, string(key), "%d bytes are more than %d", len(value), MaxValue).Advise("Keep it in a file of the agent's home.")
 	}
 	return c.db.Write(ctx, op, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO plugin_config (agent, plugin, key, value) VALUES (?, ?, ?, ?)
@@ -67,7 +66,7 @@ func (c *Config) Set(ctx context.Context, who bridge.Caller, key bridge.ConfigKe
 			return err
 		}
 		if keys > c.keys {
-			return fault.New(fault.Rejected, op, string(key), fmt.Errorf("the agent's plugins keep %d values already", c.keys)).Advise("Use a key that is there.")
+			return fault.Newf(fault.Rejected, op, string(key), "the agent's plugins keep %d values already", c.keys).Advise("Use a key that is there.")
 		}
 		return nil
 	})

@@ -2,8 +2,6 @@ package prompts
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -132,7 +130,7 @@ func (b *Broker) add(ctx context.Context, w *waiting) error {
 	}
 	if of >= maxWaiting {
 		b.mu.Unlock()
-		return fault.New(fault.Rejected, "ask for", p.Secret.String(), fmt.Errorf("%d prompts of the agent wait already", of)).
+		return fault.Newf(fault.Rejected, "ask for", p.Secret.String(), "%d prompts of the agent wait already", of).
 			Advise("Wait until they are answered: osaurus-sandbox prompt list")
 	}
 	b.waiting = append(b.waiting, w)
@@ -186,7 +184,7 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by supervisor.Caus
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
-		return Prompt{}, false, fault.New(fault.KindOf(ctx.Err()), "answer prompt", string(id), errors.New("another answer is being kept"))
+		return Prompt{}, false, fault.Newf(fault.KindOf(ctx.Err()), "answer prompt", string(id), "another answer is being kept")
 	}
 	defer func() { w.turn <- struct{}{} }()
 	now := b.now(w)
@@ -298,7 +296,7 @@ func (b *Broker) find(id ID) (*waiting, Prompt, error) {
 			return nil, p, nil
 		}
 	}
-	return nil, Prompt{}, fault.New(fault.NotFound, "find prompt", string(id), errors.New("there is none")).Advise("See `osaurus-sandbox prompt list`.")
+	return nil, Prompt{}, fault.Newf(fault.NotFound, "find prompt", string(id), "there is none").Advise("See `osaurus-sandbox prompt list`.")
 }
 
 func (b *Broker) now(w *waiting) Prompt {

@@ -50,7 +50,7 @@ var idText = regexp.MustCompile(`^[0-9a-f]{8}$`)
 // ParseID reads the id of a prompt.
 func ParseID(text string) (ID, error) {
 	if !idText.MatchString(text) {
-		return "", fault.New(fault.InvalidArgs, "read prompt id", fmt.Sprintf("%.40q", text), errors.New("not allowed")).Advise("It is 8 hexadecimal digits. See `osaurus-sandbox prompt list`.")
+		return "", fault.Newf(fault.InvalidArgs, "read prompt id", fmt.Sprintf("%.40q", text), "not allowed").Advise("It is 8 hexadecimal digits. See `osaurus-sandbox prompt list`.")
 	}
 	return ID(text), nil
 }
@@ -147,9 +147,9 @@ func (p Prompt) Err() error {
 	const op = "ask for"
 	switch p.State {
 	case Cancelled:
-		return fault.New(fault.UserDenied, op, p.Secret.String(), fmt.Errorf("it was cancelled: %s", p.Cause)).Advise("Do without it, or ask what it is needed for first.")
+		return fault.Newf(fault.UserDenied, op, p.Secret.String(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
 	case Expired:
-		return fault.New(fault.Timeout, op, p.Secret.String(), errors.New("nobody has answered")).Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
+		return fault.Newf(fault.Timeout, op, p.Secret.String(), "nobody has answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
 	}
 	return nil
 }

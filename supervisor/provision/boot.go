@@ -95,7 +95,7 @@ func verify(ctx context.Context, g *launch.Guest, report progress.Func) error {
 		report.Note("the guest warns: " + w)
 	}
 	if !info.HasData {
-		return fault.New(fault.Execution, "verify guest", "", errors.New("it could not use its data disk"))
+		return fault.Newf(fault.Execution, "verify guest", "", "it could not use its data disk")
 	}
 	return nil
 }
@@ -106,5 +106,5 @@ func (s *Site) seeConsole(log string, err error) error {
 	if before := fault.AdviceOf(err); before != "" {
 		advice = before + " " + advice
 	}
-	return fault.New(fault.KindOf(err), "", "", err).Advise(advice)
+	return fault.Wrap("", "", err).Advise(advice)
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -59,11 +58,11 @@ func New(home config.Home) (Service, error) {
 		return Service{}, fault.New(fault.Execution, "find own program", "", err)
 	}
 	if strings.ContainsAny(program, "\"'\\") { // systemd runs no such program
-		return Service{}, fault.New(fault.InvalidArgs, "describe service", program, errors.New("the program's path has a quote or a backslash in it")).Advise("Move the program.")
+		return Service{}, fault.Newf(fault.InvalidArgs, "describe service", program, "the program's path has a quote or a backslash in it").Advise("Move the program.")
 	}
 	for _, path := range []string{program, string(home)} {
 		if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
-			return Service{}, fault.New(fault.InvalidArgs, "describe service", path, errors.New("the path has a control character in it")).Advise("Choose another path.")
+			return Service{}, fault.Newf(fault.InvalidArgs, "describe service", path, "the path has a control character in it").Advise("Choose another path.")
 		}
 	}
 	return Service{home, program, system()}, nil
@@ -134,7 +133,7 @@ func (s Service) Uninstall(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, op, file, errors.New("it is not installed")).Advise("See what is: osaurus-sandbox service status")
+		return fault.Newf(fault.NotFound, op, file, "it is not installed").Advise("See what is: osaurus-sandbox service status")
 	}
 	var failed error
 	for _, command := range s.manager.unload(s.label(), file) {
@@ -185,6 +184,6 @@ func run(ctx context.Context, op string, command []string) error {
 	case errors.Is(err, exec.ErrNotFound):
 		return fault.New(fault.Unavailable, op, command[0], err).Advise("This system has no manager of user services that is known here. Start `osaurus-sandbox serve` with what it has.")
 	}
-	return fault.New(fault.Execution, op, strings.Join(command, " "), fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))).
+	return fault.Newf(fault.Execution, op, strings.Join(command, " "), "%w: %s", err, bytes.TrimSpace(out)).
 		Advise("Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger")
 }

@@ -35,7 +35,7 @@ func (db *DB) Fault(op string, err error) error {
 	)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.KindOf(err), op, "", err)
+		return fault.Wrap(op, "", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fail(fault.Unavailable, room)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -48,7 +48,7 @@ func (db *DB) Fault(op string, err error) error {
 		return fail(fault.Execution, ours)
 	}
 	if e.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY { // all of them are to agents
-		return fault.New(fault.NotFound, op, "", errors.New("the agent was deleted"))
+		return fault.Newf(fault.NotFound, op, "", "the agent was deleted")
 	}
 	switch e.Code() & 0xff { // the rest says where it happened
 	case sqlite3.SQLITE_FULL:

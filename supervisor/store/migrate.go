@@ -73,14 +73,14 @@ func checkVersion(ctx context.Context, pool *sql.DB, schema []migration) error {
 	case at > len(schema):
 		return tooNew(at, schema)
 	case at < len(schema):
-		return fault.New(fault.Unavailable, "read database", "schema", fmt.Errorf("it has version %d, this program reads %d", at, len(schema))).
+		return fault.Newf(fault.Unavailable, "read database", "schema", "it has version %d, this program reads %d", at, len(schema)).
 			Advise("Run: osaurus-sandbox up. It brings the database up to date.")
 	}
 	return nil
 }
 
 func tooNew(at int, schema []migration) error {
-	return fault.New(fault.Rejected, "read database", "schema", fmt.Errorf("it has version %d, this program knows %d", at, len(schema))).
+	return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(schema)).
 		Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
 }
 

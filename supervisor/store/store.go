@@ -123,7 +123,7 @@ func (db *DB) Path() string { return db.path }
 // is do's own *fault.Error, or one about op.
 func (db *DB) Write(ctx context.Context, op string, do func(*sql.Tx) error) error {
 	if db.writer == nil {
-		return fault.New(fault.Rejected, op, db.path, errors.New("it was opened for reading"))
+		return fault.Newf(fault.Rejected, op, db.path, "it was opened for reading")
 	}
 	return db.Fault(op, transact(ctx, db.writer, do))
 }

@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,7 +55,7 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 		case <-limit.C:
 			wait = 0 // one last look
 		case <-ctx.Done():
-			err = fault.New(fault.KindOf(ctx.Err()), op, "", ctx.Err())
+			err = fault.Wrap(op, "", ctx.Err())
 		}
 		again.Stop()
 		if err != nil {
@@ -125,7 +124,7 @@ func (t *Tasks) answer(ctx context.Context, op string, id bridge.TaskID, lease L
 }
 
 func ended(op string, task Task) error {
-	return fault.New(fault.Rejected, op, string(task.ID), fmt.Errorf("it is %s", task.State)).Advise("Stop working on it.")
+	return fault.Newf(fault.Rejected, op, string(task.ID), "it is %s", task.State).Advise("Stop working on it.")
 }
 
 func checkHold(op string, hold time.Duration) (time.Duration, error) {
@@ -133,7 +132,7 @@ func checkHold(op string, hold time.Duration) (time.Duration, error) {
 	case hold == 0:
 		return DefaultHold, nil
 	case hold < time.Second || hold > MaxHold:
-		return 0, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("a lease cannot last %v", hold)).Advise(fmt.Sprintf("It lasts 1s to %v, and can be renewed.", MaxHold))
+		return 0, fault.Newf(fault.InvalidArgs, op, "", "a lease cannot last %v", hold).Advise(fmt.Sprintf("It lasts 1s to %v, and can be renewed.", MaxHold))
 	}
 	return hold, nil
 }
@@ -145,7 +144,7 @@ func (w *write) leased(op string, id bridge.TaskID, lease Lease) (Task, error) {
 	case err != nil:
 		return Task{}, err
 	case lease == "" || task.lease != lease:
-		return Task{}, fault.New(fault.Rejected, op, string(id), errors.New("another worker has leased it, or nobody has")).Advise("Stop working on it.")
+		return Task{}, fault.Newf(fault.Rejected, op, string(id), "another worker has leased it, or nobody has").Advise("Stop working on it.")
 	}
 	return task, nil
 }

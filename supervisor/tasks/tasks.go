@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"strings"
@@ -120,9 +119,9 @@ func (t *Tasks) add(ctx context.Context, task Task, depth func(*write, config.Ag
 	}
 	switch {
 	case strings.TrimSpace(task.Text) == "":
-		return Task{}, fault.New(fault.InvalidArgs, op, "", errors.New("there is nothing to do")).Advise("Say what.")
+		return Task{}, fault.Newf(fault.InvalidArgs, op, "", "there is nothing to do").Advise("Say what.")
 	case len(task.Key) > MaxKey:
-		return Task{}, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("a session key of %d bytes is longer than %d", len(task.Key), MaxKey)).Advise("Write a shorter one.")
+		return Task{}, fault.Newf(fault.InvalidArgs, op, "", "a session key of %d bytes is longer than %d", len(task.Key), MaxKey).Advise("Write a shorter one.")
 	}
 	err := t.write(ctx, op, func(w *write) error {
 		there, err := w.one("SELECT "+columns+" FROM tasks WHERE agent = ? AND key = ?", task.Agent, task.Key)
@@ -136,7 +135,7 @@ func (t *Tasks) add(ctx context.Context, task Task, depth func(*write, config.Ag
 			return err
 		}
 		if task.Depth > MaxDepth {
-			return fault.New(fault.Rejected, op, "", fmt.Errorf("%d tasks led to it, one from the other", task.Depth)).
+			return fault.Newf(fault.Rejected, op, "", "%d tasks led to it, one from the other", task.Depth).
 				Advise("An agent that gives itself task after task has no end: let the one that is worked on end first.")
 		}
 		var open int
@@ -144,7 +143,7 @@ func (t *Tasks) add(ctx context.Context, task Task, depth func(*write, config.Ag
 			return err
 		}
 		if open >= MaxOpen {
-			return fault.New(fault.Rejected, op, "", fmt.Errorf("%d tasks of the agent have not ended", open)).
+			return fault.Newf(fault.Rejected, op, "", "%d tasks of the agent have not ended", open).
 				Advise("Wait until some have, or have a person cancel them: osaurus-sandbox task list")
 		}
 		task, err = w.change(task.Source, `INSERT INTO tasks (id, agent, key, text, source, depth, state, created, until, attempts, lease, worker, leased, ended, result)
@@ -223,7 +222,7 @@ func (t *Tasks) Cancel(ctx context.Context, id bridge.TaskID, client string) (ta
 // checkSize refuses a text that is too long.
 func checkSize(op, text string) error {
 	if len(text) > MaxText {
-		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%d bytes are more than %d", len(text), MaxText)).Advise("Keep it in a file of the workspace, and say where that is.")
+		return fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than %d", len(text), MaxText).Advise("Keep it in a file of the workspace, and say where that is.")
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (w *write) change(by, query string, args ...any) (Task, error) {
 func (w *write) get(op string, id bridge.TaskID) (Task, error) {
 	task, err := w.one("SELECT "+columns+" FROM tasks WHERE id = ?", strings.ToUpper(string(id)))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Task{}, fault.New(fault.NotFound, op, fmt.Sprintf("%.40s", id), errors.New("there is no such task")).Advise("See `osaurus-sandbox task list`.")
+		return Task{}, fault.Newf(fault.NotFound, op, fmt.Sprintf("%.40s", id), "there is no such task").Advise("See `osaurus-sandbox task list`.")
 	}
 	return task, err
 }

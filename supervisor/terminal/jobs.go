@@ -3,7 +3,6 @@ package terminal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -130,7 +129,7 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 	}
 	l, ok := t.Sandbox.BorrowRunning()
 	if !ok {
-		return Job{}, fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no job")).Advise("Jobs end with their guest: start it anew.")
+		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no job").Advise("Jobs end with their guest: start it anew.")
 	}
 	defer l.Return()
 	job, err := question(l, agent.User)

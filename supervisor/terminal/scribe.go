@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -178,7 +177,7 @@ func (s *scribe) turn(ctx context.Context, do func() error) error {
 	select {
 	case <-s.writing:
 	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "keep transcript", "", errors.New("another one is still being kept"))
+		return fault.Newf(fault.KindOf(ctx.Err()), "keep transcript", "", "another one is still being kept")
 	}
 	defer func() { s.writing <- struct{}{} }()
 	return do()

@@ -96,7 +96,7 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 	run("echo first")
 	until("it is kept", func() bool { return kept("first") })
 	g := backend.Guest()
-	g.Refuse(fault.New(fault.Timeout, "list sessions", "", errors.New("it has no time")))
+	g.Refuse(fault.Newf(fault.Timeout, "list sessions", "", "it has no time"))
 	for _, command := range []string{"echo second", "echo third"} {
 		asked := len(g.Asked())
 		run(command)

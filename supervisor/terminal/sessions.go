@@ -78,7 +78,7 @@ func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID,
 	}
 	l, ok := t.Sandbox.BorrowRunning()
 	if !ok {
-		return fault.New(fault.NotFound, op, string(id), errors.New("no guest runs, and so no command")).Advise("It has ended with its guest.")
+		return fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no command").Advise("It has ended with its guest.")
 	}
 	defer l.Return()
 	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id, which))
@@ -196,7 +196,7 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 	if err != nil {
 		return "", err
 	}
-	trouble := error(fault.New(fault.NotFound, "read transcript", string(id), errors.New("there is no such session")).
+	trouble := error(fault.Newf(fault.NotFound, "read transcript", string(id), "there is no such session").
 		Advise("See `osaurus-sandbox session list`."))
 	if l, ok := t.Sandbox.BorrowRunning(); ok {
 		defer l.Return()
@@ -240,7 +240,7 @@ func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.Sess
 	case err != nil:
 		return err
 	case !lived && !kept:
-		return fault.New(fault.NotFound, op, string(id), errors.New("there is no such session")).Advise("See `osaurus-sandbox session list`.")
+		return fault.Newf(fault.NotFound, op, string(id), "there is no such session").Advise("See `osaurus-sandbox session list`.")
 	}
 	t.note(SessionClosed, by, agent, map[string]string{"session": string(id)})
 	return nil

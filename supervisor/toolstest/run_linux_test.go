@@ -3,7 +3,6 @@ package toolstest_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,7 +110,7 @@ func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk
 
 // TestGuestThatDoesNotStart: what is told of it says why, and what to do.
 func TestGuestThatDoesNotStart(t *testing.T) {
-	b := &hosttest.Backend{Broken: fault.New(fault.Unavailable, "boot", "", errors.New("there is no kernel")).Advise("See `osaurus-sandbox doctor`.")}
+	b := &hosttest.Backend{Broken: fault.Newf(fault.Unavailable, "boot", "", "there is no kernel").Advise("See `osaurus-sandbox doctor`.")}
 	w := world(t, b, b)
 	e := w.Tools.Call(t.Context(), tools.Call{Agent: w.Agent(t, "ada", nil)}, "sandbox_read_file", []byte(`{"path":"notes.md"}`))
 	if f := e.Failure; f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, "there is no kernel. ") || !strings.Contains(f.Message, "osaurus-sandbox doctor") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -87,7 +86,7 @@ type cursor struct {
 func (t *Topics) read(ctx context.Context, f Filter, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if len(f.Topics) > maxPatterns {
-			yield(Event{}, fault.New(fault.InvalidArgs, "read events", "", fmt.Errorf("%d topics are more than %d", len(f.Topics), maxPatterns)).Advise("Ask for all, or for a beginning with * at its end."))
+			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Ask for all, or for a beginning with * at its end."))
 			return
 		}
 		events.Follow(ctx, cursor{at: f.After}, follow, func(ctx context.Context, c cursor) ([]Event, cursor, <-chan struct{}, error) {
@@ -137,9 +136,9 @@ func check(ctx context.Context, tx *sql.Tx, f Filter, at events.Seq) error {
 	}
 	switch {
 	case at < 0 || at > last:
-		return fault.New(fault.InvalidArgs, op, fmt.Sprintf("after %d", at), fmt.Errorf("the newest is %d", last)).Advise("Begin at 0: all that is kept.")
+		return fault.Newf(fault.InvalidArgs, op, fmt.Sprintf("after %d", at), "the newest is %d", last).Advise("Begin at 0: all that is kept.")
 	case !there:
-		return fault.New(fault.NotFound, op, string(f.Agent), errors.New("there is no such agent")).Advise("See `osaurus-sandbox agent list`.")
+		return fault.Newf(fault.NotFound, op, string(f.Agent), "there is no such agent").Advise("See `osaurus-sandbox agent list`.")
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -69,10 +68,10 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 	}
 	var text bytes.Buffer
 	if err := json.Compact(&text, payload); err != nil {
-		return fault.New(fault.InvalidArgs, op, string(topic), fmt.Errorf("its payload is not JSON: %w", err)).Advise("Write a JSON value.")
+		return fault.Newf(fault.InvalidArgs, op, string(topic), "its payload is not JSON: %w", err).Advise("Write a JSON value.")
 	}
 	if text.Len() > MaxPayload {
-		return fault.New(fault.InvalidArgs, op, string(topic), fmt.Errorf("a payload of %d bytes is more than %d", text.Len(), MaxPayload)).
+		return fault.Newf(fault.InvalidArgs, op, string(topic), "a payload of %d bytes is more than %d", text.Len(), MaxPayload).
 			Advise("Keep it in a file and tell where that is.")
 	}
 	shared := strings.HasPrefix(string(topic), Shared)

@@ -3,7 +3,6 @@ package vault
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -183,7 +182,7 @@ func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
 		return nil
 	}
 	if len(k.lent) >= redact.MaxSecrets && !k.lent[key] {
-		return fault.New(fault.Rejected, "read secret", string(key.Name), fmt.Errorf("the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets)).
+		return fault.Newf(fault.Rejected, "read secret", string(key.Name), "the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets).
 			Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
 	}
 	if k.lent == nil {

@@ -3,7 +3,6 @@ package vault
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -52,7 +51,7 @@ type cleanEvents struct {
 // What an event is called cannot have a label in it.
 func (c cleanEvents) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
 	if c.vault.clean(ctx, who.Agent, string(topic)) != string(topic) {
-		return fault.New(fault.InvalidArgs, "emit event", "", errors.New("its type has the value of a secret in it")).Advise("Call it something else.")
+		return fault.Newf(fault.InvalidArgs, "emit event", "", "its type has the value of a secret in it").Advise("Call it something else.")
 	}
 	if clean := json.RawMessage(c.vault.clean(ctx, who.Agent, string(payload))); len(payload) == 0 || json.Valid(clean) {
 		payload = clean

@@ -91,7 +91,7 @@ func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte
 // noModules is the error of a pack of which no initramfs can be built. Where it lacks
 // a module, it may be older than this program, which needs more than the one before.
 func noModules(p pack.Pack, err error) error {
-	failed := fault.New(fault.KindOf(err), "build initramfs", p.Path(p.Manifest.Modules), err)
+	failed := fault.Wrap("build initramfs", p.Path(p.Manifest.Modules), err)
 	if failed.Kind != fault.NotFound {
 		return failed
 	}

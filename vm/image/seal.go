@@ -106,10 +106,10 @@ func (p part) verify(ctx context.Context) error {
 		path := p.path(f.Name)
 		sum, _, err := hashFile(ctx, path)
 		if err != nil {
-			return fault.New(fault.KindOf(err), op, path, err).Advise(rebuild)
+			return fault.Wrap(op, path, err).Advise(rebuild)
 		}
 		if sum != f.SHA256 { // which covers the size
-			return fault.New(fault.Rejected, op, path, fmt.Errorf("its digest is %s, but it was built with %s", sum, f.SHA256)).Advise(rebuild)
+			return fault.Newf(fault.Rejected, op, path, "its digest is %s, but it was built with %s", sum, f.SHA256).Advise(rebuild)
 		}
 	}
 	return nil

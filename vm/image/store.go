@@ -84,11 +84,11 @@ func buildPart(ctx context.Context, folder, dir string, build func(ctx context.C
 		}
 	}()
 	if err := build(ctx, temp); err != nil {
-		return part{}, fault.New(fault.KindOf(err), op, "", err)
+		return part{}, fault.Wrap(op, "", err)
 	}
 	s, err := newSeal(ctx, temp)
 	if err != nil {
-		return part{}, fault.New(fault.KindOf(err), op, temp, err)
+		return part{}, fault.Wrap(op, temp, err)
 	}
 	if err := syncAll(temp); err != nil {
 		return part{}, fault.New(fault.Execution, op, temp, err)

@@ -5,7 +5,6 @@ package qemu
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"osaurus-sandbox/fault"
@@ -29,7 +28,7 @@ func (d *Driver) Name() string { return "qemu" }
 // Capabilities implements vm.Driver.
 func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilities, error) {
 	if arch != vm.AMD64 && arch != vm.ARM64 {
-		return vm.Capabilities{}, fault.New(fault.Unavailable, "look for a driver", string(arch), errors.New("unknown architecture")).Advise("Use amd64 or arm64.")
+		return vm.Capabilities{}, fault.Newf(fault.Unavailable, "look for a driver", string(arch), "unknown architecture").Advise("Use amd64 or arm64.")
 	}
 	if _, err := findProgram(ctx, arch); err != nil {
 		return vm.Capabilities{}, err
@@ -65,7 +64,7 @@ func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	}
 	accel := d.accelerator(cfg.Arch)
 	if _, known := accelerators[accel]; !known {
-		return nil, fault.New(fault.InvalidArgs, "choose accelerator", string(accel), errors.New("unknown accelerator")).Advise("Use kvm or tcg, or leave it empty.")
+		return nil, fault.Newf(fault.InvalidArgs, "choose accelerator", string(accel), "unknown accelerator").Advise("Use kvm or tcg, or leave it empty.")
 	}
 	program, err := findProgram(ctx, cfg.Arch)
 	if err != nil {

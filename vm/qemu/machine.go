@@ -68,7 +68,7 @@ func (m *machine) Start(ctx context.Context) error {
 		if ctx.Err() == nil && m.run.exits() {
 			return m.Fallen(op)
 		}
-		return m.GiveUp(op, fault.New(fault.KindOf(err), op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
+		return m.GiveUp(op, fault.Wrap(op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
 	}
 	// A guest may have ended already: that was a start too.
 	m.Move(vm.Running, vm.Starting)
@@ -111,7 +111,7 @@ func (m *machine) follow() {
 // abandon ends a machine's life although QEMU or what serves it does not end.
 func (m *machine) abandon() {
 	_ = m.socket.Close()
-	m.Abandon(fault.New(fault.Timeout, "kill machine", m.cfg.Name, fmt.Errorf("it is not gone after %v", endPatience)).Advise(stays))
+	m.Abandon(fault.Newf(fault.Timeout, "kill machine", m.cfg.Name, "it is not gone after %v", endPatience).Advise(stays))
 }
 
 // outcome says how the machine has ended, once QEMU is gone: nil is orderly.
@@ -207,7 +207,7 @@ func (m *machine) change(ctx context.Context, op, command string, from, during, 
 // tell executes a command of QEMU's in a state that has a control connection.
 func (m *machine) tell(ctx context.Context, op, command string) error {
 	if err := m.run.control.Do(ctx, command, nil, nil); err != nil {
-		return fault.New(fault.KindOf(err), op, m.cfg.Name, err)
+		return fault.Wrap(op, m.cfg.Name, err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This is no QEMU. Install one: " + installCommand(arch))
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return program{}, fault.New(fault.Unavailable, op, path, fmt.Errorf("version %d.%d is too old", major, minor)).
+		return program{}, fault.Newf(fault.Unavailable, op, path, "version %d.%d is too old", major, minor).
 			Advise(fmt.Sprintf("Version %d.%d or newer is needed: %s", oldestMajor, oldestMinor, installCommand(arch)))
 	}
 	return program{path, major, minor}, nil

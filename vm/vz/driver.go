@@ -71,7 +71,7 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 // checkLimits asks the framework how large a machine may be on this Mac.
 func checkLimits(cfg *vm.Config) error {
 	tooLarge := func(field string, got, most any) error {
-		return fault.New(fault.InvalidArgs, "check machine", field, fmt.Errorf("%v", got)).
+		return fault.Newf(fault.InvalidArgs, "check machine", field, "%v", got).
 			Advise(fmt.Sprintf("On this Mac a machine may have at most %v.", most))
 	}
 	if most := vz.VirtualMachineConfigurationMaximumAllowedCPUCount(); uint(cfg.CPUs) > most {

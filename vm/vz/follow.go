@@ -127,6 +127,6 @@ func (m *machine) finish(err error) {
 // abandon ends a machine's life although the framework does not.
 func (m *machine) abandon() {
 	m.sockets.close()
-	m.Abandon(fault.New(fault.Timeout, "kill machine", m.name, fmt.Errorf("the framework has not stopped it for %v", pullPatience)).
+	m.Abandon(fault.Newf(fault.Timeout, "kill machine", m.name, "the framework has not stopped it for %v", pullPatience).
 		Advise("End its process com.apple.Virtualization.VirtualMachine in the Activity Monitor."))
 }

@@ -3,7 +3,6 @@
 package vz
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ func parseRelease(text string) (release, error) {
 func findHost(arch vm.Arch) (release, error) {
 	const op = "look for a driver"
 	if arch != nativeArch() {
-		return release{}, fault.New(fault.Unavailable, op, string(arch), errors.New("macOS runs guests of its own architecture only")).
+		return release{}, fault.Newf(fault.Unavailable, op, string(arch), "macOS runs guests of its own architecture only").
 			Advise(fmt.Sprintf("Use a pack for %s.", nativeArch()))
 	}
 	text, err := productVersion()
@@ -56,11 +55,11 @@ func findHost(arch vm.Arch) (release, error) {
 		return release{}, fault.New(fault.Unavailable, op, "macOS", err)
 	}
 	if !r.atLeast(oldest) {
-		return release{}, fault.New(fault.Unavailable, op, "macOS "+r.String(), errors.New("too old")).
+		return release{}, fault.Newf(fault.Unavailable, op, "macOS "+r.String(), "too old").
 			Advise(fmt.Sprintf("Update to macOS %s or later.", oldest))
 	}
 	if !virtualizes() {
-		return release{}, fault.New(fault.Unavailable, op, "processor", errors.New("it does not virtualize (kern.hv_support is 0)")).
+		return release{}, fault.Newf(fault.Unavailable, op, "processor", "it does not virtualize (kern.hv_support is 0)").
 			Advise(otherMac)
 	}
 	return r, nil

@@ -47,7 +47,7 @@ func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 	if dir != "" {
 		// These bytes are the framework's memory: no longer there than id is.
 		if err := config.WriteFile(path, bytes.Clone(id.DataRepresentation())); err != nil {
-			return nil, fault.New(fault.KindOf(err), op, path, err)
+			return nil, fault.Wrap(op, path, err)
 		}
 	}
 	return id, nil

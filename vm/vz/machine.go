@@ -148,6 +148,6 @@ func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, 
 const silent = "The framework does not answer: try again, or kill the machine."
 
 func (m *machine) impatient(ctx context.Context, op string) error {
-	return fault.New(fault.KindOf(ctx.Err()), op, m.name, ctx.Err()).
+	return fault.Wrap(op, m.name, ctx.Err()).
 		Advise(silent)
 }

@@ -66,7 +66,7 @@ func TestExplain(t *testing.T) {
 		{ns(real.ErrorInvalidVirtualMachineStateTransition), fault.Rejected, "again"},
 		{ns(real.ErrorVirtualMachineLimitExceeded), fault.Unavailable, "another virtual machine"},
 		{ns(real.ErrorInternal), fault.Execution, "log show"},
-		{fault.New(fault.NotFound, "", "", errors.New("x")).Advise("do this"), fault.NotFound, "do this"},
+		{fault.Newf(fault.NotFound, "", "", "x").Advise("do this"), fault.NotFound, "do this"},
 		{errors.New("x"), fault.Execution, "log show"},
 	} {
 		if err := vz.Explain("test", "", c.err); err.Kind != c.kind || !strings.Contains(err.Advice, c.text) {

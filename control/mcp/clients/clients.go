@@ -142,7 +142,7 @@ func Find(id string) (Client, error) {
 	list := All()
 	i := slices.IndexFunc(list, func(c Client) bool { return c.ID == id })
 	if i < 0 {
-		return Client{}, fault.New(fault.NotFound, "find client", id, errors.New("it is not known here")).
+		return Client{}, fault.Newf(fault.NotFound, "find client", id, "it is not known here").
 			Advise("Known are " + strings.Join(IDs(), ", ") + ". Others start this command: osaurus-sandbox mcp")
 	}
 	return list[i], nil

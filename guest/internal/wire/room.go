@@ -62,7 +62,7 @@ var (
 // name of folders too.
 func CheckUser(user string) error {
 	if len(user) > maxUser || !userName.MatchString(user) || user == "root" {
-		return fault.New(fault.InvalidArgs, "check room", plain.Clip(user), errors.New("it is no name of a user of a room: at most 32 small letters, digits, - and _"))
+		return fault.Newf(fault.InvalidArgs, "check room", plain.Clip(user), "it is no name of a user of a room: at most 32 small letters, digits, - and _")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func CheckRoom(r *guestpb.Room) error {
 // does not repeat it.
 func CheckToken(token []byte) error {
 	if len(token) > MaxToken || !tokenText.Match(token) {
-		return fault.New(fault.InvalidArgs, "check token", "", fmt.Errorf("%d bytes are not at most %d letters, digits, dashes and underscores", len(token), MaxToken))
+		return fault.Newf(fault.InvalidArgs, "check token", "", "%d bytes are not at most %d letters, digits, dashes and underscores", len(token), MaxToken)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func CheckLimits(l *guestpb.Limits) error {
 		{"io", l.GetIoBytesPerSecond(), 64 << 10, MaxDisk},
 	} {
 		if c.is != 0 && (c.is < c.min || c.is > c.max) { // 0 is the default
-			return fault.New(fault.InvalidArgs, "check limits", c.name, fmt.Errorf("%d is not between %d and %d", c.is, c.min, c.max))
+			return fault.Newf(fault.InvalidArgs, "check limits", c.name, "%d is not between %d and %d", c.is, c.min, c.max)
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func CheckLimits(l *guestpb.Limits) error {
 // CheckSize says what is wrong with the size of a terminal.
 func CheckSize(rows, cols uint32) error {
 	if rows > MaxSide || cols > MaxSide {
-		return fault.New(fault.InvalidArgs, "check terminal", "", fmt.Errorf("%d rows and %d columns are more than %d", rows, cols, MaxSide))
+		return fault.Newf(fault.InvalidArgs, "check terminal", "", "%d rows and %d columns are more than %d", rows, cols, MaxSide)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package wire
 import (
 	"crypto/subtle"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"osaurus-sandbox/fault"
@@ -38,7 +37,7 @@ func (k Key) Equal(o Key) bool { return subtle.ConstantTimeCompare(k[:], o[:]) =
 // ParseKey reads a key as Hello carries it.
 func ParseKey(b []byte) (Key, error) {
 	if len(b) != KeySize {
-		return Key{}, fault.New(fault.InvalidArgs, "read boot key", "", fmt.Errorf("%d bytes instead of %d", len(b), KeySize))
+		return Key{}, fault.Newf(fault.InvalidArgs, "read boot key", "", "%d bytes instead of %d", len(b), KeySize)
 	}
 	return Key(b), nil
 }
@@ -47,7 +46,7 @@ func ParseKey(b []byte) (Key, error) {
 func ParseKeyHeader(s string) (Key, error) {
 	var k Key
 	if len(s) != hex.EncodedLen(KeySize) {
-		return k, fault.New(fault.Rejected, "check boot key", "", errors.New("no key, or not of the right length"))
+		return k, fault.Newf(fault.Rejected, "check boot key", "", "no key, or not of the right length")
 	}
 	if _, err := hex.Decode(k[:], []byte(s)); err != nil {
 		return k, fault.New(fault.Rejected, "check boot key", "", err)
@@ -61,12 +60,12 @@ func Negotiate(hostMin, hostMax uint32) (uint32, error) {
 	ranges := fmt.Sprintf("host %d–%d, guest %d–%d", hostMin, hostMax, VersionMin, VersionMax)
 	switch v := min(hostMax, VersionMax); {
 	case hostMin > hostMax || hostMin == 0:
-		return 0, fault.New(fault.InvalidArgs, op, "", fmt.Errorf("%s is no range", ranges))
+		return 0, fault.Newf(fault.InvalidArgs, op, "", "%s is no range", ranges)
 	case v < VersionMin:
-		return 0, fault.New(fault.Rejected, op, "", fmt.Errorf("the guest is too new: %s", ranges)).
+		return 0, fault.Newf(fault.Rejected, op, "", "the guest is too new: %s", ranges).
 			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
 	case v < hostMin:
-		return 0, fault.New(fault.Rejected, op, "", fmt.Errorf("the guest is too old: %s", ranges)).
+		return 0, fault.Newf(fault.Rejected, op, "", "the guest is too old: %s", ranges).
 			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
 	default:
 		return v, nil

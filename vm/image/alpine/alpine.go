@@ -38,7 +38,7 @@ func Build(ctx context.Context, pins Pins, client *fetch.Client, dir string, rep
 		return pack.Manifest{}, err
 	}
 	if err := errors.Join(copyRoot(ctx, root, filepath.Join(dir, rootName)), unpackISO(ctx, iso, pins.Arch, dir, report)); err != nil {
-		return pack.Manifest{}, fault.New(fault.KindOf(err), "make pack", pins.Name(), err)
+		return pack.Manifest{}, fault.Wrap("make pack", pins.Name(), err)
 	}
 	return pack.Manifest{
 		Distribution: "alpine", Version: pins.Version, Arch: pins.Arch, PackageTool: pack.APK,

@@ -48,7 +48,7 @@ func Build(ctx context.Context, arch vm.Arch, dir string, report progress.Func) 
 		})
 	}
 	if err != nil {
-		return pack.Manifest{}, fault.New(fault.KindOf(err), "make a Debian pack for", string(arch), err).
+		return pack.Manifest{}, fault.Wrap("make a Debian pack for", string(arch), err).
 			Advise("Check the network and that `apt-get update` works on this host.")
 	}
 	return pack.Manifest{

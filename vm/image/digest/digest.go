@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"os"
@@ -45,13 +43,13 @@ func (d SHA256) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 func (d *SHA256) UnmarshalText(text []byte) error {
 	var parsed SHA256
 	if len(text) != hex.EncodedLen(len(parsed)) {
-		return fault.New(fault.InvalidArgs, "parse digest", "", fmt.Errorf("%d characters, want %d", len(text), hex.EncodedLen(len(parsed))))
+		return fault.Newf(fault.InvalidArgs, "parse digest", "", "%d characters, want %d", len(text), hex.EncodedLen(len(parsed)))
 	}
 	if _, err := hex.Decode(parsed[:], text); err != nil {
 		return fault.New(fault.InvalidArgs, "parse digest", string(text), err)
 	}
 	if parsed.String() != string(text) {
-		return fault.New(fault.InvalidArgs, "parse digest", string(text), errors.New("it has upper-case digits"))
+		return fault.Newf(fault.InvalidArgs, "parse digest", string(text), "it has upper-case digits")
 	}
 	*d = parsed
 	return nil
@@ -83,7 +81,7 @@ const takeAgain = "Take it again from where it came, or have it made anew."
 // Mismatch is the error for a file whose bytes are not those that were pinned.
 // Who knows better what to do gives it another advice.
 func Mismatch(op, file string, want, got SHA256) *fault.Error {
-	return fault.New(fault.Rejected, op, file, fmt.Errorf("its SHA-256 is %s, but %s is pinned", got, want)).Advise(takeAgain)
+	return fault.Newf(fault.Rejected, op, file, "its SHA-256 is %s, but %s is pinned", got, want).Advise(takeAgain)
 }
 
 // Checked returns a reader of r that fails with Mismatch in place of io.EOF
@@ -104,7 +102,7 @@ type checked struct {
 func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fault.New(fault.Rejected, "read", c.file, errors.New("it is longer than it was pinned to be")).Advise(takeAgain)
+		return 0, fault.Newf(fault.Rejected, "read", c.file, "it is longer than it was pinned to be").Advise(takeAgain)
 	}
 	c.hash.Write(p[:n])
 	if err == io.EOF {

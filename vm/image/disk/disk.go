@@ -69,10 +69,10 @@ func Grow(path string, size int64) error {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return fault.New(fault.KindOf(err), op, path, err)
+		return fault.Wrap(op, path, err)
 	}
 	if size < info.Size() {
-		return fault.New(fault.Rejected, op, path, fmt.Errorf("it has %d bytes and cannot be made smaller (%d)", info.Size(), size)).
+		return fault.Newf(fault.Rejected, op, path, "it has %d bytes and cannot be made smaller (%d)", info.Size(), size).
 			Advise("Keep its size in the settings, or reset the sandbox to begin with a smaller disk.")
 	}
 	if err := os.Truncate(path, size); err != nil {

@@ -3,7 +3,6 @@ package ext4
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 
@@ -37,7 +36,7 @@ func newBlockWriter(f *os.File) *blockWriter {
 func (b *blockWriter) content(r io.Reader, size int64) (run, error) {
 	count := (size + blockSize - 1) / blockSize
 	if int64(b.next)+count > MaxSize/blockSize {
-		return run{}, fault.New(fault.Rejected, "", "", fmt.Errorf("the file system would be larger than %d bytes", int64(MaxSize))).
+		return run{}, fault.Newf(fault.Rejected, "", "", "the file system would be larger than %d bytes", int64(MaxSize)).
 			Advise("Take a smaller root file system.")
 	}
 	if count == 0 {

@@ -172,7 +172,7 @@ func newNode(h *tar.Header) (*node, error) {
 // finish writes everything that is not file content.
 func (w *writer) finish(ctx context.Context, f *os.File, o Options) error {
 	if len(o.Label) > labelSize {
-		return fault.New(fault.InvalidArgs, "", "", fmt.Errorf("label %q is longer than %d bytes", o.Label, labelSize))
+		return fault.Newf(fault.InvalidArgs, "", "", "label %q is longer than %d bytes", o.Label, labelSize)
 	}
 	for _, dir := range o.Dirs {
 		name, err := clean(dir)

@@ -117,7 +117,7 @@ func (d *download) attempts(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), "download", d.file.URL, ctx.Err()).Advise(resumeAdvice)
+			return fault.Wrap("download", d.file.URL, ctx.Err()).Advise(resumeAdvice)
 		case <-time.After(pause << (failed - 1)):
 		}
 	}
@@ -126,7 +126,7 @@ func (d *download) attempts(ctx context.Context) error {
 // giveUp is the error after the last attempt.
 func (d *download) giveUp(err error) error {
 	if !d.answered && isUnreachable(err) {
-		return fault.New(fault.Unavailable, "download", d.file.URL, fmt.Errorf("%w: %w", errUnreachable, err)).
+		return fault.Newf(fault.Unavailable, "download", d.file.URL, "%w: %w", errUnreachable, err).
 			Advise("Check the network and the proxy settings (HTTPS_PROXY), or bring a pack from elsewhere with `osaurus-sandbox pack import`.")
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)

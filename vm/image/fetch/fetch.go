@@ -3,7 +3,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -44,11 +43,11 @@ type File struct {
 func (f File) name() (string, error) {
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", fault.New(fault.InvalidArgs, "download", f.URL, errors.New("only https URLs are fetched"))
+		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "only https URLs are fetched")
 	}
 	name := path.Base(u.Path)
 	if !fs.ValidPath(name) || name == "." {
-		return "", fault.New(fault.InvalidArgs, "download", f.URL, errors.New("it does not end with a file's name"))
+		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "it does not end with a file's name")
 	}
 	return name, nil
 }
@@ -116,14 +115,14 @@ func (c *Client) Forget(f File) {
 func (c *Client) verify(ctx context.Context, f File, path string, report progress.Func) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fault.New(fault.KindOf(err), "verify download", path, err)
+		return fault.Wrap("verify download", path, err)
 	}
 	defer file.Close()
 	meter := report.Start("verify "+filepath.Base(path), 0, f.Size)
 	defer meter.Finish()
 	got, _, err := digest.Of(ctx, io.TeeReader(file, meter))
 	if err != nil {
-		return fault.New(fault.KindOf(err), "verify download", path, err)
+		return fault.Wrap("verify download", path, err)
 	}
 	if got != f.SHA256 {
 		os.Remove(path)

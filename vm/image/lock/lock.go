@@ -66,7 +66,7 @@ func (l *Lock) wait(ctx context.Context, waiting func(owner string)) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), "wait for lock", l.file.Name(), fmt.Errorf("%w while %s has it", ctx.Err(), l.owner())).Advise("Wait until that is done, or end it, and try again.")
+			return fault.Newf(fault.KindOf(ctx.Err()), "wait for lock", l.file.Name(), "%w while %s has it", ctx.Err(), l.owner()).Advise("Wait until that is done, or end it, and try again.")
 		case <-ticker.C:
 		}
 	}

@@ -48,10 +48,10 @@ func Read(ctx context.Context, walk Walk, names ...string) (*Tree, error) {
 	if err := walk(func(h *tar.Header, content io.Reader) error {
 		return cmp.Or(ctx.Err(), t.lists.read(h, content))
 	}); err != nil {
-		return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
+		return nil, fault.Wrap("read kernel modules", "", err)
 	}
 	if t.found == 0 {
-		return nil, fault.New(fault.NotFound, "read kernel modules", "", errors.New("there is neither a modules.dep nor a modules.builtin")).
+		return nil, fault.Newf(fault.NotFound, "read kernel modules", "", "there is neither a modules.dep nor a modules.builtin").
 			Advise("Run depmod for the kernel's modules, and make the pack again.")
 	}
 	wanted := t.closure(names)
@@ -66,14 +66,14 @@ func Read(ctx context.Context, walk Walk, names ...string) (*Tree, error) {
 			return fault.New(fault.Rejected, "unpack", h.Name, err)
 		}
 		if total += len(data); total > maxTotal {
-			return fault.New(fault.Rejected, "", "", fmt.Errorf("the modules have more than %d bytes", maxTotal))
+			return fault.Newf(fault.Rejected, "", "", "the modules have more than %d bytes", maxTotal)
 		}
 		delete(wanted, name) // the first of a name wins
 		t.modules[name] = Module{Name: name, Data: unsigned(data)}
 		return nil
 	})
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "read kernel modules", "", err)
+		return nil, fault.Wrap("read kernel modules", "", err)
 	}
 	return t, nil
 }
@@ -104,7 +104,7 @@ func (t *Tree) Order(names ...string) ([]Module, error) {
 			return fault.New(fault.NotFound, "find kernel module", name, err).
 				Advise("Take a pack whose modules belong to its kernel.")
 		case state[name] == 1:
-			return fault.New(fault.Rejected, "order kernel modules", name, errors.New("it needs itself"))
+			return fault.Newf(fault.Rejected, "order kernel modules", name, "it needs itself")
 		}
 		state[name] = 1
 		for _, n := range t.wishes[name] {

@@ -28,7 +28,7 @@ func Export(ctx context.Context, p Pack, path string, report progress.Func) erro
 	defer os.Remove(temp.Name())
 	defer temp.Close()
 	if err := p.write(ctx, temp, report); err != nil {
-		return fault.New(fault.KindOf(err), "export pack", path, err)
+		return fault.Wrap("export pack", path, err)
 	}
 	if err := errors.Join(temp.Chmod(0o644), temp.Sync(), os.Rename(temp.Name(), path)); err != nil {
 		return fault.New(fault.Execution, "export pack", path, err)
@@ -109,12 +109,12 @@ func openBundle(path string) (*bundle, error) {
 func openArchive(path string) (*bundle, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "open pack", path, err)
+		return nil, fault.Wrap("open pack", path, err)
 	}
 	b := &bundle{path: path, seen: map[string]bool{}, close: func() { file.Close() }}
 	if err := b.openArchive(file); err != nil {
 		b.close()
-		return nil, fault.New(fault.KindOf(err), "open pack", path, err).
+		return nil, fault.Wrap("open pack", path, err).
 			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
 	}
 	return b, nil
@@ -177,7 +177,7 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 		b.seen[name] = true
 		checked := digest.Checked(ctx, r, filepath.Join(b.path, name), f.Size, f.SHA256)
 		if err := writeTo(dir, f, checked, report); err != nil {
-			return fault.New(fault.KindOf(err), "import pack", b.path, err).
+			return fault.Wrap("import pack", b.path, err).
 				Advise("Nothing was imported. Take the pack again from where it came.")
 		}
 		return nil

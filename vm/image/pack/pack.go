@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,18 +31,18 @@ func Open(dir string) (Pack, error) {
 	name := filepath.Join(dir, ManifestName)
 	text, err := readManifest(name)
 	if err != nil {
-		return Pack{}, fault.New(fault.KindOf(err), "open pack", dir, err).
+		return Pack{}, fault.Wrap("open pack", dir, err).
 			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
 	}
 	m, err := ParseManifest(text)
 	if err != nil {
-		return Pack{}, fault.New(fault.KindOf(err), "open pack", name, err).
+		return Pack{}, fault.Wrap("open pack", name, err).
 			Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
 	}
 	p := Pack{Dir: dir, Manifest: m}
 	for _, f := range m.Files() {
 		if err := p.checkSize(f); err != nil {
-			return Pack{}, fault.New(fault.KindOf(err), "open pack", p.Path(f), err).
+			return Pack{}, fault.Wrap("open pack", p.Path(f), err).
 				Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
 		}
 	}
@@ -65,10 +64,10 @@ func (p Pack) checkSize(f File) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fault.New(fault.Rejected, "", "", fmt.Errorf("it is %s, not a regular file", info.Mode().Type()))
+		return fault.Newf(fault.Rejected, "", "", "it is %s, not a regular file", info.Mode().Type())
 	}
 	if info.Size() != f.Size {
-		return fault.New(fault.Rejected, "", "", fmt.Errorf("it has %d bytes, but %d are pinned", info.Size(), f.Size))
+		return fault.Newf(fault.Rejected, "", "", "it has %d bytes, but %d are pinned", info.Size(), f.Size)
 	}
 	return nil
 }
@@ -85,7 +84,7 @@ func (p Pack) Digest() digest.SHA256 { return p.Manifest.Digest() }
 func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	file, err := os.Open(p.Path(f))
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "open pack file", p.Path(f), err)
+		return nil, fault.Wrap("open pack file", p.Path(f), err)
 	}
 	return struct {
 		io.Reader
@@ -118,14 +117,14 @@ func (p Pack) Verify(ctx context.Context, report progress.Func) error {
 func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 	file, err := os.Open(p.Path(f))
 	if err != nil {
-		return fault.New(fault.KindOf(err), "verify pack", p.Path(f), err)
+		return fault.Wrap("verify pack", p.Path(f), err)
 	}
 	defer file.Close()
 	meter := report.Start("verify "+f.Name, 0, f.Size)
 	defer meter.Finish()
 	got, n, err := digest.Of(ctx, io.TeeReader(io.LimitReader(file, f.Size+1), meter))
 	if err != nil {
-		return fault.New(fault.KindOf(err), "verify pack", p.Path(f), err)
+		return fault.Wrap("verify pack", p.Path(f), err)
 	}
 	if got != f.SHA256 || n != f.Size {
 		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
@@ -141,7 +140,7 @@ func Seal(ctx context.Context, dir string, m Manifest) (Pack, error) {
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
 		sum, size, err := digest.OfFile(ctx, filepath.Join(dir, f.Name))
 		if err != nil {
-			return Pack{}, fault.New(fault.KindOf(err), "seal pack", dir, err)
+			return Pack{}, fault.Wrap("seal pack", dir, err)
 		}
 		f.Size, f.SHA256 = size, sum
 	}

@@ -50,7 +50,7 @@ func (s Store) List() ([]Pack, error) {
 // Get returns the pack of a name.
 func (s Store) Get(name string) (Pack, error) {
 	if !ValidName(name) {
-		return Pack{}, fault.New(fault.InvalidArgs, "open pack", name, errors.New("no pack can have this name"))
+		return Pack{}, fault.Newf(fault.InvalidArgs, "open pack", name, "no pack can have this name")
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return Pack{}, fault.New(fault.NotFound, "open pack", name, nil).
@@ -77,7 +77,7 @@ func (s Store) Build(ctx context.Context, name string, report progress.Func, fil
 // the pack's.
 func (s Store) add(ctx context.Context, name string, report progress.Func, fill func(dir string) (Pack, error)) (Pack, error) {
 	if !ValidName(name) {
-		return Pack{}, fault.New(fault.InvalidArgs, "make pack", name, errors.New("no pack can have this name"))
+		return Pack{}, fault.Newf(fault.InvalidArgs, "make pack", name, "no pack can have this name")
 	}
 	held, err := s.lock(ctx, name, report)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, fill 
 		return Pack{}, err
 	}
 	if err := kernel.Check(p.Manifest.Arch, p.Path(p.Manifest.Kernel)); err != nil {
-		return Pack{}, fault.New(fault.KindOf(err), "make pack", name, err)
+		return Pack{}, fault.Wrap("make pack", name, err)
 	}
 	if err := s.settle(p, name); err != nil {
 		return Pack{}, fault.New(fault.Execution, "make pack", name, err)
@@ -164,7 +164,7 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 		return Pack{Dir: dir, Manifest: m}, errors.Join(from.end(), writeManifest(dir, m))
 	})
 	if err == nil && p.Digest() != m.Digest() {
-		return Pack{}, fault.New(fault.Rejected, "import pack", path, fmt.Errorf("another pack named %s is there", m.Name)).
+		return Pack{}, fault.Newf(fault.Rejected, "import pack", path, "another pack named %s is there", m.Name).
 			Advise("Change the name in its " + ManifestName + ", or delete the other first: `osaurus-sandbox pack remove " + m.Name + "`.")
 	}
 	return p, err

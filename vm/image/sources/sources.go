@@ -54,7 +54,7 @@ type Choice struct {
 func (s *Sources) Get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
 	choice, err := s.get(ctx, want, arch, report)
 	if err == nil && choice.Pack.Manifest.Arch != arch {
-		return Choice{}, fault.New(fault.InvalidArgs, "use pack", want, fmt.Errorf("it is for %s, not for %s", choice.Pack.Manifest.Arch, arch)).
+		return Choice{}, fault.Newf(fault.InvalidArgs, "use pack", want, "it is for %s, not for %s", choice.Pack.Manifest.Arch, arch).
 			Advise("Choose another pack, or ask for its architecture with --arch.")
 	}
 	return choice, err
