@@ -128,6 +128,11 @@ func TestPromisesWithoutTests(t *testing.T) {
 | moved | | ` + "`b` `TestWall`" + ` |
 | gone | | ` + "`TestRoof`" + ` |
 | bold | | we say so |
+| lost | | | ` + "`a` `TestWall`" + ` |
+
+| what | how much |
+| --- | --- |
+| this | promises nothing |
 
 Beside that ` + "`TestWall` and `TestFloor`" + `.
 `,
@@ -138,7 +143,8 @@ Beside that ` + "`TestWall` and `TestFloor`" + `.
 	}
 	want := []string{
 		"SECURITY.md:6: there is no TestWall in b", "SECURITY.md:7: there is no TestRoof in the whole module",
-		"SECURITY.md:8: a promise without a test", "SECURITY.md:10: there is no TestFloor in the whole module",
+		"SECURITY.md:8: a promise without a test", "SECURITY.md:9: a promise whose cells are not those of the table's head",
+		"SECURITY.md:15: there is no TestFloor in the whole module",
 	}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("%q, want %q", wrong, want)

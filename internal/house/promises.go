@@ -12,13 +12,16 @@ import (
 // promises is the file that says what is promised, and which test proves it.
 const promises = "SECURITY.md"
 
+// promiseHead is how each table of promises begins.
+const promiseHead = "| promise | limit | proven by |"
+
 var (
 	quoted   = regexp.MustCompile("`([^`]+)`")
 	testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w*$`)
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 )
 
-// wrongPromises: each row of promises names a test, and each test that is named is
+// wrongPromises: each row of a table of promises names a test, and each test that is named is
 // there: in one of the packages that are named on the same line, where there are any.
 func wrongPromises(root string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(root, promises))
@@ -30,6 +33,7 @@ func wrongPromises(root string) ([]string, error) {
 		return nil, err
 	}
 	var wrong []string
+	promised := false // in a table of promises
 	for i, line := range strings.Split(string(text), "\n") {
 		complain := func(why string) { wrong = append(wrong, fmt.Sprintf("%s:%d: %s", promises, i+1, why)) }
 		var packages, named []string
@@ -40,9 +44,15 @@ func wrongPromises(root string) ([]string, error) {
 				named = append(named, m[1])
 			}
 		}
-		const cells = 3 // promise, limit, test
-		if row := strings.Split(strings.Trim(line, "|"), "|"); strings.HasPrefix(line, "|") && len(row) == cells && !strings.Contains(line, "---") &&
-			i > 0 && strings.TrimSpace(row[0]) != "promise" && len(named) == 0 {
+		switch {
+		case strings.HasPrefix(line, promiseHead):
+			promised = true
+		case !strings.HasPrefix(line, "|"):
+			promised = false
+		case !promised || strings.HasPrefix(line, "| ---"):
+		case strings.Count(line, "|") != strings.Count(promiseHead, "|"):
+			complain("a promise whose cells are not those of the table's head")
+		case len(named) == 0:
 			complain("a promise without a test")
 		}
 		if len(packages) == 0 {
