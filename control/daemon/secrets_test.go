@@ -45,7 +45,7 @@ func (d desk) setSecret(name, value string) {
 func (d desk) exec(script string) string {
 	d.t.Helper()
 	var out, errOut bytes.Buffer
-	p, err := d.RunAs(d.t.Context(), d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
+	p, err := d.RunFor(d.t.Context(), "", d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
-	_, err = client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"no-such-" + canary}})
+	_, err = client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"no-such-" + canary}})
 	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
 		t.Errorf("an error: %v", err)
 	}
@@ -208,7 +208,7 @@ func TestSecretOfARunningCommand(t *testing.T) {
 	alice := newDesk(t, client, "alice")
 	var out view
 	in, feed := io.Pipe()
-	p, err := client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
+	p, err := client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
