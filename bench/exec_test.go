@@ -18,6 +18,7 @@ import (
 
 	"osaurus-sandbox/bench/floor"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 )
 
@@ -150,11 +151,9 @@ func (w *execWorld) connect(key string) {
 		_ = master.Process.Kill()
 		_ = master.Wait()
 	})
-	for deadline := time.Now().Add(2 * time.Minute); exec.Command("ssh", "-S", w.control, "-O", "check", "agent@guest").Run() != nil; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.b.Fatalf("ssh does not connect: %s", said.String())
-		}
-	}
+	soon.Until(w.b, "ssh connects", func() bool {
+		return exec.Command("ssh", "-S", w.control, "-O", "check", "agent@guest").Run() == nil
+	})
 }
 
 // api, ssh and fork are one turn of each side.

@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets/agefile"
 )
 
@@ -122,7 +123,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if r.Stdout.String() != redacted+"\n" || r.Stderr.String() != redacted+"\n" {
 		t.Errorf("a session: %+v", r)
 	}
-	until(t, "it writes in the background", func() bool {
+	soon.Until(t, "it writes in the background", func() bool {
 		r := alice.run("s", "true")
 		for _, late := range r.Late {
 			if strings.Contains(late.Command+late.Output.String(), canary) {
@@ -139,9 +140,9 @@ func TestSecretsAreRedacted(t *testing.T) {
 	// People see their own terminal. What is kept of it has no value in it.
 	a, screen := alice.attach("s")
 	alice.types(a, "echo "+canary+"\r")
-	until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
+	soon.Until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
 	a.Close()
-	until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
+	soon.Until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
 	if text, err := alice.transcript("s"); err != nil || strings.Contains(text, canary) {
 		t.Errorf("a transcript: %q, %v", text, err)
 	}
