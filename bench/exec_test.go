@@ -18,6 +18,7 @@ import (
 
 	"osaurus-sandbox/bench/floor"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 )
 
@@ -94,7 +95,7 @@ func (w *execWorld) furnish() {
 	w.root(install + ` && cp /workspace/shared/spawn /usr/local/bin && tar -C /workspace/shared/sshd -c . | tar -C / -x --keep-directory-symlink && mkdir -p /run/sshd /etc/ssh /home/agent/.ssh &&
 		ssh-keygen -q -A && echo 'StrictModes no' > /etc/ssh/sshd_config && echo sshd:x:105:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd && echo agent:x:19999:19999::/home/agent:/bin/sh >> /etc/passwd && echo 'agent:*:::::::' >> /etc/shadow &&
 		cp /workspace/shared/key.pub /home/agent/.ssh/authorized_keys && chown -R 19999:19999 /home/agent && chmod 755 /home/agent && chmod 700 /home/agent/.ssh && /usr/sbin/sshd -t`)
-	p, err := w.client.RunAs(w.b.Context(), "alice", guest.Command{Args: []string{"sh", "-c", install}, RoomRoot: true})
+	p, err := w.client.RunFor(w.b.Context(), "", "alice", guest.Command{Args: []string{"sh", "-c", install}, RoomRoot: true})
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -150,11 +151,9 @@ func (w *execWorld) connect(key string) {
 		_ = master.Process.Kill()
 		_ = master.Wait()
 	})
-	for deadline := time.Now().Add(2 * time.Minute); exec.Command("ssh", "-S", w.control, "-O", "check", "agent@guest").Run() != nil; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.b.Fatalf("ssh does not connect: %s", said.String())
-		}
-	}
+	soon.Until(w.b, "ssh connects", func() bool {
+		return exec.Command("ssh", "-S", w.control, "-O", "check", "agent@guest").Run() == nil
+	})
 }
 
 // api, ssh and fork are one turn of each side.

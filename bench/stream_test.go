@@ -49,7 +49,7 @@ func (w *world) stream(line string, want int64) time.Duration {
 	w.b.Helper()
 	began := time.Now()
 	var got counter
-	p, err := w.client.RunAs(w.b.Context(), "alice", guest.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
+	p, err := w.client.RunFor(w.b.Context(), "", "alice", guest.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
 	if err != nil {
 		w.b.Fatal(err)
 	}

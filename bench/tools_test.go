@@ -247,7 +247,7 @@ END`, treeFolders, tree, treeFiles/treeFolders))
 func (w *world) as(agent, script string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	p, err := w.client.RunAs(w.b.Context(), agent, guest.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
+	p, err := w.client.RunFor(w.b.Context(), "", agent, guest.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func (w *world) root(script string) string {
 
 func (w *world) run(agent, program string) {
 	w.b.Helper()
-	p, err := w.client.RunAs(w.b.Context(), agent, guest.Command{Args: []string{program}})
+	p, err := w.client.RunFor(w.b.Context(), "", agent, guest.Command{Args: []string{program}})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -50,8 +50,9 @@ func NameAgent(text string) (AgentName, error) {
 // A Linux user is "agent-" and the agent's name. A name that is too long for
 // that keeps its beginning, and has a digest of all of it for the rest.
 const (
-	userPrefix = "agent-"
-	digestLen  = 16 // 80 bits in base 32: nobody meets another by chance
+	userPrefix = "agent-" // keeps agents apart from the distribution's own users
+	maxUser    = 32       // bytes, the most that shadow's tools and the login records take
+	digestLen  = 16       // 80 bits in base 32: nobody meets another by chance
 )
 
 var digestText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567")
@@ -64,7 +65,7 @@ var shortened = regexp.MustCompile(fmt.Sprintf(`^.*-[a-z2-7]{%d}$`, digestLen))
 // has it already.
 func (n AgentName) User() LinuxUser {
 	plain := userPrefix + string(n)
-	if len(plain) < linuxUser.max || len(plain) == linuxUser.max && !shortened.MatchString(plain) {
+	if len(plain) < maxUser || len(plain) == maxUser && !shortened.MatchString(plain) {
 		return LinuxUser(plain)
 	}
 	return n.userOf(string(n))
@@ -77,7 +78,7 @@ func (n AgentName) OtherUser(id AgentID) LinuxUser { return n.userOf(string(n) +
 func (n AgentName) userOf(what string) LinuxUser {
 	sum := sha256.Sum256([]byte(what))
 	digest := digestText.EncodeToString(sum[:])[:digestLen]
-	room := linuxUser.max - len(userPrefix) - 1 - digestLen
+	room := maxUser - len(userPrefix) - 1 - digestLen
 	// It has always the full length, which tells it from one that is not shortened.
 	begin := string(n) + strings.Repeat("-", max(0, room-len(n)))
 	return LinuxUser(userPrefix + begin[:room] + "-" + digest)

@@ -55,10 +55,6 @@ var (
 		"1 to 64 lower-case letters, digits and dashes, with no dash at either end"}
 	agentID = rule{"agent id", regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), 36,
 		"a UUID: 32 hexadecimal digits in five groups with dashes between them"}
-	// The prefix keeps agents apart from the distribution's own users; 32 bytes
-	// are the most that shadow's tools and the login records take.
-	linuxUser = rule{"Linux user", regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), 32,
-		`"agent-" and lower-case letters, digits and dashes, at most 32 in all`}
 	// It is also the name of the environment variable that carries the secret.
 	secretName = rule{"secret name", regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`), 128,
 		"1 to 128 letters, digits and underscores, and does not start with a digit"}
@@ -96,9 +92,6 @@ func ParseAgentID(id string) (AgentID, error) {
 	parsed, err := parseName[AgentID](agentID, id)
 	return AgentID(strings.ToUpper(string(parsed))), err
 }
-
-// ParseLinuxUser reads the name of a guest user that belongs to an agent.
-func ParseLinuxUser(name string) (LinuxUser, error) { return parseName[LinuxUser](linuxUser, name) }
 
 // ParseSecretName reads a secret's name.
 func ParseSecretName(name string) (SecretName, error) { return parseName[SecretName](secretName, name) }

@@ -16,7 +16,6 @@ func TestNames(t *testing.T) {
 	}{
 		{what: "AgentName", parse: check(ParseAgentName), good: []string{"a", "alice", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e", as(64)}, bad: []string{"Alice", "-a", "a-", "a_b", as(65)}},
 		{what: "AgentID", parse: check(ParseAgentID), good: []string{"0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e"}, bad: []string{"0b7c3d5e9f1a4c1e8a550f6a1b2c3d4e", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4g", "{0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e}"}},
-		{what: "LinuxUser", parse: check(ParseLinuxUser), good: []string{"agent-alice", "agent-" + as(26)}, bad: []string{"root", "agent-", "agent-a-", "agent-" + as(27)}},
 		{what: "SecretName", parse: check(ParseSecretName), good: []string{"OPENAI_API_KEY", "_x", as(128)}, bad: []string{"1A", "A-B", "A=B", as(129)}},
 		{what: "PluginID", parse: check(ParsePluginID), good: []string{"python-data-tools", "a.b_c", "1"}, bad: []string{"a/b", "a..", "A", "a;b", as(65)}},
 		{what: "PackName", parse: check(ParsePackName), good: []string{"alpine-3.24.1-amd64", "mine"}, bad: []string{"A", "~", as(65)}},

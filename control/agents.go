@@ -28,11 +28,9 @@ func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
 
 // Create makes an agent.
 func (s agentService) Create(ctx context.Context, r *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error) {
-	var made agents.Agent
 	n := note{action: "agent.create", subject: strings.TrimSpace(commandLine([]string{r.Name}) + " " + assignments(r.Settings)), strict: true}
-	err := s.audited(ctx, n, func() (err error) {
-		made, err = s.Agents.Create(ctx, agents.New{Name: r.Name, ID: r.Id, Settings: r.Settings}, callerOf(ctx).cause())
-		return err
+	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
+		return s.Agents.Create(ctx, agents.New{Name: r.Name, ID: r.Id, Settings: r.Settings}, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
@@ -69,10 +67,8 @@ func (s agentService) Show(_ context.Context, r *controlpb.ShowAgentRequest) (*c
 
 // Rename changes an agent's name.
 func (s agentService) Rename(ctx context.Context, r *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error) {
-	var agent agents.Agent
-	err := s.onRecord(ctx, r.Agent, "agent.rename", r.Name, func(meant agents.Agent) (err error) {
-		agent, err = s.Agents.Rename(ctx, string(meant.ID), r.Name, callerOf(ctx).cause())
-		return err
+	agent, err := answeredFor(ctx, s.service, r.Agent, "agent.rename", r.Name, func(meant agents.Agent) (agents.Agent, error) {
+		return s.Agents.Rename(ctx, string(meant.ID), r.Name, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +87,7 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		also = append(also, "with its secrets")
 	}
 	answer := &controlpb.DeleteAgentResponse{}
-	err := s.onRecord(ctx, r.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
+	return answer, s.onRecord(ctx, r.Agent, "agent.delete", strings.Join(also, " and "), func(agent agents.Agent) (err error) {
 		answer.Pending, err = s.Agents.Delete(ctx, string(agent.ID), r.Workspace, callerOf(ctx).cause())
 		if s.Agents.Has(agent.ID) {
 			return err
@@ -101,10 +97,6 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		defer s.Vault.Forget(agent.ID)
 		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Secrets, answer))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer, nil
 }
 
 // Set changes an agent's settings, all or none.

@@ -50,10 +50,7 @@ func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsReq
 // Show answers one artifact.
 func (s artifactService) Show(ctx context.Context, r *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.ShowArtifactResponse{Artifact: s.proto(f)}, nil
+	return &controlpb.ShowArtifactResponse{Artifact: s.proto(f)}, err
 }
 
 // Read answers the files of an artifact.

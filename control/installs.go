@@ -108,12 +108,15 @@ func (c *Client) ListInstalled(ctx context.Context, agent string) (*controlpb.Li
 }
 
 // onPlugin has something be done with a plugin of an agent, on record.
-func (s installService) onPlugin(ctx context.Context, agent, plugin, action string, do func(agents.Agent, config.PluginID) error) error {
+func (s installService) onPlugin(ctx context.Context, agent, plugin, action string, do func(agents.Agent, config.PluginID) (install.Record, error)) (*controlpb.InstalledPlugin, error) {
 	id, err := config.ParsePluginID(plugin)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.onRecord(ctx, agent, action, string(id), func(a agents.Agent) error { return do(a, id) })
+	return answeredFor(ctx, s.service, agent, action, string(id), func(a agents.Agent) (*controlpb.InstalledPlugin, error) {
+		record, err := do(a, id)
+		return s.installedProto(a.Name, record), err
+	})
 }
 
 // Install installs a plugin of the library.
@@ -122,32 +125,26 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 	if r.Update {
 		action = "plugin.update"
 	}
-	var answer *controlpb.InstalledPlugin
-	err := s.onPlugin(ctx, r.Agent, r.Plugin, action, func(a agents.Agent, id config.PluginID) error {
+	answer, err := s.onPlugin(ctx, r.Agent, r.Plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
 		entry, err := s.Library.Get(id)
 		if err != nil {
-			return err
+			return install.Record{}, err
 		}
 		before, there := s.Plugins.Find(a.ID, id)
 		switch {
 		case r.Update && !there:
-			return fault.Newf(fault.NotFound, "update plugin", string(id), "%s does not have it", a.Name).
+			return before, fault.Newf(fault.NotFound, "update plugin", string(id), "%s does not have it", a.Name).
 				Advise(fmt.Sprintf("Install it: osaurus-sandbox plugin install %s %s", id, a.Name))
 		case r.Update && before.Status == install.Ready && before.Hash == entry.Hash:
-			answer = s.installedProto(a.Name, before)
-			return nil
+			return before, nil
 		}
-		record, err := s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
+		return s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
 			By: string(callerOf(ctx).cause()), WithoutSecrets: r.WithoutSecrets,
 			// Who does not hear it gets the plugin, or has left.
 			Tell: func(p install.Progress) {
 				_ = stream.Send(&controlpb.InstallPluginResponse{Progress: &controlpb.InstallProgress{Step: string(p.Step), Done: uint32(p.Done), All: uint32(p.All), Text: p.Text}})
 			},
 		})
-		if err == nil {
-			answer = s.installedProto(a.Name, record)
-		}
-		return err
 	})
 	if err != nil {
 		return err
@@ -157,8 +154,8 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 
 // Uninstall removes a plugin from an agent.
 func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
-	err := s.onPlugin(ctx, r.Agent, r.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) error {
-		return s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+	_, err := s.onPlugin(ctx, r.Agent, r.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) (install.Record, error) {
+		return install.Record{}, s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
 	return &controlpb.UninstallPluginResponse{}, err
 }
@@ -166,28 +163,19 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 // Enable has a plugin's tools be there.
 func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
 	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", s.Plugins.Enable)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.EnablePluginResponse{Plugin: p}, nil
+	return &controlpb.EnablePluginResponse{Plugin: p}, err
 }
 
 // Disable takes them away.
 func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
 	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", s.Plugins.Disable)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.DisablePluginResponse{Plugin: p}, nil
+	return &controlpb.DisablePluginResponse{Plugin: p}, err
 }
 
-func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (p *controlpb.InstalledPlugin, err error) {
-	err = s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) error {
-		record, err := do(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
-		p = s.installedProto(a.Name, record)
-		return err
+func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (*controlpb.InstalledPlugin, error) {
+	return s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
+		return do(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
-	return p, err
 }
 
 // Verify looks whether plugins are as they were installed, and tells how they were found in as many
@@ -207,10 +195,8 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 		}
 		which = append(which, id)
 	}
-	var reports []install.Report
-	err := s.onRecord(ctx, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) (err error) {
-		reports, err = s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
-		return err
+	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) ([]install.Report, error) {
+		return s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 	})
 	if err != nil {
 		return err

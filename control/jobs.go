@@ -42,20 +42,15 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	default:
 		n.subject = commandLine(cmd.Args)
 	}
-	var job terminal.Job
-	err = s.audited(ctx, n, func() error {
+	job, err := answered(ctx, s.service, n, func() (terminal.Job, error) {
 		lent, err := s.lend(ctx, agent, r.Secrets)
 		if err != nil {
-			return err
+			return terminal.Job{}, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		job, err = s.Terminals.StartJob(ctx, string(agent.ID), cmd, callerOf(ctx).cause()) // whose secrets these are
-		return err
+		return s.Terminals.StartJob(ctx, string(agent.ID), cmd, callerOf(ctx).cause()) // whose secrets these are
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.StartJobResponse{Job: jobProto(job)}, nil
+	return &controlpb.StartJobResponse{Job: jobProto(job)}, err
 }
 
 // List answers the jobs of one agent, or of all.
@@ -78,10 +73,7 @@ func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*con
 		return nil, err
 	}
 	job, err := s.Terminals.Job(ctx, r.Agent, id)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.PollJobResponse{Job: jobProto(job)}, nil
+	return &controlpb.PollJobResponse{Job: jobProto(job)}, err
 }
 
 // Wait answers when a job has ended, or the wait is over.
@@ -95,10 +87,7 @@ func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*con
 		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "a wait is longer than nothing").Advise("Call Poll for an answer at once.")
 	}
 	job, err := s.Terminals.WaitJob(ctx, r.Agent, id, wait)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.WaitJobResponse{Job: jobProto(job)}, nil
+	return &controlpb.WaitJobResponse{Job: jobProto(job)}, err
 }
 
 // Kill ends a job.
@@ -115,15 +104,8 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 	if r.Kill {
 		n.subject += " with SIGKILL"
 	}
-	var job terminal.Job
-	err = s.audited(ctx, n, func() (err error) {
-		job, err = s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.KillJobResponse{Job: jobProto(job)}, nil
+	job, err := answered(ctx, s.service, n, func() (terminal.Job, error) { return s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill) })
+	return &controlpb.KillJobResponse{Job: jobProto(job)}, err
 }
 
 // Tail answers what a job has written, and what it writes.

@@ -33,10 +33,7 @@ func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusReques
 // command has the supervisor do something, on the record.
 func (s service) command(ctx context.Context, n note, do func(context.Context, supervisor.Cause) error) (*controlpb.Status, error) {
 	err := s.audited(ctx, n, func() error { return do(ctx, callerOf(ctx).cause()) })
-	if err != nil {
-		return nil, err
-	}
-	return s.status(), nil
+	return s.status(), err
 }
 
 // Up has the guest running.

@@ -59,29 +59,19 @@ func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsReque
 
 // Add keeps a fact.
 func (s memoryService) Add(ctx context.Context, r *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
-	var f memory.Fact
 	// What it is, is the agent's and not the audit's.
-	err := s.onRecord(ctx, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (err error) {
-		f, err = s.Memory.Add(ctx, agent.ID, r.Content, r.Pinned)
-		return err
+	f, err := answeredFor(ctx, s.service, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (memory.Fact, error) {
+		return s.Memory.Add(ctx, agent.ID, r.Content, r.Pinned)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.AddFactResponse{Fact: factProto(f)}, nil
+	return &controlpb.AddFactResponse{Fact: factProto(f)}, err
 }
 
 // Pin has a fact never be forgotten to make room.
 func (s memoryService) Pin(ctx context.Context, r *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
-	var f memory.Fact
-	err := s.onRecord(ctx, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (err error) {
-		f, err = s.Memory.Pin(ctx, agent.ID, memory.ID(r.Id), r.Pinned)
-		return err
+	f, err := answeredFor(ctx, s.service, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (memory.Fact, error) {
+		return s.Memory.Pin(ctx, agent.ID, memory.ID(r.Id), r.Pinned)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.PinFactResponse{Fact: factProto(f)}, nil
+	return &controlpb.PinFactResponse{Fact: factProto(f)}, err
 }
 
 // Delete forgets one fact, or all.
@@ -90,16 +80,11 @@ func (s memoryService) Delete(ctx context.Context, r *controlpb.DeleteFactsReque
 	if r.All {
 		what = "all"
 	}
-	deleted := 1
-	err := s.onRecord(ctx, r.Agent, "memory.delete", what, func(agent agents.Agent) (err error) {
+	deleted, err := answeredFor(ctx, s.service, r.Agent, "memory.delete", what, func(agent agents.Agent) (int, error) {
 		if r.All {
-			deleted, err = s.Memory.DeleteAll(ctx, agent.ID)
-			return err
+			return s.Memory.DeleteAll(ctx, agent.ID)
 		}
-		return s.Memory.Delete(ctx, agent.ID, memory.ID(r.Id))
+		return 1, s.Memory.Delete(ctx, agent.ID, memory.ID(r.Id))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}, nil
+	return &controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}, err
 }

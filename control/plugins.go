@@ -145,7 +145,7 @@ func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequ
 	if from != "" {
 		subject = from
 	}
-	err := s.audited(ctx, note{action: "plugin.import", subject: subject, strict: true}, func() error {
+	return answer, s.audited(ctx, note{action: "plugin.import", subject: subject, strict: true}, func() error {
 		recipe, err := s.recipe(ctx, r, answer)
 		if err != nil {
 			return err
@@ -157,10 +157,6 @@ func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequ
 		answer.Plugin = pluginProto(e)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer, nil
 }
 
 // recipe is what a request hands over or names.
@@ -200,33 +196,21 @@ func (s pluginService) changed(ctx context.Context, action, plugin, detail strin
 	if err != nil {
 		return nil, err
 	}
-	var e library.Entry
-	err = s.audited(ctx, note{action: action, subject: plugin, detail: detail, strict: true}, func() (err error) {
-		e, err = do(id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pluginProto(e), nil
+	n := note{action: action, subject: plugin, detail: detail, strict: true}
+	e, err := answered(ctx, s.service, n, func() (library.Entry, error) { return do(id) })
+	return pluginProto(e), err
 }
 
 // Duplicate keeps a recipe under another name too.
 func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
 	p, err := s.changed(ctx, "plugin.duplicate", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Name) })
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.DuplicatePluginResponse{Plugin: p}, nil
+	return &controlpb.DuplicatePluginResponse{Plugin: p}, err
 }
 
 // Rename gives a plugin another name.
 func (s pluginService) Rename(ctx context.Context, r *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
 	p, err := s.changed(ctx, "plugin.rename", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Name) })
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.RenamePluginResponse{Plugin: p}, nil
+	return &controlpb.RenamePluginResponse{Plugin: p}, err
 }
 
 // History answers what a plugin was.
@@ -257,10 +241,7 @@ func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequ
 func (s pluginService) Rollback(ctx context.Context, r *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
 	n := library.Revision(r.Revision)
 	p, err := s.changed(ctx, "plugin.rollback", r.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.RollbackPluginResponse{Plugin: p}, nil
+	return &controlpb.RollbackPluginResponse{Plugin: p}, err
 }
 
 // Remove forgets a plugin.

@@ -40,19 +40,15 @@ func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
 	return c.run(ctx, c.Exec, startOf(cmd), cmd)
 }
 
-// RunAs is Run as an agent, by its name or id, in its room.
-func (c *Client) RunAs(ctx context.Context, agent string, cmd guest.Command) (*Process, error) {
-	return c.RunFor(ctx, "", agent, cmd)
-}
-
-// RunLending is RunAs with secrets of the agent in the command's environment too.
+// RunLending is RunFor with secrets of the agent in the command's environment too.
 func (c *Client) RunLending(ctx context.Context, secrets []string, agent string, cmd guest.Command) (*Process, error) {
 	start := startOf(cmd)
 	start.Agent, start.Secrets = agent, secrets
 	return c.run(ctx, c.Agents.Exec, start, cmd)
 }
 
-// RunFor is RunAs with a word for the audit: for whom the command runs.
+// RunFor is Run as an agent, by its name or id, in its room. The audit says for whom,
+// if that is known.
 func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string, cmd guest.Command) (*Process, error) {
 	start := startOf(cmd)
 	start.Agent, start.Tenant = agent, string(tenant)

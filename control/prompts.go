@@ -55,10 +55,7 @@ func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequ
 	p, taken, err := s.settle(ctx, "prompt.answer", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Answer(ctx, id, value, callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, nil
+	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
 // Cancel says no.
@@ -66,10 +63,7 @@ func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequ
 	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, nil
+	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
 // settle ends a prompt, on the record.

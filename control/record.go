@@ -59,6 +59,24 @@ func (s service) onRecord(ctx context.Context, ref, action, subject string, do f
 	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, func() error { return do(agent) })
 }
 
+// answered is audited of what has an answer.
+func answered[A any](ctx context.Context, s service, n note, do func() (A, error)) (answer A, err error) {
+	err = s.audited(ctx, n, func() (err error) {
+		answer, err = do()
+		return err
+	})
+	return answer, err
+}
+
+// answeredFor is onRecord of what has an answer.
+func answeredFor[A any](ctx context.Context, s service, ref, action, subject string, do func(agents.Agent) (A, error)) (answer A, err error) {
+	err = s.onRecord(ctx, ref, action, subject, func(agent agents.Agent) (err error) {
+		answer, err = do(agent)
+		return err
+	})
+	return answer, err
+}
+
 // secretsOf is what takes out an agent's secrets, if it is for one.
 func (s service) secretsOf(ctx context.Context, name config.AgentName) *redact.Live {
 	if name == "" {
@@ -137,10 +155,7 @@ func (s service) nameOf(ref string) (config.AgentName, error) {
 // VerifyAudit proves the audit whole.
 func (s service) VerifyAudit(ctx context.Context, _ *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
 	proof, err := s.Audit.Verify(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}, nil
+	return &controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}, err
 }
 
 // Events answers what happened, and what happens.

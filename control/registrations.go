@@ -25,21 +25,19 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 	if subject == "" {
 		subject = "a recipe that was handed over"
 	}
-	var made register.Made
-	err := s.onRecord(ctx, r.Agent, "plugin.register", subject, func(agent agents.Agent) error {
+	made, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (register.Made, error) {
 		a := toolbench.AgentOf(agent)
 		recipe, err := s.written(ctx, a, r)
 		if err != nil {
-			return err
+			return register.Made{}, err
 		}
 		var sending sync.Mutex
-		made, err = s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
+		return s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
 			sending.Lock()
 			defer sending.Unlock()
 			// Who has left ends the call by its context.
 			_ = stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})
 		})
-		return err
 	})
 	if err != nil {
 		return err

@@ -16,21 +16,17 @@ import (
 // GetConfig answers every setting.
 func (s service) GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
 	settings, err := s.settings(config.Keys())
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}, nil
+	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}, err
 }
 
 // SetConfig changes settings, all or none.
 func (s service) SetConfig(ctx context.Context, r *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error) {
-	var changed []string
-	err := s.audited(ctx, note{action: "config.set", subject: assignments(r.Settings), strict: true}, func() (err error) {
+	n := note{action: "config.set", subject: assignments(r.Settings), strict: true}
+	changed, err := answered(ctx, s, n, func() ([]string, error) {
 		if err := s.vacant(r.Settings); err != nil {
-			return err
+			return nil, err
 		}
-		changed, err = s.Sandbox.Set(r.Settings, callerOf(ctx).cause())
-		return err
+		return s.Sandbox.Set(r.Settings, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err

@@ -56,10 +56,8 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		Shell:   guest.Shell{Session: id, Env: r.Env, Dir: r.Dir},
 		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
-	var result guest.ShellResult
-	err = s.audited(ctx, n, func() (err error) {
-		result, err = s.Terminals.Run(ctx, of, cmd, callerOf(ctx).cause())
-		return err
+	result, err := answered(ctx, s.service, n, func() (guest.ShellResult, error) {
+		return s.Terminals.Run(ctx, of, cmd, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
@@ -107,13 +105,12 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 		return err
 	}
 	n.strict = true
-	var end *controlpb.AttachEnd
-	err = s.audited(ctx, n, func() (err error) {
-		end, err = s.attach(ctx, of, open, id, stream)
+	end, err := answered(ctx, s.service, n, func() (*controlpb.AttachEnd, error) {
+		end, err := s.attach(ctx, of, open, id, stream)
 		if ctx.Err() != nil { // the person has left
 			err = nil
 		}
-		return err
+		return end, err
 	})
 	if err != nil || end == nil {
 		return err

@@ -26,15 +26,10 @@ func taskProto(t tasks.Task) *controlpb.Task {
 
 // Dispatch queues a task.
 func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
-	var task tasks.Task
-	err := s.onRecord(ctx, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (err error) {
-		task, err = s.Tasks.Add(ctx, agent.ID, r.Text, r.Key, callerOf(ctx).client)
-		return err
+	task, err := answeredFor(ctx, s.service, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (tasks.Task, error) {
+		return s.Tasks.Add(ctx, agent.ID, r.Text, r.Key, callerOf(ctx).client)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, err
 }
 
 // those is the agent that is meant, or none for all.
@@ -66,10 +61,7 @@ func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, st
 // Show answers one task.
 func (s taskService) Show(ctx context.Context, r *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
 	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.ShowTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.ShowTaskResponse{Task: taskProto(task)}, err
 }
 
 // Cancel ends a task.
@@ -78,14 +70,10 @@ func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest)
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() error {
-		task, err = s.Tasks.Cancel(ctx, task.ID, callerOf(ctx).client)
-		return err
+	task, err = answered(ctx, s.service, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() (tasks.Task, error) {
+		return s.Tasks.Cancel(ctx, task.ID, callerOf(ctx).client)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, err
 }
 
 // Lease hands out a task. That it did is an event; what an app does with it is in
@@ -105,26 +93,17 @@ func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (
 // Renew has a lease last longer.
 func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
 	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Hold.AsDuration())
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, err
 }
 
 // Complete ends a task with what it came to.
 func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
 	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Result)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, err
 }
 
 // Fail ends a task, or an attempt at it, with why it went wrong.
 func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
 	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Reason, r.Retry)
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.FailTaskResponse{Task: taskProto(task)}, nil
+	return &controlpb.FailTaskResponse{Task: taskProto(task)}, err
 }

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"net"
 	"runtime"
 )
 
@@ -37,8 +36,8 @@ type Config struct {
 	Disks []Disk
 	// Shares are folders of the host, mounted in the guest by their tags.
 	Shares []Share
-	// Network is the guest's way out.
-	Network Network
+	// Network is the guest's way out; zero means NetworkNone.
+	Network NetworkKind
 
 	// ConsoleLog is the file that the guest's console is written to. It is
 	// rotated once (".1") and bounded. Empty means that nothing is kept.
@@ -61,13 +60,6 @@ const (
 	NetworkNone NetworkKind = "none" // no device at all
 	NetworkNAT  NetworkKind = "nat"  // outbound through the host, with DHCP and DNS
 )
-
-// Network is a machine's network device.
-type Network struct {
-	Kind NetworkKind // zero means NetworkNone
-	// MAC is the device's address; nil lets the driver choose a fixed one.
-	MAC net.HardwareAddr
-}
 
 // Share is a folder of the host that the guest can mount over VirtioFS.
 type Share struct {

@@ -25,9 +25,6 @@ type Driver interface {
 // switch on the driver's name.
 type Capabilities struct {
 	Accelerator string        // "kvm", "tcg", "apple"
-	Native      bool          // the accelerator runs the guest's instructions directly
-	PowerButton bool          // RequestStop reaches the machine (not that a guest listens)
-	PauseResume bool          // Pause and Resume work
 	ResetEnds   bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
 	Ownership   []Ownership   // the policies that shares can have, the default first
 	Network     []NetworkKind // the kinds of network there are

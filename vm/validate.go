@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -183,12 +182,8 @@ func (c *Config) checkShares(caps Capabilities) error {
 }
 
 func (c *Config) checkNetwork(caps Capabilities) error {
-	n := c.Network
-	if n.Kind != "" && !slices.Contains(caps.Network, n.Kind) {
-		return invalid("Network.Kind", fmt.Errorf("%q is not to be had here", n.Kind), fmt.Sprintf("Use one of %q, or leave it empty.", caps.Network))
-	}
-	if n.MAC != nil && (len(n.MAC) != 6 || n.MAC[0]&1 != 0 || bytes.Equal(n.MAC, make(net.HardwareAddr, 6))) {
-		return invalid("Network.MAC", fmt.Errorf("bad address %v", n.MAC), "Use six bytes that are no group address, or leave it empty.")
+	if c.Network != "" && !slices.Contains(caps.Network, c.Network) {
+		return invalid("Network", fmt.Errorf("%q is not to be had here", c.Network), fmt.Sprintf("Use one of %q, or leave it empty.", caps.Network))
 	}
 	return nil
 }

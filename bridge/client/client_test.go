@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 )
 
 var alice = bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: 2001}
@@ -180,11 +181,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 		all.Wait()
 	})
-	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, before there were %d", runtime.NumGoroutine(), goroutines)
-		}
-	}
+	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 // Who stops waiting leaves, and the bridge sees it.
@@ -201,11 +198,7 @@ func TestLeaving(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); b.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the model goes on")
-		}
-	}
+	soon.Until(t, "the model ends", func() bool { return b.Endpoint.Left.Load() > 0 })
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Chat(late, wire.Chat{Model: inferencetest.Slow, Messages: []wire.ChatMessage{{Role: "user", Content: "?"}}}, nil); fault.KindOf(err) != fault.Timeout {

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 )
 
@@ -193,11 +194,7 @@ func TestLeaving(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)
 			}
-			for deadline := time.Now().Add(30 * time.Second); w.endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the endpoint goes on")
-				}
-			}
+			soon.Until(t, "the endpoint ends", func() bool { return w.endpoint.Left.Load() > 0 })
 			words := w.endpoint.Words.Load()
 			time.Sleep(20 * time.Millisecond)
 			if w.endpoint.Words.Load() != words {
@@ -212,11 +209,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, before there were %d", runtime.NumGoroutine(), before)
-		}
-	}
+	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestDay(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/inference/inferencetest"
+	"osaurus-sandbox/internal/soon"
 )
 
 const (
@@ -69,9 +70,5 @@ func TestOfficialClient(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the official client says %s (%v), want %+v", out, err, want)
 	}
-	for deadline := time.Now().Add(30 * time.Second); endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the chat that it left goes on")
-		}
-	}
+	soon.Until(t, "the chat that it left ends", func() bool { return endpoint.Left.Load() > 0 })
 }

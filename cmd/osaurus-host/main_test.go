@@ -10,13 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 )
 
 // asProgram has the tests' program be osaurus-host.
@@ -304,11 +304,7 @@ func TestInterrupted(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); r.Endpoint.Left.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the model goes on")
-		}
-	}
+	soon.Until(t, "the model ends", func() bool { return r.Endpoint.Left.Load() > 0 })
 }
 
 // What would make each start slower stays out.

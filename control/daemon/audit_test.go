@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 )
 
 // Every change is in the audit, with who asked for it; and the audit is whole.
@@ -38,7 +39,7 @@ func TestAudit(t *testing.T) {
 		}
 		return seen
 	}
-	until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
+	soon.Until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
 	if _, err := client.Reset(t.Context(), &controlpb.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}

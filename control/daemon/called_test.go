@@ -41,25 +41,8 @@ func TestCalledSoMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Agents: all, Audit: audit.New(db), Log: slog.New(slog.DiscardHandler), Close: sandbox.Close,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := control.Connect(t.Context(), home, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		for _, end := range []func() error{server.Unlink, func() error { return sandbox.Close(context.Background()) }, server.Close} {
-			if err := end(); err != nil {
-				t.Error(err)
-			}
-		}
-		all.Close()
-	})
+	t.Cleanup(all.Close)
+	client := backedBy(t, home, control.Backing{Sandbox: sandbox, Agents: all, Audit: audit.New(db)})
 
 	const by supervisor.Cause = "test"
 	meant, err := all.Create(t.Context(), agents.New{Name: "alice"}, by)

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor"
@@ -17,6 +18,29 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/store"
 )
+
+// backedBy is a client of a server over these alone, until the test ends.
+func backedBy(t *testing.T, home config.Home, b control.Backing) *control.Client {
+	t.Helper()
+	b.Log, b.Close = slog.New(slog.DiscardHandler), b.Sandbox.Close
+	server, err := control.NewServer(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		for _, end := range []func() error{server.Unlink, func() error { return b.Sandbox.Close(context.Background()) }, server.Close} {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return client
+}
 
 // kept is how many events a journal has from the beginning, each of a text that
 // soon fills what lies on the way to a reader.
@@ -50,24 +74,7 @@ func serveJournal(t *testing.T) (*control.Client, *events.Journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := control.NewServer(control.Backing{
-		Sandbox: sandbox, Events: journal, Audit: audit.New(db), Log: slog.New(slog.DiscardHandler), Close: sandbox.Close,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := control.Connect(t.Context(), home, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		for _, end := range []func() error{server.Unlink, func() error { return sandbox.Close(context.Background()) }, server.Close} {
-			if err := end(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	client := backedBy(t, home, control.Backing{Sandbox: sandbox, Events: journal, Audit: audit.New(db)})
 	return client, journal
 }
 

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
@@ -133,7 +134,7 @@ func TestPorts(t *testing.T) {
 		t.Error("what is closed connects")
 	}
 	want := "forward " + port.String() + " " + silent.String()
-	until(t, "its beginning and its end are on record, and no connection", func() bool {
+	soon.Until(t, "its beginning and its end are on record, and no connection", func() bool {
 		return recordOf(t, client) == want+" ok, "+want+" begun"
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 )
 
 // program is a program of an agent, which speaks to what is behind the bridge.
@@ -124,7 +125,7 @@ func TestTasks(t *testing.T) {
 	if task := leased.Task; task.GetId() != string(id) || task.Agent != "alice" || task.Text != "do it" || task.State != "leased" || task.Worker != "test" || leased.Lease == "" {
 		t.Fatalf("%v", leased)
 	}
-	until(t, "it is told", func() bool {
+	soon.Until(t, "it is told", func() bool {
 		return slices.Equal(alice.events("task."), []string{"task.queued alice", "task.leased alice"})
 	})
 	if err := end(); err != nil {

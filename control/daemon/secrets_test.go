@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets/agefile"
 )
 
@@ -45,7 +46,7 @@ func (d desk) setSecret(name, value string) {
 func (d desk) exec(script string) string {
 	d.t.Helper()
 	var out, errOut bytes.Buffer
-	p, err := d.RunAs(d.t.Context(), d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
+	p, err := d.RunFor(d.t.Context(), "", d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
-	_, err = client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"no-such-" + canary}})
+	_, err = client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"no-such-" + canary}})
 	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
 		t.Errorf("an error: %v", err)
 	}
@@ -122,7 +123,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if r.Stdout.String() != redacted+"\n" || r.Stderr.String() != redacted+"\n" {
 		t.Errorf("a session: %+v", r)
 	}
-	until(t, "it writes in the background", func() bool {
+	soon.Until(t, "it writes in the background", func() bool {
 		r := alice.run("s", "true")
 		for _, late := range r.Late {
 			if strings.Contains(late.Command+late.Output.String(), canary) {
@@ -139,9 +140,9 @@ func TestSecretsAreRedacted(t *testing.T) {
 	// People see their own terminal. What is kept of it has no value in it.
 	a, screen := alice.attach("s")
 	alice.types(a, "echo "+canary+"\r")
-	until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
+	soon.Until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
 	a.Close()
-	until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
+	soon.Until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
 	if text, err := alice.transcript("s"); err != nil || strings.Contains(text, canary) {
 		t.Errorf("a transcript: %q, %v", text, err)
 	}
@@ -208,7 +209,7 @@ func TestSecretOfARunningCommand(t *testing.T) {
 	alice := newDesk(t, client, "alice")
 	var out view
 	in, feed := io.Pipe()
-	p, err := client.RunAs(t.Context(), "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
+	p, err := client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 )
 
 // desk is an agent of a daemon, at work.
@@ -95,16 +96,6 @@ func (d desk) events(prefix string) (list []string) {
 	return list
 }
 
-// until waits for something to come true.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
 // What a command changes in a session's shell is there for the next, in that
 // session alone.
 func TestSession(t *testing.T) {
@@ -159,7 +150,7 @@ func TestSessionCancel(t *testing.T) {
 	}
 	done := make(chan guest.ShellResult, 1)
 	go func() { done <- alice.run("default", "echo begun; sleep 1000") }()
-	until(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
+	soon.Until(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
 	if err := cancel(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +248,7 @@ func (v *view) await(t *testing.T, text string) {
 			t.Logf("seen: %q", v)
 		}
 	}()
-	until(t, fmt.Sprintf("%q is seen", text), func() bool { return strings.Contains(v.String(), text) })
+	soon.Until(t, fmt.Sprintf("%q is seen", text), func() bool { return strings.Contains(v.String(), text) })
 }
 
 func (d desk) attach(session config.SessionID) (*control.Attachment, *view) {
@@ -309,7 +300,7 @@ func TestAttach(t *testing.T) {
 	if _, err := a.Wait(); err == nil {
 		t.Error("who has left is told how the shell ended")
 	}
-	until(t, "one has left", func() bool {
+	soon.Until(t, "one has left", func() bool {
 		r, err := client.Shells.List(t.Context(), &controlpb.ListSessionsRequest{Agent: "alice"})
 		return err == nil && len(r.Sessions) == 1 && r.Sessions[0].Attached == 1
 	})
@@ -339,7 +330,7 @@ func TestSessionsAreTold(t *testing.T) {
 	alice.run("a", "echo 'x y'")
 	a, _ := alice.attach("b")
 	alice.types(a, "echo secret\r")
-	until(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
+	soon.Until(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
 	if _, err := client.Shells.Close(t.Context(), &controlpb.CloseSessionRequest{Agent: "alice", Session: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +339,7 @@ func TestSessionsAreTold(t *testing.T) {
 	}
 	_ = a.Close()
 	var got []string
-	until(t, "the attachment has ended", func() bool {
+	soon.Until(t, "the attachment has ended", func() bool {
 		got = nil
 		list, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
 		if err != nil {

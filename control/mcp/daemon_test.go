@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
@@ -65,7 +66,7 @@ func TestApp(t *testing.T) {
 				done <- err
 			}()
 			var process int
-			w.until("the command runs", func() bool {
+			soon.Until(w, "the command runs", func() bool {
 				text, err := os.ReadFile(pid)
 				if err == nil {
 					process, _ = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -76,7 +77,7 @@ func TestApp(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Errorf("cancelled: %v", err)
 			}
-			w.until("the command has ended", func() bool { return errors.Is(syscall.Kill(process, 0), syscall.ESRCH) })
+			soon.Until(w, "the command has ended", func() bool { return errors.Is(syscall.Kill(process, 0), syscall.ESRCH) })
 		})
 	}
 	w.do(func(c *control.Client) error {
@@ -245,7 +246,7 @@ func TestWhoMayNot(t *testing.T) {
 		}
 	}
 	w.configure("mcp.origins", "https://app.example")
-	w.until("the page that may comes in", func() bool {
+	soon.Until(w, "the page that may comes in", func() bool {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(hello))
 		r.Header = http.Header{"Authorization": {token}, "Origin": {"https://app.example"}, "Content-Type": {"application/json"}, "Accept": {"*/*"}}
 		answer, err := http.DefaultClient.Do(r)
@@ -256,7 +257,7 @@ func TestWhoMayNot(t *testing.T) {
 		return answer.StatusCode == http.StatusOK
 	})
 	w.configure("mcp.listen", "")
-	w.until("nobody listens", func() bool {
+	soon.Until(w, "nobody listens", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(at, "http://"), mcp.Path))
 		if err == nil {
 			_ = conn.Close()

@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/tools"
 )
@@ -156,7 +157,7 @@ func (w *world) listen() string {
 	w.Helper()
 	at := freeport.Address(w)
 	w.configure("mcp.listen", at)
-	w.until("the listener listens", func() bool {
+	soon.Until(w, "the listener listens", func() bool {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()
@@ -172,15 +173,6 @@ func (w *world) configure(key, value string) {
 		_, err := c.SetConfig(w.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{key: value}})
 		return err
 	})
-}
-
-func (w *world) until(what string, is func() bool) {
-	w.Helper()
-	for end := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("%s: not after %v", what, limit)
-		}
-	}
 }
 
 // bearer adds the token to requests.

@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/internal/soon"
 )
 
 // TestMain makes this test program a worker, where asked to.
@@ -75,15 +76,6 @@ func (k *Keeper) conns() int {
 	return k.workers["alice"].conns
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal(what)
-		}
-	}
-}
-
 // As many calls as a room may have at once, and right after them as many again: none is refused,
 // although most connections are new ones and the keeper may not have heard yet that others have ended.
 func TestBursts(t *testing.T) {
@@ -105,7 +97,7 @@ func TestBursts(t *testing.T) {
 		calls.Wait()
 		transport.CloseIdleConnections()
 	}
-	eventually(t, "connections that have ended still count", func() bool { return k.conns() == 0 })
+	soon.Until(t, "connections that have ended still count", func() bool { return k.conns() == 0 })
 }
 
 // Beyond what the host has at most a connection is refused, until another has ended; and a worker
@@ -123,7 +115,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	must(t, open[0].Close())
-	eventually(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*wire.MaxFileConns })
+	soon.Until(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*wire.MaxFileConns })
 	conn, err := hand(k)
 	must(t, err)
 	defer conn.Close()

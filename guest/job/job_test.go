@@ -61,31 +61,41 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) start(script string) *guestpb.Job {
 	r.t.Helper()
-	j, err := r.Start(context.Background(), &guestpb.StartJobRequest{
+	a, err := r.StartJob(context.Background(), &guestpb.StartJobRequest{
 		User: alice, Args: [][]byte{[]byte("sh"), []byte("-c"), []byte(script)}, Env: [][]byte{[]byte("B=given")}, Label: "a test",
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return j
+	return a.Job
+}
+
+func (r *rig) list(user string) []*guestpb.Job {
+	a, _ := r.ListJobs(context.Background(), &guestpb.ListJobsRequest{User: user}) // never fails
+	return a.Jobs
+}
+
+func (r *rig) poll(user, id string) (*guestpb.Job, error) {
+	a, err := r.PollJob(context.Background(), &guestpb.PollJobRequest{User: user, Id: id})
+	return a.GetJob(), err
 }
 
 func (r *rig) wait(j *guestpb.Job) *guestpb.Job {
 	r.t.Helper()
-	got, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: j.Id, TimeoutNanos: int64(30 * time.Second)})
+	a, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: j.Id, TimeoutNanos: int64(30 * time.Second)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if got.State != guestpb.Job_STATE_ENDED {
-		r.t.Fatalf("it runs on: %v", got)
+	if a.Job.State != guestpb.Job_STATE_ENDED {
+		r.t.Fatalf("it runs on: %v", a.Job)
 	}
-	return got
+	return a.Job
 }
 
 func (r *rig) output(j *guestpb.Job, q *guestpb.TailJobRequest) *guestpb.TailJobResponse {
 	r.t.Helper()
 	q.User, q.Id = alice, j.Id
-	a, err := r.Tail(context.Background(), q)
+	a, err := r.TailJob(context.Background(), q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -114,10 +124,10 @@ func TestJobOfNobody(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Start(ctx, &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); !errors.Is(err, context.Canceled) {
+	if _, err := r.StartJob(ctx, &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if list := r.List(alice); len(list) > 0 {
+	if list := r.list(alice); len(list) > 0 {
 		t.Errorf("%v", list)
 	}
 }
@@ -126,9 +136,9 @@ func TestJobOfNobody(t *testing.T) {
 // whatever it is called.
 func TestJobOfAPlugin(t *testing.T) {
 	r := newRig(t)
-	j, err := r.Start(t.Context(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("sleep"), []byte("60")}, Label: "daemon", Plugin: "rss"})
-	if err != nil || j.Plugin != "rss" {
-		t.Errorf("%v, %v", j, err)
+	a, err := r.StartJob(t.Context(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("sleep"), []byte("60")}, Label: "daemon", Plugin: "rss"})
+	if err != nil || a.Job.Plugin != "rss" {
+		t.Errorf("%v, %v", a, err)
 	}
 	if own := r.start("true"); own.Plugin != "" {
 		t.Errorf("%v", own)
@@ -165,30 +175,30 @@ func TestNotFound(t *testing.T) {
 	r := newRig(t)
 	j := r.start("sleep 60")
 	for _, tc := range []struct{ user, id string }{{bob, j.Id}, {"", j.Id}, {alice, strings.Repeat("0", 32)}} {
-		if _, err := r.Poll(tc.user, tc.id); fault.KindOf(err) != fault.NotFound {
+		if _, err := r.poll(tc.user, tc.id); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%v: %v", tc, err)
 		}
-		if _, err := r.Kill(&guestpb.KillJobRequest{User: tc.user, Id: tc.id}); fault.KindOf(err) != fault.NotFound {
+		if _, err := r.KillJob(t.Context(), &guestpb.KillJobRequest{User: tc.user, Id: tc.id}); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%v: %v", tc, err)
 		}
 	}
-	if _, err := r.Poll(alice, "../../etc"); fault.KindOf(err) != fault.InvalidArgs {
+	if _, err := r.poll(alice, "../../etc"); fault.KindOf(err) != fault.InvalidArgs {
 		t.Error(err)
 	}
-	if len(r.List(bob)) != 0 || len(r.List(alice)) != 1 {
-		t.Errorf("%v", r.List(bob))
+	if len(r.list(bob)) != 0 || len(r.list(alice)) != 1 {
+		t.Errorf("%v", r.list(bob))
 	}
 	r.Forget(alice)
-	if _, err := r.Poll(alice, j.Id); fault.KindOf(err) != fault.NotFound {
+	if _, err := r.poll(alice, j.Id); fault.KindOf(err) != fault.NotFound {
 		t.Error(err)
 	}
 	for _, args := range [][][]byte{{[]byte("/no/such/program")}, {}} {
-		if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: alice, Args: args}); err == nil {
+		if _, err := r.StartJob(context.Background(), &guestpb.StartJobRequest{User: alice, Args: args}); err == nil {
 			t.Errorf("%q was started", args)
 		}
 	}
-	if len(r.List(alice)) != 0 {
-		t.Errorf("%v", r.List(alice))
+	if len(r.list(alice)) != 0 {
+		t.Errorf("%v", r.list(alice))
 	}
 }
 
@@ -209,7 +219,7 @@ func TestKill(t *testing.T) {
 		if got := r.output(j, &guestpb.TailJobRequest{WaitNanos: int64(time.Minute)}); string(got.Data) != "ready\n" {
 			t.Errorf("%q", got.Data)
 		}
-		if _, err := r.Kill(&guestpb.KillJobRequest{User: alice, Id: j.Id, How: tc.how}); err != nil {
+		if _, err := r.KillJob(t.Context(), &guestpb.KillJobRequest{User: alice, Id: j.Id, How: tc.how}); err != nil {
 			t.Fatal(err)
 		}
 		if end := r.wait(j); end.Code != tc.code || end.Signal != int32(tc.signal) || !end.Killed {
@@ -289,7 +299,7 @@ func TestLogsThatAreHeld(t *testing.T) {
 	}
 	defer held.Close()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if p, err := r.Poll(alice, j.Id); err != nil || time.Now().After(end) {
+		if p, err := r.poll(alice, j.Id); err != nil || time.Now().After(end) {
 			t.Fatalf("%v %v", p, err)
 		} else if p.Dropped > 0 {
 			break // it has been written over once
@@ -317,19 +327,19 @@ func TestJobsAreBounded(t *testing.T) {
 	for range 40 {
 		r.wait(r.start("true"))
 	}
-	if n := len(r.List(alice)); n != 32 {
+	if n := len(r.list(alice)); n != 32 {
 		t.Errorf("%d jobs are remembered", n)
 	}
-	if _, err := r.Poll(alice, first.Id); fault.KindOf(err) != fault.NotFound {
+	if _, err := r.poll(alice, first.Id); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("the oldest: %v", err)
 	}
 	for range 16 {
 		r.start("sleep 60")
 	}
-	if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+	if _, err := r.StartJob(context.Background(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := r.Start(context.Background(), &guestpb.StartJobRequest{User: bob, Args: [][]byte{[]byte("true")}}); err != nil {
+	if _, err := r.StartJob(context.Background(), &guestpb.StartJobRequest{User: bob, Args: [][]byte{[]byte("true")}}); err != nil {
 		t.Errorf("another's: %v", err)
 	}
 }
@@ -351,11 +361,11 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	k := r.start("sleep 60")
-	short, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(50 * time.Millisecond)})
-	if err != nil || short.State != guestpb.Job_STATE_RUNNING {
+	short, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(50 * time.Millisecond)})
+	if err != nil || short.Job.State != guestpb.Job_STATE_RUNNING {
 		t.Errorf("%v, %v", short, err)
 	}
-	if _, err := r.Wait(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(time.Hour)}); fault.KindOf(err) != fault.InvalidArgs {
+	if _, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(time.Hour)}); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("%v", err)
 	}
 }

@@ -54,7 +54,7 @@ type Options struct {
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper keeps the jobs of all users.
+// Keeper keeps the jobs of all users, and answers the service Jobs.
 type Keeper struct {
 	opts Options
 
@@ -67,8 +67,8 @@ func NewKeeper(opts Options) *Keeper {
 	return &Keeper{opts: opts, jobs: map[config.JobID]*job{}}
 }
 
-// Start starts a job.
-func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.Job, error) {
+// StartJob starts a job.
+func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
 	if err := wire.CheckJob(r); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (k *Keeper) Start(ctx context.Context, r *guestpb.StartJobRequest) (*guestp
 		j.kill(true)
 		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waited for it to its end: %w", err)
 	}
-	return j.describe(), nil
+	return &guestpb.StartJobResponse{Job: j.describe()}, nil
 }
 
 // add makes a job that takes its place among those that run.
@@ -179,30 +179,30 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	return nil
 }
 
-// List lists a user's jobs, those that run first, and of each the newest.
-func (k *Keeper) List(user string) []*guestpb.Job {
+// ListJobs lists a user's jobs, those that run first, and of each the newest.
+func (k *Keeper) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	k.mu.Lock()
-	running, ended := k.of(user)
+	running, ended := k.of(r.User)
 	running = slices.DeleteFunc(running, (*job).starting)
 	k.mu.Unlock()
-	var list []*guestpb.Job
+	list := &guestpb.ListJobsResponse{}
 	for _, j := range append(running, ended...) {
-		list = append(list, j.describe())
+		list.Jobs = append(list.Jobs, j.describe())
 	}
-	return list
+	return list, nil
 }
 
-// Poll says how a job is.
-func (k *Keeper) Poll(user, id string) (*guestpb.Job, error) {
-	j, err := k.find(user, id)
+// PollJob says how a job is.
+func (k *Keeper) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
+	j, err := k.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
 	}
-	return j.describe(), nil
+	return &guestpb.PollJobResponse{Job: j.describe()}, nil
 }
 
-// Wait returns when a job has ended, or the wait is over.
-func (k *Keeper) Wait(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.Job, error) {
+// WaitJob returns when a job has ended, or the wait is over.
+func (k *Keeper) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
 	j, err := k.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
@@ -218,11 +218,11 @@ func (k *Keeper) Wait(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return j.describe(), nil
+	return &guestpb.WaitJobResponse{Job: j.describe()}, nil
 }
 
-// Kill signals all that belongs to a job.
-func (k *Keeper) Kill(r *guestpb.KillJobRequest) (*guestpb.Job, error) {
+// KillJob signals all that belongs to a job.
+func (k *Keeper) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
 	j, err := k.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
@@ -230,11 +230,11 @@ func (k *Keeper) Kill(r *guestpb.KillJobRequest) (*guestpb.Job, error) {
 	if j.running() {
 		j.kill(r.How == guestpb.KillJobRequest_HOW_KILL)
 	}
-	return j.describe(), nil
+	return &guestpb.KillJobResponse{Job: j.describe()}, nil
 }
 
-// Tail reads a part of a job's output.
-func (k *Keeper) Tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+// TailJob reads a part of a job's output.
+func (k *Keeper) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
 	j, err := k.find(r.User, r.Id)
 	if err != nil {
 		return nil, err

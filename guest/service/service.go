@@ -105,7 +105,7 @@ func (s *Service) Serve(l net.Listener) error {
 // ServeTerminals has a mux answer the services Shells and Jobs.
 func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
 	mux.Handle(guestpbconnect.NewShellsHandler(shells{s}, options()...))
-	mux.Handle(guestpbconnect.NewJobsHandler(jobs{j}, options()...))
+	mux.Handle(guestpbconnect.NewJobsHandler(j, options()...))
 }
 
 func options() []connect.HandlerOption {

@@ -16,28 +16,8 @@ import (
 	"osaurus-sandbox/guest/shell"
 )
 
-// shells answers the service Shells.
-type shells struct{ keeper *shell.Keeper }
-
-func (s shells) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
-	return s.keeper.Run(ctx, r)
-}
-
-func (s shells) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
-	return &guestpb.ShellCancelResponse{}, s.keeper.Cancel(ctx, r)
-}
-
-func (s shells) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
-	return s.keeper.Sessions(r), nil
-}
-
-func (s shells) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
-	return s.keeper.Transcript(r)
-}
-
-func (s shells) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
-	return s.keeper.CloseSession(r)
-}
+// shells answers the service Shells: a keeper does, but for the stream.
+type shells struct{ *shell.Keeper }
 
 // Attach carries what a person sees and types.
 func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]) error {
@@ -45,7 +25,7 @@ func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.S
 	if err != nil {
 		return err
 	}
-	v, err := s.keeper.Attach(ctx, first.GetOpen())
+	v, err := s.Keeper.Attach(ctx, first.GetOpen())
 	if err != nil {
 		return err
 	}

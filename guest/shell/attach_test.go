@@ -193,7 +193,7 @@ func TestPersonsProgram(t *testing.T) {
 	p.types("cat\r")
 	p.sees("cat\r\n")
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		state := r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].State
+		state := r.sessions()[0].State
 		if state == guestpb.Session_STATE_PERSON {
 			break
 		}

@@ -105,7 +105,7 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 							for !exists(begun) {
 								time.Sleep(time.Millisecond)
 							}
-							done <- r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session})
+							done <- r.cancel("")
 						}()
 					} else {
 						done <- nil
@@ -126,7 +126,7 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 					t.Errorf("afterwards %q, %s", b.Stdout.Head, flags(b))
 				}
 			}
-			if err := r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session}); fault.KindOf(err) != fault.NotFound {
+			if err := r.cancel(""); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("nothing to cancel: %v", err)
 			}
 		})
@@ -149,24 +149,21 @@ func TestCancelNamed(t *testing.T) {
 		go func() { answer <- r.request(q) }()
 		return answer
 	}
-	cancel := func(name string) error {
-		return r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session, Call: name})
-	}
 	r.run("true")
 	first := start("first", "echo so far; echo problem >&2; X=1; sleep 60")
 	r.transcript(has("problem\n"))
 	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")
-	waiting := func() uint32 { return r.Sessions(&guestpb.SessionsRequest{}).Sessions[0].Waiting }
+	waiting := func() uint32 { return r.sessions()[0].Waiting }
 	for end := time.Now().Add(patience); waiting() != 2; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d calls wait", waiting())
 		}
 	}
-	if err := cancel("another"); fault.KindOf(err) != fault.NotFound {
+	if err := r.cancel("another"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a call that is not there: %v", err)
 	}
 	for _, name := range []string{"waits", "first"} {
-		if err := cancel(name); err != nil {
+		if err := r.cancel(name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -180,7 +177,7 @@ func TestCancelNamed(t *testing.T) {
 	if a := <-kept; a.Cancelled || a.Code != 0 || string(a.Stdout.Head) != "1 kept\n" {
 		t.Errorf("what nobody cancelled: code %d, %q, %s", a.Code, a.Stdout.Head, flags(a))
 	}
-	if err := cancel("first"); fault.KindOf(err) != fault.NotFound {
+	if err := r.cancel("first"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a call that has ended: %v", err)
 	}
 }
@@ -288,11 +285,11 @@ func TestSessionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cgroups := len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 16 && processtest.Cgroup(t) != ""
+	cgroups := len(r.sessions()) == 16 && processtest.Cgroup(t) != ""
 	if _, err := in(16, "sleep 100 & true"); err != nil {
 		t.Fatal(err)
 	}
-	list := r.Sessions(&guestpb.SessionsRequest{}).Sessions
+	list := r.sessions()
 	if len(list) != 16 {
 		t.Errorf("%d sessions", len(list))
 	}
@@ -307,14 +304,14 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := in(17, "true"); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("one too many: %v", err)
 	}
-	closed, err := r.CloseSession(&guestpb.CloseSessionRequest{Session: "s5"})
+	closed, err := r.CloseSession(t.Context(), &guestpb.CloseSessionRequest{Session: "s5"})
 	if err != nil || closed.Closed != 1 {
 		t.Errorf("%v, %v", closed, err)
 	}
 	if a, err := in(17, "echo fine"); err != nil || a.Restarted {
 		t.Errorf("%v %v", a, err)
 	}
-	if _, err := r.CloseSession(&guestpb.CloseSessionRequest{Session: "s5"}); fault.KindOf(err) != fault.NotFound {
+	if _, err := r.CloseSession(t.Context(), &guestpb.CloseSessionRequest{Session: "s5"}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("closed twice: %v", err)
 	}
 }
@@ -340,7 +337,7 @@ func TestSessionThatStartsIsNotSpare(t *testing.T) {
 		}
 		up <- err
 	}()
-	for len(r.Sessions(&guestpb.SessionsRequest{}).Sessions) == 0 {
+	for len(r.sessions()) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 16 {

@@ -49,7 +49,7 @@ type Options struct {
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper keeps the sessions of all users.
+// Keeper keeps the sessions of all users, and answers the service Shells but for its stream.
 type Keeper struct {
 	opts  Options
 	stop  chan struct{}
@@ -88,7 +88,7 @@ func (k *Keeper) Forget(user string) {
 }
 
 // CloseSession ends a session, or without an id all of a user's.
-func (k *Keeper) CloseSession(r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
+func (k *Keeper) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
 	if r.Session != "" {
 		s, err := k.find(r.User, r.Session)
 		if err != nil {
@@ -145,16 +145,16 @@ func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.
 }
 
 // Cancel ends the command that runs in a session, or a certain call.
-func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) error {
+func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
 	s, err := k.find(r.User, r.Session)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.cancelCall(ctx, config.CallID(r.Call))
+	return &guestpb.ShellCancelResponse{}, s.cancelCall(ctx, config.CallID(r.Call))
 }
 
 // Sessions lists sessions by user and id.
-func (k *Keeper) Sessions(r *guestpb.SessionsRequest) *guestpb.SessionsResponse {
+func (k *Keeper) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
 	k.mu.Lock()
 	var chosen []*session
 	for _, s := range k.sessions {
@@ -170,11 +170,11 @@ func (k *Keeper) Sessions(r *guestpb.SessionsRequest) *guestpb.SessionsResponse 
 	slices.SortFunc(list.Sessions, func(a, b *guestpb.Session) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
 	})
-	return list
+	return list, nil
 }
 
 // Transcript is the end of what a session has shown.
-func (k *Keeper) Transcript(r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
+func (k *Keeper) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
 	s, err := k.find(r.User, r.Session)
 	if err != nil {
 		return nil, err

@@ -172,11 +172,22 @@ func flags(a *guestpb.ShellRunResponse) string {
 	return fmt.Sprintf("timed out %v, cancelled %v, exited %v, restarted %v %q, late %v", a.TimedOut, a.Cancelled, a.Exited, a.Restarted, a.RestartCause, a.Late)
 }
 
+func (r *rig) sessions() []*guestpb.Session {
+	a, _ := r.Sessions(context.Background(), &guestpb.SessionsRequest{}) // never fails
+	return a.Sessions
+}
+
+// cancel ends what runs in the session, or a certain call.
+func (r *rig) cancel(call string) error {
+	_, err := r.Cancel(context.Background(), &guestpb.ShellCancelRequest{Session: r.session, Call: call})
+	return err
+}
+
 // transcript returns the session's, when it satisfies a condition.
 func (r *rig) transcript(until func(string) bool) string {
 	r.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		a, err := r.Transcript(&guestpb.ShellTranscriptRequest{Session: r.session})
+		a, err := r.Transcript(context.Background(), &guestpb.ShellTranscriptRequest{Session: r.session})
 		if err != nil {
 			r.t.Fatal(err)
 		}

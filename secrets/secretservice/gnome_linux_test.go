@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/secretservice"
 	"osaurus-sandbox/secrets/secretstest"
@@ -25,11 +26,7 @@ func TestSuite(t *testing.T) {
 	startKeyring(t, "password")
 	before := runtime.NumGoroutine()
 	secretstest.Run(t, func(*testing.T) secrets.Store { return secretservice.Store{} })
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, before %d", runtime.NumGoroutine(), before)
-		}
-	}
+	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // What others put there under the same names is found, and the other way round.

@@ -245,8 +245,8 @@ func TestNames(t *testing.T) {
 		if err != nil || a.Name != want {
 			t.Errorf("%q: %+v %v", name, a, err)
 		}
-		if _, err := config.ParseLinuxUser(string(a.User)); err != nil {
-			t.Errorf("%q: %v", name, err)
+		if a.User != want.User() {
+			t.Errorf("%q has the user %s", name, a.User)
 		}
 	}
 	for name, kind := range map[string]fault.Kind{

@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -171,11 +172,7 @@ func (w *world) becomes(want supervisor.State) {
 // until waits for what is done without anybody asking.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("not so: %s", what)
-		}
-	}
+	soon.Until(w.t, what, is)
 }
 
 // patience is for what takes seconds on a host that has nothing else to do.

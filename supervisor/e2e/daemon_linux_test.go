@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -176,7 +177,7 @@ func (d *daemon) begin(moment string) {
 	case "start":
 		d.do("stop")
 		d.ask("start")
-		until(d.t, "a machine starts", func() bool { return len(machines(d.t, d.pid())) > 0 })
+		soon.Until(d.t, "a machine starts", func() bool { return len(machines(d.t, d.pid())) > 0 })
 	case "stop", "reset":
 		d.ask(moment)
 		d.do("stopping")
@@ -254,15 +255,10 @@ func TestDaemon(t *testing.T) {
 // gone waits until a process that was a machine is no more.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	soon.Until(t, "the machine is gone", func() bool {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if err != nil || !strings.HasPrefix(string(name), "qemu-system") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the machine %d lives on", pid)
-		}
-	}
+		return err != nil || !strings.HasPrefix(string(name), "qemu-system")
+	})
 }
 
 // stopped stops daemons. While one is stopped nobody can take its home. Let go, it does

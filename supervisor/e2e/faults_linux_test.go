@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -39,13 +40,13 @@ func moments() map[string]moment {
 			return err
 		}, ready: func(s *sandbox) {
 			s.t.Helper()
-			s.until("a command runs", func() bool { return s.Status().Commands >= 1 })
+			soon.Until(s.t, "a command runs", func() bool { return s.Status().Commands >= 1 })
 		}},
 		"crowd": {from: supervisor.Running, begin: crowd, ready: func(*sandbox) { time.Sleep(pause / 8) }},
 		"start": {from: supervisor.Stopped, begin: func(s *sandbox, ctx context.Context) error { return s.Start(ctx, by) },
 			ready: func(s *sandbox) {
 				s.becomes(supervisor.Starting)
-				s.until("a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
+				soon.Until(s.t, "a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
 			}},
 		"stop": {from: supervisor.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Stop(ctx, by) },
 			ready: func(s *sandbox) { s.becomes(supervisor.Stopping) }},
@@ -86,21 +87,6 @@ func crowd(s *sandbox, ctx context.Context) error {
 	return nil
 }
 
-// until waits for something that takes a moment.
-func (s *sandbox) until(what string, is func() bool) {
-	s.t.Helper()
-	until(s.t, what, is)
-}
-
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
 // TestFaults does all sorts of harm at all sorts of moments: see strikes. Every
 // call comes back within its deadline and with a kind if it fails, the state is
 // true soon after, a start by hand works, and nothing is left behind.
@@ -131,7 +117,7 @@ func TestFaults(t *testing.T) {
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
 	}
-	s.until("as many descriptors are open as before", func() bool { return descriptors(t) <= before })
+	soon.Until(s.t, "as many descriptors are open as before", func() bool { return descriptors(t) <= before })
 	s.must(s.Stop(t.Context(), by))
 	if found := machines(t, os.Getpid()); len(found) > 0 {
 		t.Errorf("left behind: %v", found)
@@ -186,7 +172,7 @@ func (s *sandbox) endure(hit strike, m moment) {
 		if hit.mend != nil {
 			time.Sleep(pause)
 			// Whatever was harmed runs no more; a guest that boots has never answered.
-			s.until("nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
+			soon.Until(s.t, "nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
 			hit.mend(s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 )
 
@@ -87,7 +88,7 @@ func guestRuns(script string) func(*sandbox) {
 		var hasBegun said
 		_, err := s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &hasBegun})
 		s.must(err)
-		s.until("what harms the guest runs", hasBegun.Load)
+		soon.Until(s.t, "what harms the guest runs", hasBegun.Load)
 	}
 }
 
@@ -99,7 +100,7 @@ func tellsToThaw(s *sandbox) {
 func guestPanics(s *sandbox) {
 	pid := machine(s.t, os.Getpid())
 	_, _ = s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", panics}}) // it may not live to say that it runs
-	s.until("the machine has ended", func() bool { return machineGone(s.t, pid) })
+	soon.Until(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
 }
 
 // meddler is a driver whose machines can be harmed while they boot.
@@ -140,7 +141,7 @@ func (m *meddler) machine() vm.Machine {
 // pause stops all of the guest and not its QEMU.
 func (m *meddler) pause(s *sandbox) {
 	s.t.Helper()
-	s.until("its processors run", func() bool { return m.machine().State() == vm.Running })
+	soon.Until(s.t, "its processors run", func() bool { return m.machine().State() == vm.Running })
 	s.must(m.machine().Pause(s.t.Context()))
 }
 

@@ -98,7 +98,7 @@ func greet(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind,
 	log := filepath.Join(t.TempDir(), "console.log")
 	m, err := new(qemu.Driver).New(t.Context(), vm.Config{
 		Name: "test", Arch: i.Arch, CPUs: 1, Memory: 512 << 20, Kernel: i.Kernel, Initrd: i.Initrd,
-		Disks: disks, Network: vm.Network{Kind: network}, ConsoleLog: log,
+		Disks: disks, Network: network, ConsoleLog: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func (s Spec) machine() vm.Config {
 		Name: s.Name, Arch: s.Image.Arch, CPUs: s.CPUs, Memory: s.Memory,
 		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
 		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
-		Network:    vm.Network{Kind: s.Network},
+		Network:    s.Network,
 		ConsoleLog: s.ConsoleLog, StateDir: s.StateDir,
 	}
 	if s.DataDisk != "" {

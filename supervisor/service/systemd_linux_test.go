@@ -9,11 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/soon"
 )
 
 const (
@@ -128,7 +128,7 @@ func underSystemd(t *testing.T) {
 	if err := manager.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "systemd answers", func() bool { return exec.Command("systemctl", "--user", "daemon-reload").Run() == nil })
+	soon.Until(t, "systemd answers", func() bool { return exec.Command("systemctl", "--user", "daemon-reload").Run() == nil })
 
 	s := Service{home, program, systemd{}}
 	want := func(status Status) {
@@ -145,7 +145,7 @@ func underSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(Status{Installed: true, Current: true, Running: true})
-		until(t, "the program runs, and knows its home", func() bool {
+		soon.Until(t, "the program runs, and knows its home", func() bool {
 			text, err := os.ReadFile(note)
 			return err == nil && string(text) == string(home)
 		})
@@ -167,13 +167,4 @@ func underSystemd(t *testing.T) {
 		t.Error(err)
 	}
 	_ = manager.Wait() // it was killed
-}
-
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -85,25 +86,17 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 		must(err)
 		return strings.Contains(text, what)
 	}
-	until := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("not so: %s", what)
-			}
-		}
-	}
 	run("echo first")
-	until("it is kept", func() bool { return kept("first") })
+	soon.Until(t, "it is kept", func() bool { return kept("first") })
 	g := backend.Guest()
 	g.Refuse(fault.Newf(fault.Timeout, "list sessions", "", "it has no time"))
 	for _, command := range []string{"echo second", "echo third"} {
 		asked := len(g.Asked())
 		run(command)
-		until("the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+		soon.Until(t, "the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
 	}
 	g.Refuse(nil)
-	until("it is kept later", func() bool { return kept("third") })
+	soon.Until(t, "it is kept later", func() bool { return kept("third") })
 	if n := told.Load(); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}

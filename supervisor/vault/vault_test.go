@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/secrets/redact"
@@ -204,15 +205,6 @@ func TestGetFromABrokenStore(t *testing.T) {
 // text is what an output is after a store was asked, or a value was learned.
 func text(live *redact.Live, in string) string { return live.Scrubber().Text(in) }
 
-func (r *rig) until(what string, is func() bool) {
-	r.t.Helper()
-	for over := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(over) {
-			r.t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // Output is freed of what is in the store, of what is set and read later, and no
 // longer of what was deleted; for each agent of its own.
 func TestRedact(t *testing.T) {
@@ -365,8 +357,8 @@ func (s stuck) Check(ctx context.Context) (string, error) {
 func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	const (
 		brief = 200 * time.Millisecond // what is waited out
-		soon  = time.Minute            // is not waited for, on a busy host
-		ever  = 10 * soon              // would be seen
+		quick = time.Minute            // is not waited for, on a busy host
+		ever  = 10 * quick             // would be seen
 	)
 	r := newRig(t, nil)
 	r.Patience = ever
@@ -375,11 +367,11 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	r.choose(config.SecretsInSecretService)
 	for range 3 {
 		began := time.Now()
-		if live := r.Redact(t.Context(), alice); live.Scrubber() != nil || time.Since(began) > soon {
+		if live := r.Redact(t.Context(), alice); live.Scrubber() != nil || time.Since(began) > quick {
 			t.Errorf("locked: %v", time.Since(began))
 		}
 	}
-	r.until("it is in the log", func() bool { return r.log.count("locked") > 0 })
+	soon.Until(r.t, "it is in the log", func() bool { return r.log.count("locked") > 0 })
 	if n := r.log.count("locked"); n != 1 || len(locked.asked) != 1 {
 		t.Errorf("it is in the log %d times, and was asked %d times", n, len(locked.asked))
 	}
@@ -387,7 +379,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	r.Patience = brief
 	began := time.Now()
 	r.Redact(t.Context(), alice)
-	if took := time.Since(began); took < brief || took > soon {
+	if took := time.Since(began); took < brief || took > quick {
 		t.Errorf("hangs: the first command waits %v", took)
 	}
 	r.Redact(t.Context(), alice)
@@ -399,12 +391,12 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	leave()
 	began = time.Now()
 	r.Redact(gone, bob)
-	if took := time.Since(began); took > soon {
+	if took := time.Since(began); took > quick {
 		t.Errorf("who has left waits %v", took)
 	}
 	began = time.Now()
 	r.Close() // does not wait for it
-	if took := time.Since(began); took > soon {
+	if took := time.Since(began); took > quick {
 		t.Errorf("the end waits %v", took)
 	}
 }
@@ -427,7 +419,7 @@ func TestStoreChanges(t *testing.T) {
 		t.Errorf("the host's own key from the other store: %v", err)
 	}
 	r.set(key("", "TOKEN"), canary+"-keychain")
-	r.until("the other store's secrets are known", func() bool {
+	soon.Until(r.t, "the other store's secrets are known", func() bool {
 		r.Redact(t.Context(), alice)
 		return text(live, canary+"-keychain "+canary+"-file") == "[REDACTED:TOKEN] "+canary+"-file"
 	})

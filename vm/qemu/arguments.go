@@ -14,9 +14,9 @@ import (
 // many pages in one request, less a few: this makes it nearly 4 MiB.
 const fileQueue = 1024
 
-// defaultMAC is a locally administered address. Each machine is alone on its
+// fixedMAC is a locally administered address. Each machine is alone on its
 // network, so that all may have the same.
-const defaultMAC = "52:54:00:6f:73:61"
+const fixedMAC = "52:54:00:6f:73:61"
 
 // wiring is what the command line says of descriptors that QEMU inherits: for
 // each device served here, and for the console and the control connection, the
@@ -78,14 +78,10 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 		// that stands still.
 		add("-device", "virtio-blk-pci,drive=disk%d,werror=report,rerror=report,disable-legacy=on", i)
 	}
-	if cfg.Network.Kind == vm.NetworkNAT {
-		mac := defaultMAC
-		if cfg.Network.MAC != nil {
-			mac = cfg.Network.MAC.String()
-		}
+	if cfg.Network == vm.NetworkNAT {
 		// Without IPv6: a host often has none, and programs would wait for it.
 		add("-netdev", "user,id=net,ipv6=off")
-		add("-device", "virtio-net-pci,netdev=net,mac=%s,romfile=,disable-legacy=on", mac)
+		add("-device", "virtio-net-pci,netdev=net,mac=%s,romfile=,disable-legacy=on", fixedMAC)
 	}
 	for i, b := range w.backends {
 		add("-chardev", "socket,id=backend%d,fd=%d", i, b.fd)

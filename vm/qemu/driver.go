@@ -37,12 +37,8 @@ func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilitie
 }
 
 func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
-	accel := d.accelerator(arch)
 	return vm.Capabilities{
-		Accelerator: string(accel),
-		Native:      accel == KVM,
-		PowerButton: true,
-		PauseResume: true,
+		Accelerator: string(d.accelerator(arch)),
 		ResetEnds:   true,
 		Ownership:   []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker},
 		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
@@ -91,11 +92,7 @@ func TestQEMUDiesWithItsOwner(t *testing.T) {
 	if err := owner.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); lives(pid); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("QEMU outlives its owner")
-		}
-	}
+	soon.Until(t, "QEMU has ended with its owner", func() bool { return !lives(pid) })
 }
 
 // lives reports whether a process exists and is not only waiting to be reaped.

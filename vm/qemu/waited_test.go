@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm/qemu"
 )
 
@@ -43,9 +44,5 @@ func TestWaited(t *testing.T) {
 		}
 		pids = append(pids, busy.Process.Pid)
 	}
-	for deadline := time.Now().Add(time.Minute); qemu.Waited(pids[0]) < 100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it has waited for %v", qemu.Waited(pids[0]))
-		}
-	}
+	soon.Until(t, "it has waited", func() bool { return qemu.Waited(pids[0]) >= 100*time.Millisecond })
 }

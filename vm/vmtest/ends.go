@@ -61,9 +61,6 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 		wantStates(t, states, vm.Starting, vm.Running, vm.Stopped)
 	})
 	t.Run("ClosePaused", func(t *testing.T) {
-		if !r.caps.PauseResume {
-			t.Skip("this driver cannot pause")
-		}
 		g := New(t, r.Driver, r.image.Config(t))
 		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -89,7 +86,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			cfg.Shares = append(cfg.Shares, vm.Share{Tag: fmt.Sprint("share-", i), Path: t.TempDir()})
 		}
 		for _, kind := range r.caps.Network {
-			cfg.Network.Kind = kind
+			cfg.Network = kind
 		}
 		if err := New(t, r.Driver, cfg).Start(t.Context()); err != nil {
 			t.Error(err)
@@ -211,10 +208,8 @@ func (r *run) obeysButton(t *testing.T, must bool) bool {
 		// Debian's arm64 kernel has no driver for the button.
 		t.Errorf("the guest obeys its power button: %v, %v", obeys, err)
 	}
-	if r.caps.PauseResume {
-		if err := g.Pause(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := g.Pause(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	began := time.Now()
 	deaf := func(context.Context) error { return errors.New("the guest does not listen") }
@@ -223,7 +218,7 @@ func (r *run) obeysButton(t *testing.T, must bool) bool {
 	}
 	took := time.Since(began)
 	r.afterwards(t, g, nil)
-	if !obeys || !r.caps.PowerButton || took <= vm.ButtonGrace {
+	if !obeys || took <= vm.ButtonGrace {
 		return true
 	}
 	if must {

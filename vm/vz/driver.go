@@ -33,9 +33,6 @@ func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities,
 func capabilities() vm.Capabilities {
 	return vm.Capabilities{
 		Accelerator: "apple",
-		Native:      true,
-		PowerButton: true,
-		PauseResume: true,
 		Ownership:   []vm.Ownership{vm.OwnershipAsker},
 		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
 	}

@@ -99,8 +99,8 @@ func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share) error {
 	return nil
 }
 
-func addNetwork(h *vz.VirtualMachineConfiguration, n vm.Network, id *vz.GenericMachineIdentifier) error {
-	if n.Kind != vm.NetworkNAT {
+func addNetwork(h *vz.VirtualMachineConfiguration, network vm.NetworkKind, id *vz.GenericMachineIdentifier) error {
+	if network != vm.NetworkNAT {
 		return nil
 	}
 	nat, err := vz.NewNATNetworkDeviceAttachment()
@@ -111,11 +111,7 @@ func addNetwork(h *vz.VirtualMachineConfiguration, n vm.Network, id *vz.GenericM
 	if err != nil {
 		return err
 	}
-	address := n.MAC // of six bytes, as Validate has seen: of others vz makes nil
-	if address == nil {
-		address = fixedMAC(id)
-	}
-	mac, err := vz.NewMACAddress(address)
+	mac, err := vz.NewMACAddress(fixedMAC(id)) // six bytes: of others vz makes nil
 	if err != nil {
 		return err
 	}

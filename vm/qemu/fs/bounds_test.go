@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
@@ -110,18 +111,7 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 	if s := c.dev.Stats(); s != (Stats{}) {
 		t.Errorf("after Close: %+v", s)
 	}
-	eventually(t, func() bool { return openFiles(t) <= before })
-}
-
-func eventually(t *testing.T, f func() bool) {
-	t.Helper()
-	for range 3000 {
-		if f() {
-			return
-		}
-		unix.Nanosleep(&unix.Timespec{Nsec: 1e7}, nil)
-	}
-	t.Error("it does not come true")
+	soon.Until(t, "all files are closed", func() bool { return openFiles(t) <= before })
 }
 
 // A parent that the guest has forgotten is remembered as long as a child needs
@@ -236,7 +226,7 @@ func TestRemount(t *testing.T) {
 	c.dev.Close()
 	want(t, "when it is closed", second(c.lookup(root, "f")), unix.ENODEV)
 	want(t, "mount when it is closed", second(c.request(opInit, 0, append([]byte{7, 0, 0, 0, 36, 0, 0, 0}, make([]byte, 56)...), 64)), unix.ENODEV)
-	eventually(t, func() bool { return openFiles(t) <= before })
+	soon.Until(t, "all files are closed", func() bool { return openFiles(t) <= before })
 }
 
 func TestNewErrors(t *testing.T) {

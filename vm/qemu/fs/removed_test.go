@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 )
 
@@ -140,7 +141,7 @@ func TestNoCountOfAClosedShare(t *testing.T) {
 			u.bytes += 8 * kib // as if too much counted
 			u.mu.Unlock()
 			end(l.dev)
-			eventually(t, func() bool {
+			soon.Until(t, "the session has ended", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return s.handles == nil
@@ -159,7 +160,7 @@ func TestNoCountOfAClosedShare(t *testing.T) {
 			if bytes += own.Blocks * blockSize; u.bytes != bytes {
 				t.Errorf("%d bytes are counted, not %d", u.bytes, bytes)
 			}
-			eventually(t, func() bool { return l.dev.root.refs.Load() == 0 })
+			soon.Until(t, "nobody has the root open", func() bool { return l.dev.root.refs.Load() == 0 })
 		})
 	}
 }

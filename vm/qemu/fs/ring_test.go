@@ -15,6 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
@@ -105,7 +106,7 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	for n := range asked {
 		g.put(n, message[none](opUnlink, 2, nil, fmt.Sprint(n)), 100)
 	}
-	eventually(t, func() bool {
+	soon.Until(t, "as many work as may at once, and the others wait", func() bool {
 		return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
 	})
 	g.put(asked, message[none](opLookup, root, nil, "home"), 500)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
@@ -65,11 +66,7 @@ func TestHungUpOnAHang(t *testing.T) {
 		t.Error("the device is still served, long after the front end has hung up")
 	}
 	close(end)
-	for deadline := time.Now().Add(patience); dev.served.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the request did not go on")
-		}
-	}
+	soon.Until(t, "the request goes on", func() bool { return dev.served.Load() > 0 })
 	if got := string(m.Mem[reply:][:4]); got != "gnah" {
 		t.Errorf("the request wrote %q", got)
 	}

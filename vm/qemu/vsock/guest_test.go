@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
@@ -236,20 +237,10 @@ func (g *fakeGuest) connect(port uint32) *guestConn {
 	return c
 }
 
-// eventually waits for what must come about soon.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // atRest checks that a device holds nothing any more.
 func atRest(t testing.TB, d *Device) {
 	t.Helper()
-	eventually(t, "all connections forgotten", func() bool {
+	soon.Until(t, "all connections forgotten", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.conns)+len(d.placed[fromHost])+len(d.placed[fromGuest]) == 0 && d.grown.Load() == 0
