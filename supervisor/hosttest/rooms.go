@@ -36,6 +36,19 @@ func (g *Guest) Mute(silent bool) {
 	}
 }
 
+// Fill has the disks of all rooms be full from now on, as commands tell when they end.
+func (g *Guest) Fill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.full = true
+}
+
+func (g *Guest) isFull() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.full
+}
+
 // Room is a user's room.
 func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
 	g.mu.Lock()
