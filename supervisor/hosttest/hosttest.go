@@ -102,9 +102,10 @@ type Guest struct {
 	rooms  map[config.LinuxUser]guest.Room
 	tokens map[config.LinuxUser]string
 	asked  []string // what was asked of rooms, in order
-	refuse error    // what it answers about rooms, if it refuses
-	mute   error    // what it answers to everything, if it does not answer
-	full   bool     // the disks of rooms are
+	when   func(string)
+	refuse error // what it answers about rooms, if it refuses
+	mute   error // what it answers to everything, if it does not answer
+	full   bool  // the disks of rooms are
 }
 
 func (g *Guest) Ping(context.Context) error {
