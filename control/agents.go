@@ -95,7 +95,9 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		s.Lines.Forget(agent.ID)
 		s.Prompts.Forget(agent.ID)
 		defer s.Vault.Forget(agent.ID)
-		return errors.Join(err, s.leaveSecrets(ctx, agent.ID, r.Secrets, answer))
+		left, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretsLimit) // nobody can ask again
+		defer cancel()
+		return errors.Join(err, s.leaveSecrets(left, agent.ID, r.Secrets, answer))
 	})
 }
 

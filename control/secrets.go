@@ -16,6 +16,10 @@ import (
 // is deleted leaves there.
 const namesLimit = 5 * time.Second
 
+// secretsLimit is how long a store may take to delete what an agent that is gone had there: it
+// may have to ask a person to unlock it, who has two minutes.
+const secretsLimit = 3 * time.Minute
+
 // secretService is the part of the API that is about secrets.
 type secretService struct{ service }
 

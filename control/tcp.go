@@ -55,7 +55,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		return nil, fault.New(fault.Unavailable, op, t.Address, err).Advise("Choose another port.")
 	}
 	g := guard{door.Guard{
-		Token: token, TokenFile: "config/" + tokenName, Hosts: append(append(door.Loopback(), address.Addr().String()), t.Hosts...), Origins: t.Origins,
+		Token: token, TokenFile: "config/" + tokenName, Hosts: append(door.Hosts(address.String()), t.Hosts...), Origins: t.Origins,
 		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.",
 	}, s.handler}
 	server := g.Server(g, s.Log)

@@ -13,7 +13,7 @@ import (
 func TestGuard(t *testing.T) {
 	g := guard{
 		door.Guard{
-			Token: "secret", Hosts: door.Loopback(), Origins: []string{"https://app.example"},
+			Token: "secret", Hosts: door.Hosts("127.0.0.1:80"), Origins: []string{"https://app.example"},
 			OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.",
 		},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),

@@ -72,7 +72,7 @@ func newConfigGet(c console) *cobra.Command {
 			}
 			value, ok := values[args[0]]
 			if !ok {
-				return fault.Newf(fault.NotFound, "get", args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
+				return fault.Newf(fault.InvalidArgs, "get", args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
 			}
 			var plain string
 			if !asJSON && json.Unmarshal(value, &plain) == nil {

@@ -28,6 +28,16 @@ func TestRemoveLeavesNoDaemonOfItsOwn(t *testing.T) {
 	}
 }
 
+// A setting that there is not is one that was written wrongly, to read as to change.
+func TestNoSuchSetting(t *testing.T) {
+	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
+	for _, args := range [][]string{{"config", "get", "nosuch"}, {"config", "set", "nosuch=1"}} {
+		if code, out, stderr := sandbox(t, args...); code != exitInvalidArgs || out != "" || !strings.Contains(stderr, "nosuch") {
+			t.Errorf("%q: %d, %s%s", args, code, out, stderr)
+		}
+	}
+}
+
 // An address for MCP is refused without a daemon as it is with one.
 func TestSetListenerWithoutADaemon(t *testing.T) {
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))

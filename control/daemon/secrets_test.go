@@ -2,6 +2,8 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -17,6 +20,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets/agefile"
+	"osaurus-sandbox/supervisor/hosttest"
 )
 
 const (
@@ -356,6 +360,34 @@ func TestAgentDeletedWithSecrets(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// Who asks for an agent to be deleted and leaves before all is done has asked for its secrets
+// too, which nobody would find any more.
+func TestAgentDeletedByWhoLeaves(t *testing.T) {
+	backend := &hosttest.Backend{}
+	home := secretHome(t)
+	client, _ := serve(t, daemon.Options{Home: home, Backend: backend})
+	alice := newDesk(t, client, "alice")
+	alice.setSecret("ONE", canary)
+	alice.exec("true")
+	shown, err := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	backend.Guest().When("remove agent-alice", func() {
+		leave()
+		time.Sleep(time.Second) // the daemon hears of it
+	})
+	if _, err := client.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true, Workspace: true}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	soon.Until(t, "all of it is gone", func() bool {
+		r, err := client.Secrets.List(t.Context(), &controlpb.ListSecretsRequest{Agent: shown.Agent.Id})
+		_, there := os.Stat(home.AgentHome("alice"))
+		return err == nil && len(r.Keys) == 0 && errors.Is(there, fs.ErrNotExist)
+	})
 }
 
 func errOf[T any](_ *T, err error) error { return err }

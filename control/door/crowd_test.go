@@ -90,7 +90,7 @@ func TestSilenceEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := newPipes()
-				g := Guard{Token: "secret", Hosts: Loopback()}
+				g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80")}
 				server := g.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if status, err := g.Admit(w, r); err != nil {
 						http.Error(w, err.Error(), status)

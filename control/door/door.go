@@ -79,8 +79,14 @@ type Guard struct {
 	OtherHost, OtherOrigin string
 }
 
-// Loopback are the names of this computer, for itself.
-func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
+// Hosts are the names of this computer for itself, and that of an address to listen on.
+func Hosts(address string) []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
 
 // Listen listens on TCP. Anybody on this computer can connect, and a guest that has a
 // network: they hold up who has the token, and not the daemon.

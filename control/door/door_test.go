@@ -40,7 +40,7 @@ func TestRefusedAreDisconnected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := Guard{Token: "secret", Hosts: Loopback()}
+	g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80")}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, err := g.Admit(w, r); err != nil {
 			http.Error(w, err.Error(), status)

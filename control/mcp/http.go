@@ -56,7 +56,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
 	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), guard: door.Guard{
-		Token: token, TokenFile: "config/mcp-token", Hosts: door.Loopback(),
+		Token: token, TokenFile: "config/mcp-token", Hosts: door.Hosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}
 	for _, origin := range at.Origins {

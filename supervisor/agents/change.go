@@ -282,9 +282,14 @@ func (a *Agents) madeOf(m *member) made {
 	return m.made
 }
 
+// clearLimit is how long the guest may take to remove what a deleted agent has there, and
+// whoever has the turn before it: each question about a room has a minute.
+const clearLimit = 2 * time.Minute
+
 // Delete ends all that an agent runs, removes it, and with workspace its home
 // folder too. What it has in the guest is removed now if one runs and answers, and else
-// when one does: then it is pending.
+// when one does: then it is pending. Once the agent is gone the rest follows, whether the
+// caller waits or not: nobody could ask for it again.
 func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supervisor.Cause) (pending bool, err error) {
 	agent, err := a.forget(ctx, ref)
 	if err != nil {
@@ -292,10 +297,13 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 	}
 	a.note(Deleted, by, agent, map[string]string{"workspace": fmt.Sprint(workspace)})
 	a.keepMap()
+	ctx = context.WithoutCancel(ctx)
 	pending = true
 	if l, gone := a.borrowRunning(ctx); gone == nil {
 		defer l.Return()
-		trouble := a.clear(ctx, l, agent.User)
+		limited, cancel := context.WithTimeout(ctx, clearLimit)
+		defer cancel()
+		trouble := a.clear(limited, l, agent.User)
 		if pending = trouble != nil; pending {
 			a.Log.Warn("what a deleted agent has in the guest is removed later", "agent", agent.Name, "error", trouble)
 		}

@@ -52,6 +52,21 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Who deletes an agent and leaves when it is gone has asked for all of it, and cannot again.
+func TestDeleteAndLeave(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	ctx, leave := context.WithCancel(t.Context())
+	w.backend.Guest().When("remove agent-alice", leave)
+	if pending, err := w.Delete(ctx, "alice", true, by); err != nil || pending || ctx.Err() == nil {
+		t.Errorf("%v %v", pending, err)
+	}
+	if _, err := os.Stat(w.home.AgentHome("alice")); !errors.Is(err, os.ErrNotExist) || w.backend.HasLayer("agent-alice") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What an agent had in a guest is removed when one runs, before anybody of the
 // same name can meet it.
 func TestDeleteWithoutGuest(t *testing.T) {

@@ -76,7 +76,7 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 		return notThere(op, subject)
 	case exit.Status() == parcel.ExitRefused:
 		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
-	case exit.Quota:
+	case exit.Status() != 0 && exit.Quota && cmd.Stdin != nil: // copying out needs no disk, and a home is on another
 		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full").Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
 	case exit.Status() != 0:
 		return fault.Newf(fault.Execution, op, subject, "in the room it ended with %d: %s", exit.Status(), strings.TrimSpace(string(said)))

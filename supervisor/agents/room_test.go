@@ -1,6 +1,7 @@
 package agents_test
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -114,6 +115,26 @@ func TestReset(t *testing.T) {
 	w.must(w.Reset(t.Context(), "alice", by)) // starts the guest
 	if w.backend.HasLayer("agent-alice") {
 		t.Error("the layer is still there after a reset of an agent without a room")
+	}
+}
+
+// A reset that the guest was asked for is told of, also if nobody waits for it any more, or it
+// takes longer than anybody would: what was in the layer may be gone.
+func TestResetAndLeave(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice"))
+	ctx, leave := context.WithCancel(t.Context())
+	w.backend.Guest().When("reset agent-alice", leave)
+	if err := w.Reset(ctx, "alice", by); err != nil || ctx.Err() == nil || w.journal.count("agent.reset by test") != 1 {
+		t.Errorf("%v, %v", err, w.journal.kinds)
+	}
+	w.backend.Guest().Refuse(fault.Newf(fault.Timeout, "reset room", "", "it does not answer").Advise("Wait."))
+	w.want(w.Reset(t.Context(), "alice", by), fault.Timeout)
+	w.backend.Guest().Refuse(fault.Newf(fault.Rejected, "reset room", "", "no").Advise("Do not."))
+	w.want(w.Reset(t.Context(), "alice", by), fault.Rejected)
+	if n := w.journal.count("agent.reset by test"); n != 2 {
+		t.Errorf("%d resets are told of, want 2", n)
 	}
 }
 

@@ -102,8 +102,10 @@ type Guest struct {
 	rooms  map[config.LinuxUser]guest.Room
 	tokens map[config.LinuxUser]string
 	asked  []string // what was asked of rooms, in order
-	refuse error    // what it answers about rooms, if it refuses
-	mute   error    // what it answers to everything, if it does not answer
+	when   func(string)
+	refuse error // what it answers about rooms, if it refuses
+	mute   error // what it answers to everything, if it does not answer
+	full   bool  // the disks of rooms are
 }
 
 func (g *Guest) Ping(context.Context) error {
@@ -156,7 +158,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &command{cmd: cmd, room: c.Room, done: make(chan struct{})}
+	p := &command{cmd: cmd, room: c.Room, done: make(chan struct{}), exit: guest.Exit{Quota: g.isFull()}}
 	go func() { // a guest that ends takes all with it
 		select {
 		case <-g.done:

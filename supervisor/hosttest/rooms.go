@@ -36,6 +36,19 @@ func (g *Guest) Mute(silent bool) {
 	}
 }
 
+// Fill has the disks of all rooms be full from now on, as commands tell when they end.
+func (g *Guest) Fill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.full = true
+}
+
+func (g *Guest) isFull() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.full
+}
+
 // Room is a user's room.
 func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
 	g.mu.Lock()
@@ -51,17 +64,32 @@ func (g *Guest) Token(user config.LinuxUser) string {
 	return g.tokens[user]
 }
 
-// ask notes a question and does what it asks for.
-func (g *Guest) ask(what string, user string, do func() error) error {
+// When has something be done in the moment in which something is asked of rooms:
+// "ensure agent-alice".
+func (g *Guest) When(asked string, do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.when = func(what string) {
+		if what == asked {
+			do()
+		}
+	}
+}
+
+// ask notes a question and does what it asks for, of which a caller who has left hears nothing.
+func (g *Guest) ask(ctx context.Context, what string, user string, do func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, what+" "+user)
+	if g.when != nil {
+		g.when(what + " " + user)
+	}
 	if err := cmp.Or(g.mute, g.refuse); err != nil {
 		return err
 	}
 	g.backend.mu.Lock()
 	defer g.backend.mu.Unlock()
-	return do()
+	return cmp.Or(do(), ctx.Err())
 }
 
 // enter is what a command in a room begins with.
@@ -78,8 +106,8 @@ func noRoom(user config.LinuxUser) error {
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
-	err = g.ask("ensure", string(r.User), func() error {
+func (g *Guest) EnsureRoom(ctx context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
+	err = g.ask(ctx, "ensure", string(r.User), func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.Newf(fault.Rejected, "make room", string(r.User), "there is one of uid %d at %s", before.UID, before.Home)
 		}
@@ -97,7 +125,7 @@ func (g *Guest) EnsureRoom(_ context.Context, r guest.Room, token string) (e gue
 
 // SetRoomLimits implements supervisor.Rooms. A guest that is silent has it wait.
 func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.Limits) error {
-	err := g.ask("limit", string(user), func() error {
+	err := g.ask(ctx, "limit", string(user), func() error {
 		r, ok := g.rooms[user]
 		if !ok {
 			return noRoom(user)
@@ -113,8 +141,8 @@ func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l gues
 }
 
 // ResetRoom implements supervisor.Rooms.
-func (g *Guest) ResetRoom(_ context.Context, user config.LinuxUser) error {
-	return g.ask("reset", string(user), func() error {
+func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {
+	return g.ask(ctx, "reset", string(user), func() error {
 		delete(g.rooms, user)
 		delete(g.backend.disk, user)
 		return nil
@@ -122,8 +150,8 @@ func (g *Guest) ResetRoom(_ context.Context, user config.LinuxUser) error {
 }
 
 // RemoveRoom implements supervisor.Rooms.
-func (g *Guest) RemoveRoom(_ context.Context, user config.LinuxUser, layer bool) error {
-	return g.ask("remove", string(user), func() error {
+func (g *Guest) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
+	return g.ask(ctx, "remove", string(user), func() error {
 		delete(g.rooms, user)
 		if layer {
 			delete(g.backend.disk, user)
@@ -133,8 +161,8 @@ func (g *Guest) RemoveRoom(_ context.Context, user config.LinuxUser, layer bool)
 }
 
 // RoomUsages implements supervisor.Rooms.
-func (g *Guest) RoomUsages(_ context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
-	err = g.ask("usage", string(user), func() error {
+func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
+	err = g.ask(ctx, "usage", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
 				list = append(list, guest.RoomUsage{User: string(r.User), CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
@@ -151,8 +179,8 @@ func (g *Guest) RoomUsages(_ context.Context, user config.LinuxUser) (list []gue
 }
 
 // RoomProcesses implements supervisor.Rooms.
-func (g *Guest) RoomProcesses(_ context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
-	err = g.ask("processes", string(user), func() error {
+func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
+	err = g.ask(ctx, "processes", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
 				list = append(list, guest.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})

@@ -152,7 +152,7 @@ type shells struct {
 
 // Sessions implements supervisor.Shells.
 func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []guest.Session, err error) {
-	if err := s.guest.ask("sessions", string(user), func() error { return nil }); err != nil {
+	if err := s.guest.ask(ctx, "sessions", string(user), func() error { return nil }); err != nil {
 		return nil, err
 	}
 	return s.Shells.Sessions(ctx, user)

@@ -19,7 +19,7 @@ const (
 const OutScript = `test -e "$1" || test -L "$1" || exit 7
 exec tar -cf - "$1"`
 
-// InScript unpacks a parcel with the one name $2 to $1, as CopyIn of the API has it: what is
+// InScript unpacks a parcel with the one name $2 to $1, which is absolute, as CopyIn of the API has it: what is
 // unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
 // folder that is new is as open to others as it was, and no more. What removes the first is set
 // before that is made, and not interrupted: who copies may give up at any time.
@@ -29,7 +29,7 @@ if test -d "$to"; then
 	folder=${to%/}/ as=$name
 else
 	case $to in */) exit 7 ;; esac
-	folder=$(dirname "$to")/ as=$(basename "$to")
+	folder=${to%/*}/ as=${to##*/}
 fi
 test -d "$folder" || exit 7
 part=$(mktemp -u "${folder}.parcel-XXXXXX")

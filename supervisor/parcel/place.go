@@ -74,7 +74,7 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 	var err error
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if err = u.root.Mkdir(h.Name, mode|0o700); errors.Is(err, fs.ErrExist) {
+		if err = u.root.Mkdir(h.Name, mode|0o700); errors.Is(err, fs.ErrExist) && u.hasFolder(h.Name) {
 			err = nil // a folder may come twice
 		}
 	case tar.TypeReg:
@@ -94,7 +94,19 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	u.begun = true
+	if errors.Is(err, fs.ErrExist) { // the archive's reader has told their names apart
+		return fault.Newf(fault.Rejected, "copy", h.Name, "for this computer's file system something else has the same name").
+			Advise("Rename one of the two in the room, or copy to a file system that tells capitals from small letters.")
+	}
 	return err
+}
+
+// hasFolder reports whether a folder has a name, and not a link to one: a file system
+// that does not tell capitals from small letters may have another's in its place, and what
+// follows would go where that leads.
+func (u *unpacker) hasFolder(name string) bool {
+	info, err := u.root.Lstat(name)
+	return err == nil && info.IsDir()
 }
 
 func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) error {
