@@ -151,6 +151,21 @@ Beside that ` + "`TestWall` and `TestFloor`" + `.
 	}
 }
 
+// Code that records what the guide lists, what it does not, and what is no record.
+func TestUnlistedRecords(t *testing.T) {
+	dir := tree(t, map[string]string{
+		recordsGuide:               "| `job.start`, `task.done` | |\n",
+		"bridge/b.go":              `const a, f = "job.start", "plugin.json"`,
+		"control/c.go":             `const a, b = "job.stop", "job."`,
+		"plugins/p_test.go":        `const a = "plugin.test"`,
+		"supervisor/tasks/done.go": `const a = "task.done"`,
+	})
+	wrong, err := unlistedRecords(dir)
+	if want := []string{filepath.Join(dir, "control/c.go") + ": job.stop is not listed in docs/operators.md"}; err != nil || !slices.Equal(wrong, want) {
+		t.Errorf("%q, %v, want %q", wrong, err, want)
+	}
+}
+
 // A repository with one of everything that has no place in it.
 func TestKeepsakes(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

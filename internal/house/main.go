@@ -39,7 +39,7 @@ func main() {
 			wrong = append(wrong, wrongFiles(p)...)
 		}
 	}
-	for _, look := range []func(root string) ([]string, error){wrongPromises, wrongNames, wrongKeepsakes} {
+	for _, look := range []func(root string) ([]string, error){wrongPromises, wrongNames, wrongKeepsakes, unlistedRecords} {
 		found, err := look(".")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "house:", err)

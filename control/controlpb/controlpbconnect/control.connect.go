@@ -3,7 +3,7 @@
 // It is served as Connect RPC on the Unix socket run/sandbox.sock of the home,
 // over HTTP/1.1 and HTTP/2. Plain HTTP with JSON works for every method: a call
 // that streams and is made with "Content-Type: application/json" takes and
-// answers one JSON value a line. docs/api.md shows each with curl.
+// answers one JSON value a line. docs/api.md shows most of them with curl.
 //
 // Clients for other languages are generated from this file, with the Connect
 // plugins for Swift and TypeScript. An error carries an osaurus.fault.v1.Fault.
