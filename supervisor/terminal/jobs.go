@@ -15,9 +15,15 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 )
 
-// askAgain is the pause after a question about a job that a guest has not
-// answered: it may be silent for a while.
+// askAgain is how soon after a question about a job the next one follows that waits for the
+// same: a guest may be silent for a while, and one that was taken over answer at once that
+// nothing is new, which would keep this computer busy.
 const askAgain = time.Second
+
+// nextQuestion is when to ask again what was asked at a time.
+func nextQuestion(asked time.Time) <-chan time.Time {
+	return time.After(time.Until(asked.Add(askAgain)))
+}
 
 // Job is a job of an agent, as the guest says it is.
 type Job struct {
@@ -64,11 +70,12 @@ func (t *Terminals) startJob(ctx context.Context, ref string, cmd guest.JobComma
 func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job) {
 	fields := map[string]string{"job": string(job.ID)}
 	for job.Running {
+		asked := time.Now()
 		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, guest.MaxJobWait)
 		switch {
 		case t.life.Err() != nil:
 			return // the guest ends too, which is an event of its own
-		case err == nil:
+		case err == nil && !next.Running:
 			job = next
 			continue
 		case fault.KindOf(err) == fault.NotFound:
@@ -81,7 +88,7 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 			return
 		case <-t.life.Done():
 			return
-		case <-time.After(askAgain):
+		case <-nextQuestion(asked):
 		}
 	}
 	maps.Copy(fields, map[string]string{"status": fmt.Sprint(job.Status()), "took": job.Ended.Sub(job.Started).Round(time.Millisecond).String()})
@@ -150,19 +157,32 @@ func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, 
 // WaitJob returns when a job has ended, or the wait is over; the job says
 // which. No wait is one without an end.
 func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
-	over := time.Now().Add(wait)
 	return t.ask(ctx, "wait for job", ref, id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
-		for {
-			part := guest.MaxJobWait
-			if wait != 0 {
-				part = min(part, max(0, time.Until(over)))
-			}
-			job, err := l.Jobs().WaitJob(ctx, user, id, part)
-			if err != nil || !job.Running || wait != 0 && !time.Now().Before(over) {
-				return job, err
-			}
-		}
+		return waitJob(ctx, l.Jobs(), user, id, wait)
 	})
+}
+
+func waitJob(ctx context.Context, jobs supervisor.Jobs, user config.LinuxUser, id config.JobID, wait time.Duration) (guest.Job, error) {
+	var over <-chan time.Time
+	until := time.Now().Add(wait)
+	if wait != 0 {
+		over = time.After(wait)
+	}
+	for {
+		asked, part := time.Now(), guest.MaxJobWait
+		if wait != 0 {
+			part = min(part, max(0, time.Until(until)))
+		}
+		job, err := jobs.WaitJob(ctx, user, id, part)
+		if err != nil || !job.Running || wait != 0 && !time.Now().Before(until) {
+			return job, err
+		}
+		select {
+		case <-over: // how is it now?
+		case <-nextQuestion(asked):
+		case <-ctx.Done(): // which the guest's client says in its words
+		}
+	}
 }
 
 // KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to

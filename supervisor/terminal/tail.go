@@ -36,26 +36,7 @@ func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, ta
 	out := &tailing{to: to, secrets: t.Agents.Redact(ctx, agent)}
 	// Of the very agent whose secrets these are, whoever is called so by now.
 	return t.ask(ctx, "read output of job", string(agent.ID), id, func(l *supervisor.Loan, user config.LinuxUser) (guest.Job, error) {
-		jobs := l.Jobs()
-		begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
-		if tail.FromEnd > 0 {
-			begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
-		}
-		part, err := begin()
-		for written := part.Job.Written; err == nil; {
-			if err := out.take(part); err != nil {
-				return guest.Job{}, err
-			}
-			var wait time.Duration
-			switch nothing := len(part.Data) == 0; {
-			case nothing && !(tail.Follow && part.Job.Running), !tail.Follow && out.read() >= written:
-				return part.Job, out.end()
-			case nothing:
-				wait = guest.MaxJobWait
-			}
-			part, err = jobs.TailJob(ctx, user, id, out.read(), wait)
-		}
-		return guest.Job{}, err
+		return out.follow(ctx, l.Jobs(), user, id, tail)
 	})
 }
 
@@ -66,6 +47,36 @@ type tailing struct {
 	flow    *redact.Flow // from where it was read without a gap
 	said    bool         // the first part, from which a reader knows what there was before
 	shown   uint64       // up to this byte
+}
+
+// follow reads what is to be read.
+func (t *tailing) follow(ctx context.Context, jobs supervisor.Jobs, user config.LinuxUser, id config.JobID, tail Tail) (guest.Job, error) {
+	begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
+	if tail.FromEnd > 0 {
+		begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
+	}
+	var asked time.Time // when the last question waited that brought nothing, if it was the last
+	part, err := begin()
+	for written := part.Job.Written; err == nil; {
+		if err := t.take(part); err != nil {
+			return guest.Job{}, err
+		}
+		var wait time.Duration
+		switch nothing := len(part.Data) == 0; {
+		case nothing && !(tail.Follow && part.Job.Running), !tail.Follow && t.read() >= written:
+			return part.Job, t.end()
+		case nothing:
+			select {
+			case <-nextQuestion(asked):
+			case <-ctx.Done(): // which the guest's client says in its words
+			}
+			asked, wait = time.Now(), guest.MaxJobWait
+		default:
+			asked = time.Time{}
+		}
+		part, err = jobs.TailJob(ctx, user, id, t.read(), wait)
+	}
+	return guest.Job{}, err
 }
 
 // read is up to where the output was read: the end of it may be held back.
