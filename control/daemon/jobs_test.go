@@ -164,7 +164,8 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 }
 
 // Who is attached and a job that runs keep the guest from being stopped as
-// idle; a session at its prompt does not.
+// idle; a session at its prompt does not, nor do questions about what there is, which apps
+// ask again and again.
 func TestUseOfTheGuest(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
@@ -188,4 +189,22 @@ func TestUseOfTheGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon.Until(t, "a job that has ended does not count", idle)
+	before := alice.status().IdleStop.AsTime()
+	for what, err := range map[string]error{
+		"usage":      errOf(client.Agents.Usage(t.Context(), &controlpb.AgentUsageRequest{})),
+		"processes":  errOf(client.Agents.Processes(t.Context(), &controlpb.AgentProcessesRequest{})),
+		"jobs":       errOf(client.Jobs.List(t.Context(), &controlpb.ListJobsRequest{})),
+		"a job":      errOf(client.Jobs.Poll(t.Context(), &controlpb.PollJobRequest{Agent: "alice", Id: job.Id})),
+		"sessions":   errOf(client.Shells.List(t.Context(), &controlpb.ListSessionsRequest{})),
+		"transcript": second(alice.transcript("default")),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if after := alice.status().IdleStop.AsTime(); !after.Equal(before) {
+		t.Errorf("for being looked at it stops %v later", after.Sub(before))
+	}
 }
+
+func second[T any](_ T, err error) error { return err }

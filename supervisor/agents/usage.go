@@ -29,7 +29,7 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 	if err != nil {
 		return nil, false, err
 	}
-	l, ok := a.Sandbox.BorrowRunning()
+	l, ok := a.Sandbox.Visit()
 	if !ok {
 		return nil, false, nil
 	}
@@ -56,7 +56,7 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 	if err != nil {
 		return nil, false, err
 	}
-	l, ok := a.Sandbox.BorrowRunning()
+	l, ok := a.Sandbox.Visit()
 	if !ok {
 		return nil, false, nil
 	}

@@ -107,7 +107,7 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, ok := t.Sandbox.BorrowRunning()
+	l, ok := t.Sandbox.Visit()
 	if !ok {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 	if err != nil {
 		return Job{}, err
 	}
-	l, ok := t.Sandbox.BorrowRunning()
+	l, ok := t.Sandbox.Visit()
 	if !ok {
 		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no job").Advise("Jobs end with their guest: start it anew.")
 	}

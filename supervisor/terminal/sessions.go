@@ -175,7 +175,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 
 // living are the sessions of the guest that runs.
 func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) ([]guest.Session, error) {
-	l, ok := t.Sandbox.BorrowRunning()
+	l, ok := t.Sandbox.Visit()
 	if !ok {
 		return nil, nil
 	}
@@ -198,7 +198,7 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 	}
 	trouble := error(fault.Newf(fault.NotFound, "read transcript", string(id), "there is no such session").
 		Advise("See `osaurus-sandbox session list`."))
-	if l, ok := t.Sandbox.BorrowRunning(); ok {
+	if l, ok := t.Sandbox.Visit(); ok {
 		defer l.Return()
 		text, _, err := l.Shells().Transcript(ctx, agent.User, id)
 		if err == nil {

@@ -37,7 +37,7 @@ type Options struct {
 // What needs a guest to begin with (Run, Attach, StartJob) starts it. All else
 // starts none: without a guest there are no shells and no jobs, only
 // transcripts. Who is attached and a job that runs use the guest, so it is not
-// stopped as idle.
+// stopped as idle; who looks at them does not.
 type Terminals struct {
 	Options
 	kept   transcripts
