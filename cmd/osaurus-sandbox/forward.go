@@ -20,8 +20,8 @@ import (
 
 const (
 	// maxForwarded bounds the connections of one forward at a time; more wait until one has
-	// ended. Each is a command in the room, of which an agent can have a hundred: three
-	// forwards leave it some of its own. A browser has six for each address.
+	// ended. Two that are full have all the connections that the daemon lets an agent have. A
+	// browser has six for each address.
 	maxForwarded = 32
 	// complainEvery is how often it is said that connections fail: a page tries again and again.
 	complainEvery = time.Second

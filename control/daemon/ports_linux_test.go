@@ -219,6 +219,33 @@ func TestPortsForwardedNoMore(t *testing.T) {
 	}
 }
 
+// Who forwards ports of an agent that is deleted is told, and its connections end.
+func TestPortsOfWhoIsDeleted(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	newDesk(t, client, "alice")
+	port := listens(t, "127.0.0.1:0", func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
+	way, err := client.Forward(t.Context(), "alice", []config.Port{port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	newDesk(t, client, "bob") // who is nobody's concern
+	if answer, err := through(t.Context(), t, way, port, "x"); err != nil || answer != "x" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if _, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-way.Done():
+	case <-time.After(limit):
+		t.Fatal("it is forwarded still")
+	}
+	if err := way.Err(); fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "deleted") {
+		t.Error(err)
+	}
+}
+
 // recordOf is what the audit has of ports and commands, the newest first.
 func recordOf(t *testing.T, client *control.Client) string {
 	t.Helper()

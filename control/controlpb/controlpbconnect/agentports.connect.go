@@ -47,13 +47,14 @@ type PortsClient interface {
 	// Forward answers once, when the ports can be connected to; they can for as long as the
 	// call lasts. It starts the guest if need be, and keeps it from being stopped for want of
 	// use. It is what the audit has: it says which ports, and connections have no entries.
-	// What is forwarded stays so over a restart of the guest.
+	// What is forwarded stays so over a restart of the guest, and until the agent is deleted.
 	Forward(context.Context, *controlpb.ForwardPortsRequest) (*connect.ServerStreamForClient[controlpb.ForwardPortsResponse], error)
 	// Connect is one connection. Its first request is to; all others, and all responses, are
 	// bytes as they are: secrets of the agent are not taken out of them. The end of the
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
 	// nothing listens it fails with not_found, and where no guest runs with unavailable: it
-	// starts none.
+	// starts none. It is rejected where 64 are open to an agent, or 80 to all. After the end of
+	// the requests it ends with timeout when nothing has come for five to ten minutes.
 	Connect(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error)
 }
 
@@ -104,13 +105,14 @@ type PortsHandler interface {
 	// Forward answers once, when the ports can be connected to; they can for as long as the
 	// call lasts. It starts the guest if need be, and keeps it from being stopped for want of
 	// use. It is what the audit has: it says which ports, and connections have no entries.
-	// What is forwarded stays so over a restart of the guest.
+	// What is forwarded stays so over a restart of the guest, and until the agent is deleted.
 	Forward(context.Context, *controlpb.ForwardPortsRequest, *connect.ServerStream[controlpb.ForwardPortsResponse]) error
 	// Connect is one connection. Its first request is to; all others, and all responses, are
 	// bytes as they are: secrets of the agent are not taken out of them. The end of the
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
 	// nothing listens it fails with not_found, and where no guest runs with unavailable: it
-	// starts none.
+	// starts none. It is rejected where 64 are open to an agent, or 80 to all. After the end of
+	// the requests it ends with timeout when nothing has come for five to ten minutes.
 	Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]) error
 }
 
