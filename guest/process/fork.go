@@ -213,11 +213,33 @@ func (c *child) fork() error {
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	c.clone.pidfd = uint64(uintptr(unsafe.Pointer(&c.handle)))
-	if c.pid = run(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
+	if c.pid = runBlocking(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
 		return syscall.Errno(-c.pid)
 	}
 	return nil
 }
+
+// runBlocking is run as the runtime knows a system call: clone3 may wait for locks of the whole kernel, the
+// cgroups' or the network namespaces', and a collection that begins meanwhile would otherwise wait for it,
+// and all of this process with it. Between the two calls nothing of Go may run that needs the runtime
+// (syscall.Syscall says what); the child runs nothing of it at all.
+//
+//go:nosplit
+//go:norace
+func runBlocking(args *cloneArgs, size uintptr, first *step, failed *uintptr) int {
+	entersyscall()
+	pid := run(args, size, first, failed)
+	exitsyscall()
+	return pid
+}
+
+// The runtime keeps these two for packages besides syscall, by these names and types.
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
 
 // run forks by clone3 and returns the child's pid, or -errno. The child takes its
 // steps; when one fails, it says so and ends.
