@@ -256,8 +256,10 @@ func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
 	}
 	defer d.leave()
 	if r := d.room.Load(); r != nil {
-		r.init.Kill() // all that is in its namespaces dies with it
-		r.init.Release()
+		r.init.Release() // all that is in its namespaces dies with it
+		if !r.dead() {
+			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
+		}
 		r.forget()
 	}
 	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {
