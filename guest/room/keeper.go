@@ -49,6 +49,7 @@ type Keeper struct {
 	opts    Options
 	prepare func() error // once
 	spare   spare
+	lines   commandLines
 
 	mu    sync.Mutex
 	doors map[string]*door // by user
@@ -57,7 +58,7 @@ type Keeper struct {
 
 // NewKeeper returns a keeper of no rooms.
 func NewKeeper(o Options) *Keeper {
-	k := &Keeper{opts: o, doors: map[string]*door{}, slots: map[int]bool{}}
+	k := &Keeper{opts: o, lines: newCommandLines(), doors: map[string]*door{}, slots: map[int]bool{}}
 	k.prepare = sync.OnceValue(k.foundations)
 	return k
 }
