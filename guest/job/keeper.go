@@ -97,28 +97,38 @@ func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gue
 // add makes a job that takes its place among those that run.
 func (k *Keeper) add(r *guestpb.StartJobRequest) (*job, error) {
 	j := newJob(r)
+	forgotten, err := k.place(j)
+	for _, old := range forgotten {
+		old.log.remove()
+	}
+	return j, err
+}
+
+// place takes a place for a job, and returns those that are not remembered any more. Their logs are
+// removed by the caller: not under the lock, as a busy disk takes its time.
+func (k *Keeper) place(j *job) (forgotten []*job, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	running, ended := k.of(r.User)
+	running, ended := k.of(j.user)
 	if len(running) >= maxRunning {
 		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
 	}
-	for len(ended) > maxEnded-1 {
-		oldest := ended[len(ended)-1]
-		ended = ended[:len(ended)-1]
-		delete(k.jobs, oldest.id)
-		oldest.log.remove()
+	if len(ended) > maxEnded-1 {
+		forgotten = ended[maxEnded-1:]
+	}
+	for _, old := range forgotten {
+		delete(k.jobs, old.id)
 	}
 	k.jobs[j.id] = j
-	return j, nil
+	return forgotten, nil
 }
 
 // drop forgets a job that did not start.
 func (k *Keeper) drop(j *job) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	delete(k.jobs, j.id)
+	k.mu.Unlock()
 	j.log.remove()
 }
 

@@ -21,6 +21,7 @@ type Child struct {
 	cgroup string
 	done   chan struct{}
 	status syscall.WaitStatus // after done
+	works  *child             // on this, until it is its program
 
 	release sync.Once
 }
@@ -74,16 +75,18 @@ func (c *Child) Kill() {
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 }
 
-// How long a killed group may need to become empty, and how often to look.
-// A process in an uninterruptible wait can take longer; its empty group is
-// then left behind, which costs a few kilobytes.
 const (
+	// endWithin is how long a command that is killed may need to end: one that waits for a share
+	// ends no sooner than that answers, and nobody waits for it so long.
+	endWithin = 5 * time.Second
+	// How long its group may need afterwards to become empty, and how often to look. What
+	// is still in it then leaves it behind, which costs a few kilobytes.
 	emptyWithin = 2 * time.Second
 	emptyCheck  = 2 * time.Millisecond
 )
 
-// Release kills what runs of a command and returns when nothing of it remains.
-// It may be called often.
+// Release kills what runs of a command and returns when nothing of it remains, or
+// after a while: Done says whether it has ended. It may be called often.
 func (c *Child) Release() {
 	c.release.Do(func() {
 		select {
@@ -95,12 +98,24 @@ func (c *Child) Release() {
 		default:
 		}
 		c.Kill()
-		<-c.done
-		if c.cgroup == "" {
-			return
-		}
-		for end := time.Now().Add(emptyWithin); unix.Rmdir(c.cgroup) == unix.EBUSY && time.Now().Before(end); {
-			time.Sleep(emptyCheck)
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			<-c.done
+			c.removeGroup()
+		}()
+		select {
+		case <-gone:
+		case <-time.After(endWithin):
 		}
 	})
+}
+
+func (c *Child) removeGroup() {
+	if c.cgroup == "" {
+		return
+	}
+	for end := time.Now().Add(emptyWithin); unix.Rmdir(c.cgroup) == unix.EBUSY && time.Now().Before(end); {
+		time.Sleep(emptyCheck)
+	}
 }

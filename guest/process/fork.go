@@ -4,7 +4,6 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -32,11 +31,6 @@ type image struct {
 
 // none is no descriptor.
 const none = -1
-
-// execWithin is how long a child may take to become its program: one in a room with
-// a hundredth of a processor does, and one that was stopped before does not
-// keep its caller for long.
-const execWithin = 30 * time.Second
 
 // cloneArgs is struct clone_args of the kernel.
 type cloneArgs struct {
@@ -76,30 +70,22 @@ func (i *image) begin() (*child, error) {
 	return c, nil
 }
 
-// started waits until a child has become its program, or has ended before.
-func (c *child) started() error {
+// started waits until a child has become its program, or has ended before. One that failed
+// is killed, and what it works on must be kept until it is gone: it may wait for a share.
+func (c *child) started(within time.Duration) error {
 	defer unix.Close(int(c.handle))
 	defer c.until.Close()
-	_ = c.until.SetReadDeadline(time.Now().Add(execWithin))
+	_ = c.until.SetReadDeadline(time.Now().Add(within))
 	_, err := c.until.Read(make([]byte, 1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("not after %v: %w", execWithin, unix.ETIMEDOUT)
+		err = notWithin(within)
 	case c.failed != 0:
 		err = syscall.Errno(-c.failed)
 	case errors.Is(err, io.EOF):
 		return nil
 	}
-	// It may be stopped, or never come to its own end. What it works on is
-	// kept until it is gone.
 	_ = unix.PidfdSendSignal(int(c.handle), unix.SIGKILL, nil, 0)
-	for {
-		// The keeper may have been first.
-		if _, err := syscall.Wait4(c.pid, nil, 0, nil); err != syscall.EINTR {
-			break
-		}
-	}
-	runtime.KeepAlive(c)
 	return err
 }
 
@@ -213,11 +199,33 @@ func (c *child) fork() error {
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	c.clone.pidfd = uint64(uintptr(unsafe.Pointer(&c.handle)))
-	if c.pid = run(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
+	if c.pid = runBlocking(&c.clone, unsafe.Sizeof(c.clone), &c.steps[0], &c.failed); c.pid < 0 {
 		return syscall.Errno(-c.pid)
 	}
 	return nil
 }
+
+// runBlocking is run as the runtime knows a system call: clone3 may wait for locks of the whole kernel, the
+// cgroups' or the network namespaces', and a collection that begins meanwhile would otherwise wait for it,
+// and all of this process with it. Between the two calls nothing of Go may run that needs the runtime
+// (syscall.Syscall says what); the child runs nothing of it at all.
+//
+//go:nosplit
+//go:norace
+func runBlocking(args *cloneArgs, size uintptr, first *step, failed *uintptr) int {
+	entersyscall()
+	pid := run(args, size, first, failed)
+	exitsyscall()
+	return pid
+}
+
+// The runtime keeps these two for packages besides syscall, by these names and types.
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
 
 // run forks by clone3 and returns the child's pid, or -errno. The child takes its
 // steps; when one fails, it says so and ends.

@@ -36,6 +36,9 @@ type Keeper struct {
 	opts  Options
 	chld  chan os.Signal
 	ended chan struct{}
+	// patience is how long looking for a program may take, and how long a child may
+	// take to become it.
+	patience time.Duration
 	// forking is held while a child is forked: none is born with what says that another
 	// has started, which it would keep from being said.
 	forking sync.Mutex
@@ -47,8 +50,13 @@ type Keeper struct {
 	next     uint64                     // id of the next child
 	orphans  uint64
 	porters  map[Place]*porter // who have nothing to do
+	stuck    int               // porters who wait for a share and for nobody
 	closed   bool
 }
+
+// execWithin is enough for a child in a room with a hundredth of a processor. One that was stopped
+// before its execve, or waits for a share that hangs, does not keep its caller for long.
+const execWithin = 30 * time.Second
 
 // NewKeeper returns a keeper that reaps until Close.
 func NewKeeper(opts Options) (*Keeper, error) {
@@ -58,7 +66,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -171,15 +179,12 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
 	k.mu.Unlock()
 	err := k.launch(s, c)
-	if err != nil {
-		k.mu.Lock()
-		if k.children[c.pid] == c {
-			delete(k.children, c.pid)
-		}
-		k.mu.Unlock()
-		if c.cgroup != "" {
-			_ = os.Remove(c.cgroup)
-		}
+	switch {
+	case err == nil:
+	case c.works != nil:
+		c.Release()
+	default:
+		c.removeGroup()
 	}
 	return c, err
 }
@@ -204,50 +209,51 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 		defer unix.Close(fd)
 		i.group = fd
 	}
-	var forked *child
-	fork := func() error {
-		if err := As(i.user, func() (err error) {
+	look := func() error {
+		return As(i.user, func() (err error) {
 			if err := checkDir(s.Dir); err != nil || s.Program != nil {
 				return err
 			}
 			i.path, err = Lookup(s.Args[0], s.Dir, s.Env)
 			return err
-		}); err != nil {
-			return err
-		}
-		var err error
-		if forked, err = k.bear(i, c); err != nil {
+		})
+	}
+	fork := func() error {
+		if err := k.bear(i, c); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil
 	}
 	var err error
 	if s.Place == nil {
-		err = fork()
+		if err = look(); err == nil {
+			err = fork()
+		}
 	} else {
-		err = k.onEntered(s.Place, fork)
+		err = k.onEntered(s.Place, look, fork)
 	}
 	if err != nil {
 		return err
 	}
-	if err := forked.started(); err != nil {
+	if err := c.works.started(k.patience); err != nil {
 		return startFault("start program", s.Args[0], err)
 	}
+	c.works = nil
 	return nil
 }
 
 // bear forks a child and holds on to it from then on.
-func (k *Keeper) bear(i *image, c *Child) (*child, error) {
+func (k *Keeper) bear(i *image, c *Child) error {
 	k.forking.Lock()
 	defer k.forking.Unlock()
 	k.bears(true)
 	defer k.bears(false)
 	forked, err := i.begin()
 	if err == nil {
-		c.pid = forked.pid
+		c.pid, c.works = forked.pid, forked
 		k.adopt(c)
 	}
-	return forked, err
+	return err
 }
 
 // bears notes whether a child is being forked. What has ended and is none was inherited.

@@ -3,8 +3,13 @@
 package process
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 )
@@ -12,13 +17,19 @@ import (
 // porter is a thread that has entered a place and starts children there, one at a
 // time. To enter takes as long as to start, so it stays for the next child.
 type porter struct {
-	work chan func()
-	gone chan struct{} // closed when it takes no more work
+	work  chan func()
+	gone  chan struct{} // closed when it takes no more work
+	err   error         // why, after gone
+	stuck bool          // nobody waits for it any more; guarded by the keeper's lock
 }
 
 // porterIdle is how long a porter waits for more work. It costs a thread, and its
 // place is not quite gone before it is.
 const porterIdle = time.Minute
+
+// maxStuck bounds the threads that wait for a share and for nobody. Whoever starts more waits with
+// them, in one of the few starts of a room: the runtime ends a process of ten thousand threads.
+const maxStuck = 256
 
 // ended is when a place ends that porters stay for; nil if they do not.
 func ended(p Place) <-chan struct{} {
@@ -28,32 +39,34 @@ func ended(p Place) <-chan struct{} {
 	return nil
 }
 
-// hire returns a porter whose thread has entered a place, and works there until stop.
-func (k *Keeper) hire(p Place, stop <-chan struct{}) (*porter, error) {
+// hire returns a porter whose thread enters a place, and works there until stop.
+func (k *Keeper) hire(p Place, stop <-chan struct{}) *porter {
 	r := &porter{work: make(chan func()), gone: make(chan struct{})}
-	entered := make(chan error, 1)
 	go func() {
 		// Never unlocked: the runtime ends the thread with the goroutine. What
 		// the first thread of a process enters it would keep, so PID 1 keeps
 		// that for its main goroutine.
 		runtime.LockOSThread()
-		if err := p.Enter(); err != nil {
-			entered <- fault.New(fault.Unavailable, "enter place", "", err)
-			return
+		err := p.Enter()
+		if err == nil {
+			r.serve(stop)
+			err = errors.New("it has ended")
 		}
-		entered <- nil
-		r.serve(stop)
+		r.err = fault.New(fault.Unavailable, "enter place", "", err)
+		close(r.gone)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if stop != nil && k.porters[p] == r {
 			delete(k.porters, p)
 		}
+		if r.stuck {
+			k.stuck--
+		}
 	}()
-	return r, <-entered
+	return r
 }
 
 func (r *porter) serve(stop <-chan struct{}) {
-	defer close(r.gone)
 	idle := time.NewTimer(porterIdle)
 	defer idle.Stop()
 	for {
@@ -72,48 +85,100 @@ func (r *porter) serve(stop <-chan struct{}) {
 	}
 }
 
-// do runs f on the porter's thread, and reports whether the porter was still there.
-func (r *porter) do(f func()) bool {
-	done := make(chan struct{})
-	select {
-	case r.work <- func() { defer close(done); f() }:
-		<-done
-		return true
-	case <-r.gone:
-		return false
+// onEntered runs look and then, unless that fails, fork on a thread that has entered the place. To
+// enter and to look may wait for a share, and onEntered does so no longer than the keeper has
+// patience: then fork is not run.
+func (k *Keeper) onEntered(p Place, look, fork func() error) error {
+	over := time.NewTimer(k.patience)
+	defer over.Stop()
+	done := make(chan error, 1)
+	var decided atomic.Bool // that it forks, or that nobody waits any more
+	work := func() {
+		err := look()
+		if !decided.CompareAndSwap(false, true) {
+			return
+		}
+		if err == nil {
+			err = fork()
+		}
+		done <- err
 	}
+	stop := ended(p)
+	r, err := k.handOver(work, p, stop, over.C)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-done:
+	case <-over.C:
+		if k.desert(r) && decided.CompareAndSwap(false, true) {
+			return k.late()
+		}
+		err = <-done
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case r.stuck:
+	case stop != nil && k.porters[p] == nil && !k.closed && !r.left():
+		k.porters[p] = r
+	default:
+		close(r.work) // there is another already, or none is to stay
+	}
+	return err
 }
 
-// onEntered runs f on a thread that has entered the place.
-func (k *Keeper) onEntered(p Place, f func() error) error {
+// handOver gives work to a porter who has nothing to do, or to a new one.
+func (k *Keeper) handOver(work func(), p Place, stop <-chan struct{}, over <-chan time.Time) (*porter, error) {
 	var r *porter
-	stop := ended(p)
 	if stop != nil {
 		k.mu.Lock()
 		r = k.porters[p]
 		delete(k.porters, p) // it has one task at a time
 		k.mu.Unlock()
 	}
-	var err error
-	work := func() { err = f() }
-	if r == nil || !r.do(work) {
-		var failed error
-		if r, failed = k.hire(p, stop); failed != nil {
-			return failed
-		}
-		if !r.do(work) {
-			return fault.Newf(fault.Unavailable, "enter place", "", "it has ended")
+	if r != nil {
+		select {
+		case r.work <- work:
+			return r, nil
+		case <-r.gone:
 		}
 	}
+	for r = k.hire(p, stop); ; {
+		select {
+		case r.work <- work:
+			return r, nil
+		case <-r.gone:
+			return nil, r.err
+		case <-over:
+			if k.desert(r) {
+				return nil, k.late()
+			}
+		}
+	}
+}
+
+// desert leaves a porter alone with what it waits for, if not too many are so already. It
+// takes no more work.
+func (k *Keeper) desert(r *porter) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if stop != nil && k.porters[p] == nil && !k.closed && !r.left() {
-		k.porters[p] = r
-	} else {
-		close(r.work) // there is another already, or none is to stay
+	if k.stuck >= maxStuck {
+		return false
 	}
-	return err
+	k.stuck++
+	r.stuck = true
+	close(r.work)
+	return true
 }
+
+// late says that a place has not let a thread come in and find a program.
+func (k *Keeper) late() error {
+	return fault.New(fault.Execution, "find program", "", notWithin(k.patience)).Advise("Its folder may be on a share that hangs; try again.")
+}
+
+// notWithin says that something has not come in time.
+func notWithin(d time.Duration) error { return fmt.Errorf("not after %v: %w", d, unix.ETIMEDOUT) }
 
 // left reports whether the porter takes no more work.
 func (r *porter) left() bool {

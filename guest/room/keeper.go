@@ -49,6 +49,7 @@ type Keeper struct {
 	opts    Options
 	prepare func() error // once
 	spare   spare
+	lines   commandLines
 
 	mu    sync.Mutex
 	doors map[string]*door // by user
@@ -57,7 +58,7 @@ type Keeper struct {
 
 // NewKeeper returns a keeper of no rooms.
 func NewKeeper(o Options) *Keeper {
-	k := &Keeper{opts: o, doors: map[string]*door{}, slots: map[int]bool{}}
+	k := &Keeper{opts: o, lines: newCommandLines(), doors: map[string]*door{}, slots: map[int]bool{}}
 	k.prepare = sync.OnceValue(k.foundations)
 	return k
 }
@@ -256,8 +257,10 @@ func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
 	}
 	defer d.leave()
 	if r := d.room.Load(); r != nil {
-		r.init.Kill() // all that is in its namespaces dies with it
-		r.init.Release()
+		r.init.Release() // all that is in its namespaces dies with it
+		if !r.dead() {
+			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
+		}
 		r.forget()
 	}
 	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {

@@ -20,6 +20,9 @@ const (
 	// maxProcesses and maxCommand keep a list within one message.
 	maxProcesses = 2000
 	maxCommand   = 256
+	// commandsWithin bounds how long a list waits for the command lines in it: to read one takes a lock
+	// that a program without memory holds for long.
+	commandsWithin = time.Second
 	// ticks is the kernel's USER_HZ, in which it tells times.
 	ticks = 100
 )
@@ -34,7 +37,8 @@ func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool,
 	for _, r := range rooms {
 		for _, pid := range r.group.processes() {
 			if len(list) == maxProcesses {
-				return list, true, nil
+				more = true
+				break
 			}
 			if p := describe(pid, booted); p != nil {
 				p.User = r.spec.User
@@ -42,8 +46,67 @@ func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool,
 			}
 		}
 	}
-	return list, false, nil
+	k.lines.fill(list, commandsWithin)
+	return list, more, nil
 }
+
+// commandLines reads the command lines of processes, for one list at a time: where it waits for a
+// program, so do the next lists, and no thread for each of them.
+type commandLines struct {
+	turn chan struct{} // of one
+	read func(pid int32) []byte
+}
+
+func newCommandLines() commandLines {
+	return commandLines{make(chan struct{}, 1), commandLine}
+}
+
+// fill gives processes their command lines, if these come in time. The others keep their names.
+func (c commandLines) fill(list []*guestpb.RoomProcess, within time.Duration) {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case c.turn <- struct{}{}:
+	case <-late.C:
+		return
+	}
+	type line struct {
+		of   *guestpb.RoomProcess
+		text []byte
+	}
+	lines, enough := make(chan line), make(chan struct{})
+	defer close(enough)
+	go func() {
+		defer func() { <-c.turn }()
+		defer close(lines)
+		for _, p := range list {
+			if p.State == waiting {
+				continue
+			}
+			select {
+			case lines <- line{p, c.read(p.Pid)}:
+			case <-enough:
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case l, more := <-lines:
+			if !more {
+				return
+			}
+			if len(l.text) > 0 {
+				l.of.Command = l.text
+			}
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// waiting is the state of a process that cannot be interrupted, and may hold that lock.
+const waiting = "D"
 
 // processes are the pids in the groups below, as the guest numbers them.
 func (g group) processes() []int {
@@ -71,15 +134,19 @@ func describe(pid int, booted time.Time) *guestpb.RoomProcess {
 		return nil
 	}
 	p.Pid = int32(pid)
-	if f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
-		buf := make([]byte, maxCommand)
-		n, _ := f.Read(buf)
-		f.Close()
-		if n > 0 {
-			p.Command = bytes.ReplaceAll(bytes.TrimRight(buf[:n], "\x00"), []byte{0}, []byte{' '})
-		}
-	}
 	return p
+}
+
+// commandLine is what a process was started with; nil if it has none, or has ended.
+func commandLine(pid int32) []byte {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	buf := make([]byte, maxCommand)
+	n, _ := f.Read(buf)
+	return bytes.ReplaceAll(bytes.TrimRight(buf[:n], "\x00"), []byte{0}, []byte{' '})
 }
 
 // parseStat reads a line of /proc/PID/stat. The name in it is the process's own

@@ -3,9 +3,13 @@
 package room
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/guest/guestpb"
 )
 
 func TestParseStat(t *testing.T) {
@@ -19,6 +23,53 @@ func TestParseStat(t *testing.T) {
 	for _, bad := range []string{"", "1 (x", ") (", "1 (x) S 1"} {
 		if p := parseStat(bad, booted); p != nil {
 			t.Errorf("%q: %+v", bad, p)
+		}
+	}
+}
+
+// TestCommandLineThatHangs: the command line of a program that does not let it be read is waited for a
+// moment, by all lists together on one thread; the others come.
+func TestCommandLineThatHangs(t *testing.T) {
+	const within, busy = time.Second, 10 * time.Second
+	hang, reads := make(chan struct{}), new(atomic.Int32)
+	lines := newCommandLines()
+	lines.read = func(pid int32) []byte {
+		if pid == 2 {
+			reads.Add(1)
+			<-hang
+		}
+		return fmt.Appendf(nil, "line %d", pid)
+	}
+	list := func() (commands string) {
+		var all []*guestpb.RoomProcess
+		for pid, state := range []string{"R", "D", "S", "S"} {
+			all = append(all, &guestpb.RoomProcess{Pid: int32(pid), State: state, Command: []byte("[name]")})
+		}
+		began := time.Now()
+		lines.fill(all, within)
+		if took := time.Since(began); took > busy {
+			t.Errorf("it took %v", took)
+		}
+		for _, p := range all {
+			commands += string(p.Command) + ","
+		}
+		return commands
+	}
+	if got := list(); got != "line 0,[name],[name],[name]," {
+		t.Error(got)
+	}
+	for range 2 {
+		if got := list(); got != "[name],[name],[name],[name]," {
+			t.Error(got)
+		}
+	}
+	if n := reads.Load(); n != 1 {
+		t.Errorf("%d threads read it", n)
+	}
+	close(hang)
+	for end := time.Now().Add(busy); list() != "line 0,[name],line 2,line 3,"; {
+		if time.Now().After(end) {
+			t.Fatal(list())
 		}
 	}
 }

@@ -82,12 +82,23 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
-// leave ends the shells and jobs of a user, and the worker for their files.
+// leave ends the shells and jobs of a user, and the worker for their files. It waits for none that
+// waits for a share: the room that they are in says so.
 func (s *Service) leave(user string) {
-	s.shells.Forget(user)
-	s.jobs.Forget(user)
-	s.files.Forget(user)
+	var all sync.WaitGroup
+	for _, forget := range []func(string){s.shells.Forget, s.jobs.Forget, s.files.Forget} {
+		all.Go(func() { forget(user) })
+	}
+	left := make(chan struct{})
+	go func() { defer close(left); all.Wait() }()
+	select {
+	case <-left:
+	case <-time.After(leaveWithin):
+	}
 }
+
+// leaveWithin is more than killed shells and jobs take on a busy guest to say what they had left to say.
+const leaveWithin = 10 * time.Second
 
 // Serve answers connections of a listener until that is closed. Connections
 // that are open then stay: the last answer of a machine goes over one.

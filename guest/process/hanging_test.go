@@ -1,0 +1,116 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/process/processtest"
+)
+
+// TestHangingShare: what waits for a share that hangs keeps nobody for longer than is said, and
+// is gone when the share answers.
+func TestHangingShare(t *testing.T) {
+	const patience, busy = 200 * time.Millisecond, 15 * time.Second
+	begin := func(t *testing.T) (k *Keeper, start func(Place, ...string) (*Child, error), dir string, letGo func()) {
+		t.Parallel()
+		dir, letGo = processtest.HangingShare(t)
+		k, err := NewKeeper(Options{Cgroup: processtest.Cgroup(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { letGo(); k.Close() })
+		k.patience = patience
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { null.Close() })
+		return k, func(p Place, args ...string) (*Child, error) {
+			began := time.Now()
+			c, err := k.Start(Spec{Args: args, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}, Place: p})
+			if took := time.Since(began); took > endWithin+busy {
+				t.Errorf("%q took %v", args, took)
+			}
+			return c, err
+		}, dir, letGo
+	}
+	t.Run("Look", func(t *testing.T) {
+		k, start, dir, letGo := begin(t)
+		place := spot{entered: new(atomic.Int32), ended: make(chan struct{})}
+		for range 2 {
+			if _, err := start(place, filepath.Join(dir, "program")); !errors.Is(err, unix.ETIMEDOUT) {
+				t.Error(err)
+			}
+		}
+		if c, err := start(place, "/bin/true"); err != nil {
+			t.Errorf("another beside it: %v", err)
+		} else {
+			c.Release()
+		}
+		stuck := func() int {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.stuck
+		}
+		if n := stuck(); n != 2 {
+			t.Errorf("%d threads wait for nobody", n)
+		}
+		letGo()
+		for end := time.Now().Add(busy); stuck() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d threads are left", stuck())
+			}
+		}
+	})
+	t.Run("Execve", func(t *testing.T) {
+		_, start, dir, _ := begin(t)
+		script := filepath.Join(t.TempDir(), "script")
+		if err := os.WriteFile(script, []byte("#!"+dir+"/interpreter\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := start(nil, script); !errors.Is(err, unix.ETIMEDOUT) {
+			t.Error(err)
+		}
+		runtime.GC() // what it works on must not go
+	})
+	t.Run("Release", func(t *testing.T) {
+		_, start, dir, letGo := begin(t)
+		c, err := start(nil, "/bin/cat", filepath.Join(dir, "file"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat := filepath.Join("/proc", strconv.Itoa(c.PID()), "stat")
+		for end := time.Now().Add(busy); ; time.Sleep(time.Millisecond) {
+			b, _ := os.ReadFile(stat)
+			if strings.Contains(string(b), ") S ") { // it waits, and has nothing else to wait for
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("it does not wait: %s", b)
+			}
+		}
+		began := time.Now()
+		c.Release()
+		if took := time.Since(began); took > endWithin+busy {
+			t.Errorf("it took %v", took)
+		}
+		select {
+		case <-c.Done():
+			t.Error("it could be killed")
+		default:
+		}
+		letGo()
+		<-c.Done()
+	})
+}
