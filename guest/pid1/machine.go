@@ -152,6 +152,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.step("network " + m.network.State().State.String()[len("STATE_"):])
 	case <-time.After(networkPatience):
 	}
+	patchForGood()
 	if m.rooms != nil {
 		m.rooms.Prepare() // the kernel patches itself for the first bounds, too
 	}
