@@ -170,6 +170,7 @@ type fakeGuest struct {
 	frozen chan struct{} // closed when it answers again; nil if it does
 	slow   time.Duration // how long it takes to answer
 	hungry time.Time     // since when it has had no processor; zero if it has
+	mute   bool
 	err    error
 }
 
@@ -243,7 +244,21 @@ func (g *fakeGuest) answer(ctx context.Context) error {
 
 func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
 
+// forget has it never say how it is again, while it answers all else.
+func (g *fakeGuest) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mute = true
+}
+
 func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
+	g.mu.Lock()
+	mute := g.mute
+	g.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return guest.Info{}, fault.New(fault.Timeout, "call guest", "", ctx.Err())
+	}
 	return guest.Info{Version: "fake"}, g.answer(ctx)
 }
 

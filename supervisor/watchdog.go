@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// infoEvery is how often the guest is asked how it is.
+	// infoEvery is how often the guest is asked how it is, and how long it may take to say.
 	infoEvery = 10 * time.Second
 
 	// sleepCheck is how often it is looked whether the host slept, sleepSize
@@ -73,7 +73,7 @@ func (s *Supervisor) revive(c Command, age time.Duration) {
 	}
 }
 
-// attend asks the guest again and again whether it is there and how it is,
+// attend asks the guest again and again whether it is there, and beside that how it is,
 // until its machine ends.
 func (s *Supervisor) attend(g Guest) {
 	life, stop := context.WithCancel(s.life)
@@ -85,20 +85,16 @@ func (s *Supervisor) attend(g Guest) {
 		case <-life.Done():
 		}
 	})
+	s.work.Go(func() { s.inquire(life, g) })
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	var ear hearing
-	var told time.Time
 	for life.Err() == nil {
-		began := time.Now()
-		info, err := ask(life, g, ear.ask(began), began.Sub(told) >= infoEvery)
+		err := ping(life, g, ear.ask(time.Now()))
 		now := time.Now()
 		if err == nil {
 			ear.heard(now)
-			if info != nil {
-				told = now
-			}
-			s.heard(g, info, now)
+			s.heard(g, now)
 		} else if silent := ear.missed(now); silent >= silence {
 			s.missed(g, silent, ear.patience(g.Waited()), err)
 		}
@@ -109,32 +105,50 @@ func (s *Supervisor) attend(g Guest) {
 	}
 }
 
-// ask asks a guest whether it is there, or how it is.
-func ask(ctx context.Context, g Guest, limit time.Duration, how bool) (*guest.Info, error) {
+// inquire asks a guest again and again how it is. One that cannot say is not silent: to be
+// there it needs less than what it tells of.
+func (s *Supervisor) inquire(ctx context.Context, g Guest) {
+	tick := time.NewTicker(infoEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, infoEvery)
+		info, err := g.Info(asking)
+		cancel()
+		if err == nil {
+			s.learn(g, info, time.Now())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// learn takes note of how a guest is.
+func (s *Supervisor) learn(g Guest, info guest.Info, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest == g {
+		s.status.Guest, s.status.GuestAt = &info, now
+		s.touch()
+	}
+}
+
+// ping asks a guest whether it is there.
+func ping(ctx context.Context, g Guest, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if !how {
-		return nil, g.Ping(ctx)
-	}
-	info, err := g.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &info, nil
+	return g.Ping(ctx)
 }
 
 // heard takes note of a guest that has answered.
-func (s *Supervisor) heard(g Guest, info *guest.Info, now time.Time) {
+func (s *Supervisor) heard(g Guest, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest != g {
 		return
 	}
 	s.status.AnsweredAt = now
-	if info != nil {
-		s.status.Guest, s.status.GuestAt = info, now
-		s.touch()
-	}
 	if s.op != nil || s.closing {
 		return
 	}

@@ -311,3 +311,20 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 		w.wantState(supervisor.Running) // it was started again
 	})
 }
+
+// A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
+// and answers all the same is not silent.
+func TestGuestThatOnlyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().forget()
+		revision := w.Status().Revision
+		time.Sleep(time.Hour)
+		if s := w.Status(); s.State != supervisor.Running || s.Revision != revision || w.boots() != 1 {
+			t.Errorf("%v, %d changes, %d boots", s.State, s.Revision-revision, w.boots())
+		}
+	})
+}

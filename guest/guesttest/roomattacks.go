@@ -18,7 +18,7 @@ import (
 func attackCases() []roomCase {
 	return []roomCase{
 		{"Calls", attackCalls}, {"RootOfRoom", attackAsRoomRoot}, {"ForeignArchitecture", attackForeign},
-		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Starting", attackStart},
+		{"HomeInWorkspace", attackHome}, {"HomeInProc", attackProc}, {"Kernel", attackKernel}, {"Patches", attackPatches}, {"Starting", attackStart},
 		{"Layers", attackLayers}, {"BindNames", attackBindNames},
 		{"Descriptors", attackDescriptors}, {"Signals", attackSignals}, {"Temporary", attackTemporary},
 		{"SharedMemory", attackSharedMemory}, {"AbstractSocket", attackAbstract}, {"Loopback", attackLoopback},
@@ -31,6 +31,7 @@ func attackCases() []roomCase {
 func answers(root bool) map[string]string {
 	want := map[string]string{
 		"socket-vsock": "EAFNOSUPPORT", "socket-vsock-high": "EAFNOSUPPORT", "socket-packet": "EAFNOSUPPORT", "socket-alg": "EAFNOSUPPORT",
+		"socket-netlink-route": "ok", "socket-netlink-user": "EPROTONOSUPPORT", "socket-netlink-generic": "EPROTONOSUPPORT",
 		"socket-inet": "ok", "clone3-user": "any", "process_vm_readv-init": "any", "ptrace-init": "any", "kill-init": "any",
 		"bpf": "ENOSYS", "io_uring_setup": "ENOSYS", "userfaultfd": "ENOSYS", "perf_event_open": "ENOSYS", "keyctl": "ENOSYS",
 		"add_key": "ENOSYS", "fanotify_init": "ENOSYS", "setpriority": "any", "capability": "any",
@@ -191,6 +192,20 @@ func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 	if _, err := p.Wait(); err != nil || !strings.Contains(shown.String(), "seen true found 0") {
 		t.Errorf("%v %s", err, shown)
+	}
+}
+
+// attackPatches: the kernel does not patch itself at an agent's word, which could hang a guest
+// that is emulated. It has done so before the second processor runs.
+func attackPatches(ctx context.Context, t *testing.T, _, bob *agent) {
+	// To patch takes an emulated guest milliseconds, with all processors stopped.
+	const times, most = 1000, 5 * time.Second
+	began := time.Now()
+	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder patches ", times)); exit.Status() != 0 {
+		t.Errorf("%+v %s", exit, out)
+	}
+	if took := time.Since(began); took > most {
+		t.Errorf("%d times take %v", times, took)
 	}
 }
 

@@ -28,6 +28,15 @@ func moreNetworkCases() []roomCase {
 func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const most = 4096
 	c := alice.house.Client
+	// A table that was not made larger with the rules is made so with the next room.
+	const table = "/proc/sys/net/netfilter/nf_conntrack_max"
+	output(ctx, t, c, fmt.Sprint("echo ", most, " >", table))
+	if err := c.RemoveRoom(ctx, alice.User, false); err != nil {
+		t.Fatal(err)
+	}
+	if alice.ensure(ctx, t); output(ctx, t, c, "cat "+table) == fmt.Sprint(most) {
+		t.Error("the table stays small")
+	}
 	uplink := mustInfo(ctx, t, c).Network.Address
 	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // whom packets wait for, and never leave
 	const setting = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"

@@ -26,13 +26,36 @@ func (m *machine) openBridge(key []byte) {
 	if len(key) != preface.KeySize {
 		return // none: the service has checked it
 	}
-	r := relay.New(preface.Key(key), func(ctx context.Context) (relay.Conn, error) {
-		return vsock.DialContext(ctx, vsock.Host, preface.Port, nil)
-	})
+	r := relay.New(preface.Key(key), dialBridge)
 	m.relay.Store(r)
 	if _, err := r.Guest(hatch.Socket); err != nil {
 		m.warn("serve the bridge", err)
 	}
+}
+
+// hostWindow is what the kernel holds of the host's answers for a connection to the bridge,
+// while a program does not read them; by default it would be four times that.
+const hostWindow = 64 << 10
+
+// dialBridge connects to the host's bridge.
+func dialBridge(ctx context.Context) (relay.Conn, error) {
+	c, err := vsock.DialContext(ctx, vsock.Host, preface.Port, nil)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		var refused error
+		err = raw.Control(func(fd uintptr) {
+			refused = unix.SetsockoptUint64(int(fd), unix.AF_VSOCK, unix.SO_VM_SOCKETS_BUFFER_SIZE, hostWindow)
+		})
+		err = errors.Join(err, refused)
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // showShim has the program be found in the guest's root, read-only. What is there

@@ -21,10 +21,9 @@ import (
 // maxFile is more than any of the files that Info reads.
 const maxFile = 64 << 10
 
-// Info says how the machine is.
+// Info says how the machine is, by what needs no disk: one that hangs must not silence it.
 func (m *machine) Info() *guestpb.InfoResponse {
 	i := &guestpb.InfoResponse{
-		OsRelease:   osRelease(read("/etc/os-release")),
 		UptimeNanos: int64(uptime()), TimeUnixNano: time.Now().UnixNano(),
 		Network: m.network.State(),
 	}
@@ -39,6 +38,7 @@ func (m *machine) Info() *guestpb.InfoResponse {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	i.OsRelease = m.release
 	i.HasData = m.hasData.Load()
 	i.Mounts = append(i.Mounts, m.mounts...)
 	i.Warnings = append(i.Warnings, m.warnings...)

@@ -39,12 +39,15 @@ type machine struct {
 	cgroups   bool                        // there is a cgroup2 file system
 	relay     atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
 
-	mu       sync.Mutex
+	speaking sync.Mutex // held while the console takes a line, for as long as the host has it wait
 	console  io.Writer
+
+	mu       sync.Mutex // never held across I/O: Info takes it
 	warnings []string
 	steps    []*guestpb.Step
 	mounts   []*guestpb.Mount
-	base     string // what it is known by
+	base     string            // what it is known by
+	release  map[string]string // the root's os-release
 }
 
 // baseName is what the base is known by, once the host has spoken.
@@ -60,8 +63,8 @@ func newMachine() *machine {
 
 // log writes a short line to the console.
 func (m *machine) log(format string, args ...any) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.speaking.Lock()
+	defer m.speaking.Unlock()
 	fmt.Fprintf(m.console, "osaurus-guest %.3f %s\r\n", uptime().Seconds(), fmt.Sprintf(format, args...))
 }
 
@@ -149,6 +152,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.step("network " + m.network.State().State.String()[len("STATE_"):])
 	case <-time.After(networkPatience):
 	}
+	patchForGood()
 	if m.rooms != nil {
 		m.rooms.Prepare() // the kernel patches itself for the first bounds, too
 	}

@@ -84,6 +84,10 @@ func (m *machine) finishRoot() error {
 		m.warn("show "+hatch.Program, err)
 	}
 	m.set(kernelSettings())
+	text := read("/etc/os-release")
+	m.mu.Lock()
+	m.release = osRelease(text)
+	m.mu.Unlock()
 	return nil
 }
 

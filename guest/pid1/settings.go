@@ -40,6 +40,10 @@ func kernelSettings() []setting {
 		{"kernel/pid_max", "4194304"},
 		{"kernel/threads-max", "4194304"},
 		{"kernel/pty/max", "65536"},
+		// What a socket of netlink or of ping is sent and nobody reads counts as no
+		// room's memory. Thirty full packets are enough for who does read.
+		{"net/core/rmem_default", "65536"},
+		{"net/core/rmem_max", "65536"},
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 const (
 	// chunkSize is what is carried at a time: a request or an answer, mostly.
 	chunkSize = 16 << 10
-	// sendBuffer is what the kernel holds for a program that does not read, beyond
-	// one chunk; by default it would be three times that.
-	sendBuffer = 64 << 10
+	// sendBuffer is half of what the kernel holds for a program that does not read, beyond
+	// one chunk; by default it would be seven times that.
+	sendBuffer = 16 << 10
 	// stall is how long a program may leave its answer unread. The host, which has
 	// long handed it over, cannot bound that.
 	stall = time.Minute

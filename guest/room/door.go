@@ -48,16 +48,19 @@ func (k *Keeper) door(user string, add bool) (*door, error) {
 	if !add {
 		return nil, missing(user)
 	}
-	slot := 0
-	for k.slots[slot] {
-		slot++
-	}
-	if slot == maxSlots {
+	if len(k.slots) == maxSlots {
 		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", maxSlots).Advise("Delete an agent that is not needed any more.")
 	}
-	d := &door{turn: make(chan struct{}, 1), slot: slot}
-	k.doors[user], k.slots[slot] = d, true
+	for k.slots[k.next] {
+		k.pass()
+	}
+	d := &door{turn: make(chan struct{}, 1), slot: k.next}
+	k.doors[user], k.slots[k.next] = d, true
+	k.pass()
 	return d, nil
 }
+
+// pass goes on to the next slot.
+func (k *Keeper) pass() { k.next = (k.next + 1) % maxSlots }
 
 func (d *door) leave() { <-d.turn }

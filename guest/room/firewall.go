@@ -60,10 +60,10 @@ func firewall() error {
 		newRule("way-out", fromRooms(), device(unix.NFT_META_OIFNAME, isOther), masquerade()),
 		edge(unix.NFNL_MSG_BATCH_END),
 	)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
 	}
-	return errors.Join(err, growTable())
+	return growTable() // who loaded them may have failed at that
 }
 
 // edge begins or ends a batch, which is taken whole or not at all.

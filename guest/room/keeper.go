@@ -54,6 +54,10 @@ type Keeper struct {
 	mu    sync.Mutex
 	doors map[string]*door // by user
 	slots map[int]bool     // taken
+	// next is the slot to try for the next room. They are given in turn: the kernel remembers
+	// the connections of a room that is gone, and would let answers to them into one that has
+	// its address at once.
+	next int
 }
 
 // NewKeeper returns a keeper of no rooms.

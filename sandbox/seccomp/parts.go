@@ -30,6 +30,14 @@ func SocketsBut(families ...uint32) Filter {
 	}}
 }
 
+// NetlinkBut is to speak by netlink to any but these parts of the kernel. It fails as with
+// a kernel that has none of them: programs then do without.
+func NetlinkBut(protocols ...uint32) Filter {
+	return Filter{Conditions: []Condition{
+		{Call: Call{"socket", 41, 198, unix.EPROTONOSUPPORT}, Of: unix.AF_NETLINK, Argument: 2, Values: protocols, Others: true},
+	}}
+}
+
 // Metadata is to change modes, owners, times and attributes of files, as far as Base
 // leaves that.
 func Metadata() Filter {

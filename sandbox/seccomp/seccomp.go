@@ -33,10 +33,11 @@ const Absent = ^uint32(0)
 
 // Condition is a system call that fails for some values of an argument: those
 // with a bit of Bits, those of Values, or, with Others, those that are none of
-// Values. Only the lower half of an argument counts, as in the kernel for all
+// Values. With Of it is only about calls whose first argument is that. Only the lower half of an argument counts, as in the kernel for all
 // calls that conditions are made of.
 type Condition struct {
 	Call
+	Of       uint32
 	Argument int
 	Bits     uint32
 	Values   []uint32
@@ -108,6 +109,14 @@ func (f Filter) program(a architecture) []bpf.Instruction {
 
 // program refuses a call that is the condition's, or goes on after itself.
 func (c Condition) program() []bpf.Instruction {
+	if of := c.Of; of != 0 {
+		c.Of = 0
+		block := c.program()
+		return append([]bpf.Instruction{
+			bpf.LoadAbsolute{Off: fieldArguments, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: of, SkipTrue: uint8(len(block))},
+		}, block...)
+	}
 	p := []bpf.Instruction{bpf.LoadAbsolute{Off: uint32(fieldArguments + argumentBytes*c.Argument), Size: 4}}
 	if c.Others {
 		for i, v := range c.Values {

@@ -52,6 +52,7 @@ func TestProgram(t *testing.T) {
 			{Call: Call{"values", 31, 41, unix.EPERM}, Argument: 2, Values: []uint32{7, 9}},
 			{Call: Call{"values", 31, 41, unix.EROFS}, Argument: 0, Values: []uint32{1}},
 			{Call: Call{"others", 32, 42, unix.EAFNOSUPPORT}, Values: []uint32{1, 2}, Others: true},
+			{Call: Call{"of", 34, 44, unix.EPERM}, Of: 16, Argument: 2, Values: []uint32{0, 4}, Others: true},
 			{Call: Call{"all", 33, 43, unix.EPERM}, Others: true},
 		},
 	}
@@ -85,6 +86,10 @@ func TestProgram(t *testing.T) {
 		{"arm64", arm64, 42, []uint64{3}, fails(unix.EAFNOSUPPORT)},
 		{"arm64", arm64, 43, []uint64{0}, fails(unix.EPERM)},
 		{"arm64", arm64, 44, []uint64{0}, retAllow},
+		{"amd64", amd64, 34, []uint64{16, 3, 4}, retAllow},
+		{"amd64", amd64, 34, []uint64{16, 3, 2}, fails(unix.EPERM)},
+		{"arm64", arm64, 44, []uint64{1<<32 | 16, 3, 1}, fails(unix.EPERM)},
+		{"arm64", arm64, 44, []uint64{2, 3, 1}, retAllow},
 	} {
 		if got := run(t, f, c.goarch, c.arch, c.number, c.arguments...); got != c.want {
 			t.Errorf("%s: call %d of %#x with %v: %#x, want %#x", c.goarch, c.number, c.arch, c.arguments, got, c.want)

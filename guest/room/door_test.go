@@ -1,0 +1,46 @@
+//go:build linux
+
+package room
+
+import (
+	"fmt"
+	"testing"
+
+	"osaurus-sandbox/fault"
+)
+
+// A room gets no address that another has just had, and every slot is found that is free.
+func TestSlotsAreGivenInTurn(t *testing.T) {
+	k := NewKeeper(Options{})
+	take := func(user string) int {
+		t.Helper()
+		d, err := k.door(user, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.slot
+	}
+	leave := func(user string) {
+		slot := k.doors[user].slot
+		delete(k.doors, user)
+		delete(k.slots, slot)
+	}
+	for turn := range 2 * maxSlots {
+		const user = "agent-bob"
+		if slot := take(user); slot != turn%maxSlots {
+			t.Fatalf("room %d has slot %d", turn, slot)
+		}
+		leave(user)
+	}
+	for i := range maxSlots {
+		take(fmt.Sprint("agent-", i))
+	}
+	if _, err := k.door("agent-alice", true); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("one more than there are slots: %v", err)
+	}
+	const free = 77
+	user := fmt.Sprint("agent-", free)
+	if leave(user); take("agent-alice") != free {
+		t.Error("the only free slot is not found")
+	}
+}
