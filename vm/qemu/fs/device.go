@@ -25,8 +25,9 @@ const (
 	defaultFiles = 4096
 	// minFiles lets folders be resolved and a few files be open.
 	minFiles = 32
-	// maxInFlight bounds the bytes of all requests being served at once, for
-	// go-fuse allocates as much. What is beyond waits in the ring.
+	// maxInFlight bounds the bytes of all requests that may wait for the host's disk at
+	// once, for go-fuse allocates as much. What is beyond waits without memory of its own. Of
+	// other requests each queue has one at a time.
 	maxInFlight = 64 << 20
 	// maxSlow bounds the requests that may wait for the host's disk at once: each
 	// has a thread of this process, which ends if it has too many. A disk is as
@@ -63,7 +64,7 @@ type Device struct {
 	host  resolver
 	rules rules
 	floor floor
-	// memory is how many bytes more may be in flight.
+	// memory is how many bytes more may be in requests that wait for the host's disk.
 	memory budget
 	// slow is how many requests more may wait for the host's disk.
 	slow budget
@@ -228,20 +229,17 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 				continue
 			}
 		}
-		size := c.OutLen + c.InLen
-		d.memory.take(size)
-		serve := func(c *vhostuser.Chain) int {
-			defer d.memory.give(size)
-			return d.handle(h, c)
-		}
 		if slow(h.op, c.Out) {
-			q.Go(c, func(c *vhostuser.Chain) int {
-				d.slow.take(1) // here, for what is not slow has no part in this
+			q.Go(c, func(c *vhostuser.Chain) int { // and waits there, for what is not slow has no part in this
+				size := c.OutLen + c.InLen
+				d.memory.take(size)
+				defer d.memory.give(size)
+				d.slow.take(1)
 				defer d.slow.give(1)
-				return serve(c)
+				return d.handle(h, c)
 			})
 		} else {
-			q.Push(c, serve(c))
+			q.Push(c, d.handle(h, c))
 			q.Notify()
 		}
 	}

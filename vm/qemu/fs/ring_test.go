@@ -90,39 +90,52 @@ func running(name string) int {
 	return strings.Count(all.String(), name+"(")
 }
 
-// However many requests wait for the disk, each with a thread, they are no more than that, and
-// others do not wait for them.
+// However many requests wait for the disk, each with a thread and memory, they have no more of
+// either than that, and others do not wait for them.
 func TestSlowRequestsAreBounded(t *testing.T) {
-	const atOnce, asked = 4, 10
-	l := newLimited(t, 0, 100)
-	for n := range asked {
-		l.host(fmt.Sprint("home/", n), "")
-	}
-	l.dev.slow.left = atOnce
-	g := newRingGuest(t, l.dev)
-	g.put(0, message[none](opLookup, root, nil, "home"), 500)
-	g.take()
-	unlock := l.usage().lockNames() // as if the disk were slow
-	for n := range asked {
-		g.put(n, message[none](opUnlink, 2, nil, fmt.Sprint(n)), 100)
-	}
-	soon.Until(t, "as many work as may at once, and the others wait", func() bool {
-		return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
-	})
-	g.put(asked, message[none](opLookup, root, nil, "home"), 500)
-	if slot, _ := g.take(); slot != asked {
-		t.Error("what does not wait for the disk waits for those who do")
-	}
-	unlock()
-	for range asked {
-		if _, reply := g.take(); len(reply) != outHeaderSize || reply[4] != 0 {
-			t.Errorf("unlink: %v", reply)
-		}
-	}
-	l.dev.slow.mu.Lock()
-	defer l.dev.slow.mu.Unlock()
-	if l.dev.slow.left != atOnce {
-		t.Errorf("%d of %d may wait for the disk in the end", l.dev.slow.left, atOnce)
+	const atOnce, asked, space = 4, 10, 100
+	unlink := func(n int) []byte { return message[none](opUnlink, 2, nil, fmt.Sprint(n)) }
+	each := len(unlink(0)) + space
+	for name, tc := range map[string]struct {
+		budget func(*Device) *budget
+		left   int
+	}{
+		"threads": {func(d *Device) *budget { return &d.slow }, atOnce},
+		"memory":  {func(d *Device) *budget { return &d.memory }, atOnce*each + each - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLimited(t, 0, 100)
+			for n := range asked {
+				l.host(fmt.Sprint("home/", n), "")
+			}
+			bounded := tc.budget(l.dev)
+			bounded.left = tc.left
+			g := newRingGuest(t, l.dev)
+			g.put(0, message[none](opLookup, root, nil, "home"), 500)
+			g.take()
+			unlock := l.usage().lockNames() // as if the disk were slow
+			for n := range asked {
+				g.put(n, unlink(n), space)
+			}
+			soon.Until(t, "as many work as may at once, and the others wait", func() bool {
+				return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
+			})
+			g.put(asked, message[none](opLookup, root, nil, "home"), 500)
+			if slot, _ := g.take(); slot != asked {
+				t.Error("what does not wait for the disk waits for those who do")
+			}
+			unlock()
+			for range asked {
+				if _, reply := g.take(); len(reply) != outHeaderSize || reply[4] != 0 {
+					t.Errorf("unlink: %v", reply)
+				}
+			}
+			bounded.mu.Lock()
+			defer bounded.mu.Unlock()
+			if bounded.left != tc.left {
+				t.Errorf("%d of %d are left in the end", bounded.left, tc.left)
+			}
+		})
 	}
 }
 
