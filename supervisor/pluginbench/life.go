@@ -32,13 +32,13 @@ func (b *Bench) newLife() *life.Life {
 // heard is what programs of agents tell.
 type heard struct{ topics *topics.Topics }
 
-// Last implements life.Events.
+var _ life.Events = heard{}
+
 func (h heard) Last(ctx context.Context) (life.Seq, error) {
 	last, err := h.topics.Last(ctx)
 	return life.Seq(last), err
 }
 
-// Follow implements life.Events.
 func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
 	f := topics.Filter{Agent: agent, After: events.Seq(after)}
 	for _, p := range patterns {
