@@ -11,10 +11,14 @@ import (
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/tools"
 )
 
 // by is who events say it was.
 const by supervisor.Cause = "a plugin"
+
+// daemonFailed is the event of a daemon that is given up.
+const daemonFailed events.Kind = "plugin.daemon_failed"
 
 // newLife returns what no plugin lives in yet.
 func (b *Bench) newLife() *life.Life {
@@ -22,8 +26,8 @@ func (b *Bench) newLife() *life.Life {
 	return life.New(life.Options{
 		Rooms: b.running(), Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
 		Tell: vault.Cleaned(bridge.Services{Log: b.Lines}).Log.Append,
-		Note: func(e life.Event) {
-			b.note(events.Kind(e.What), string(by), e.Agent, e.Plugin, vault.Redacted(e.Agent.ID).Text(e.Detail))
+		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
+			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))
 		},
 		Log: b.Log,
 	})
