@@ -28,7 +28,6 @@ type field[S any] struct {
 // Effect says from when a changed setting counts.
 type Effect string
 
-// The effects.
 const (
 	Live      Effect = "live"       // at once
 	NextStart Effect = "next start" // when the VM is started the next time

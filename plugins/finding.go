@@ -11,7 +11,6 @@ import (
 // Severity is how much a finding matters.
 type Severity string
 
-// The severities.
 const (
 	Fault   Severity = "error"   // the recipe is refused
 	Warning Severity = "warning" // it is taken, and will not do what its author meant, or more

@@ -43,6 +43,8 @@ type Live struct {
 	err   error
 }
 
+var _ Handle = (*Live)(nil)
+
 // killWithin is when a command that was killed and has not ended counts as
 // lost. A process in an uninterruptible wait can stay for ever; who waits for it
 // must not.
@@ -144,10 +146,8 @@ func (l *Live) End(exit Exit, err error) {
 	close(l.ended)
 }
 
-// Output implements Handle.
 func (l *Live) Output() *Reader { return l.out.Join() }
 
-// Exit implements Handle.
 func (l *Live) Exit(ctx context.Context) (Exit, error) {
 	select {
 	case <-l.ended: // first, so that a known end is told whatever ctx says
@@ -162,7 +162,6 @@ func (l *Live) Exit(ctx context.Context) (Exit, error) {
 	}
 }
 
-// Cancel implements Handle.
 func (l *Live) Cancel() {
 	l.canceled.Do(func() {
 		l.call(l.means.Terminate)
@@ -170,7 +169,6 @@ func (l *Live) Cancel() {
 	})
 }
 
-// Close implements Handle.
 func (l *Live) Close() error {
 	l.closed.Do(func() {
 		l.out.Close() // first: nothing must wait for readers any more

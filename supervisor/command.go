@@ -3,7 +3,6 @@ package supervisor
 // Command is what a supervisor can be asked to do with its sandbox.
 type Command string
 
-// The commands.
 const (
 	Provision Command = "provision" // check and make all that a boot needs, then start
 	Start     Command = "start"

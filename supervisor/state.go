@@ -7,7 +7,6 @@ import "slices"
 // the others.
 type State string
 
-// The states.
 const (
 	SetupRequired  State = "setup_required"  // this host lacks something that machines need
 	NotProvisioned State = "not_provisioned" // nothing to boot from yet, or no more

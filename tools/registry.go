@@ -88,7 +88,6 @@ func (r *Registry) Changed() <-chan struct{} { return r.changed.Next() }
 // Profile is how many tools a client is shown.
 type Profile string
 
-// The profiles.
 const (
 	Full Profile = "full"
 	Lean Profile = "lean" // the few that are enough for most work

@@ -48,7 +48,6 @@ type Hints struct {
 // Gate is the setting of an agent that a tool needs.
 type Gate string
 
-// The gates.
 const (
 	Always  Gate = ""                            // no setting
 	Exec    Gate = "autonomousExec.enabled"      // what changes something

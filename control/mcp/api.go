@@ -33,6 +33,8 @@ type API struct {
 	Find func(ctx context.Context, name string) (*control.Client, error)
 }
 
+var _ Sandbox = (*API)(nil)
+
 // with does something with the daemon.
 func (a API) with(ctx context.Context, who Client, do func(context.Context, *control.Client) error) error {
 	client, err := a.Connect(ctx, auditName(who))
@@ -46,7 +48,6 @@ func (a API) with(ctx context.Context, who Client, do func(context.Context, *con
 // auditName is what the audit calls a client.
 func auditName(who Client) string { return string(cmp.Or(who, "a client")) + " over MCP" }
 
-// Agent implements Sandbox.
 func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (found Agent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -60,7 +61,6 @@ func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (foun
 	return found, err
 }
 
-// AgentFor implements Sandbox.
 func (a API) AgentFor(ctx context.Context, who Client) (Agent, error) {
 	name := agentOf(who)
 	found, err := a.Agent(ctx, who, name)
@@ -87,7 +87,6 @@ func agentFrom(who Client, a *controlpb.Agent) Agent {
 	return found
 }
 
-// Tools implements Sandbox.
 func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []Tool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -112,7 +111,6 @@ func toolFrom(t *controlpb.Tool) Tool {
 	return tool
 }
 
-// Call implements Sandbox.
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
 		for m, err := range control.Messages(client.Tools.Call(ctx, &controlpb.CallToolRequest{

@@ -135,7 +135,6 @@ func (l *Listener) stop(why error) {
 	l.unread = nil
 }
 
-// Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -157,5 +156,4 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }

@@ -73,7 +73,6 @@ type Happening struct {
 // What happens to plugins.
 type What string
 
-// Happenings.
 const (
 	Installed   What = "plugin.installed"
 	Updated     What = "plugin.updated"

@@ -53,7 +53,6 @@ type Record struct {
 // Status is how a plugin is.
 type Status string
 
-// The statuses.
 const (
 	Installing   Status = "installing"
 	Ready        Status = "ready"

@@ -53,7 +53,7 @@ func (p *plugin) supervise(ctx context.Context) {
 		switch {
 		case errors.Is(err, errDaemon):
 			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
-			p.of.Note(Event{What: DaemonFailed, Agent: p.who(), Plugin: p.id, Detail: err.Error()})
+			p.of.Failed(p.who(), p.id, err)
 		case errors.Is(err, errRoom): // after a reset of its agent the plugin is first set up again, and begun
 			later = time.After(askSeldom)
 		}

@@ -57,20 +57,6 @@ type Events interface {
 	Follow(ctx context.Context, agent config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error]
 }
 
-// Event is what became of a plugin by itself.
-type Event struct {
-	What   What
-	Agent  tools.Agent
-	Plugin config.PluginID
-	Detail string
-}
-
-// What happens.
-type What string
-
-// DaemonFailed: it is not started again until the plugin is enabled anew, or a guest starts.
-const DaemonFailed What = "plugin.daemon_failed"
-
 // Options are what plugins live by.
 type Options struct {
 	Rooms  Rooms
@@ -79,9 +65,10 @@ type Options struct {
 	Secrets func(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error)
 	// Tell keeps a line in the log of the agent.
 	Tell func(ctx context.Context, who bridge.Caller, level bridge.Level, message string) error
-	// Note is told what happens; it must not wait.
-	Note func(Event)
-	Log  *slog.Logger
+	// Failed is told of a daemon that is not started again until its plugin is enabled anew, or
+	// a guest starts. It must not wait.
+	Failed func(a tools.Agent, plugin config.PluginID, why error)
+	Log    *slog.Logger
 }
 
 // Life is what all plugins of a home run by themselves. Its methods may be called from any

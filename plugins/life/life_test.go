@@ -38,17 +38,17 @@ func TestDaemonRestarts(t *testing.T) {
 			time.Sleep(2 * restartPause)
 			synctest.Wait()
 		}
-		if w.starts() != 1+maxRestarts || w.live() != 1 || len(w.notes) != 0 {
-			t.Fatalf("%d starts, %d live, %v", w.starts(), w.live(), w.notes)
+		if w.starts() != 1+maxRestarts || w.live() != 1 || len(w.failed) != 0 {
+			t.Fatalf("%d starts, %d live, %v", w.starts(), w.live(), w.failed)
 		}
 		w.crash(3)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if w.starts() != 1+maxRestarts || len(w.notes) != 1 {
-			t.Fatalf("%d starts, %v", w.starts(), w.notes)
+		if w.starts() != 1+maxRestarts || len(w.failed) != 1 {
+			t.Fatalf("%d starts, %v", w.starts(), w.failed)
 		}
-		if n := w.notes[0]; n.What != DaemonFailed || n.Plugin != "rss" || n.Agent.Name != "alice" || !strings.Contains(n.Detail, "status 3") || !strings.Contains(n.Detail, "last words") {
-			t.Errorf("it is told as %+v", n)
+		if told := w.failed[0]; !strings.HasPrefix(told, "rss of alice: ") || !strings.Contains(told, "status 3") || !strings.Contains(told, "last words") {
+			t.Errorf("it is told as %s", told)
 		}
 		if !strings.Contains(w.log(), "alice/rss error the daemon is not started again") {
 			t.Errorf("the log has %s", w.log())
@@ -76,8 +76,8 @@ func TestDaemonThatEndsNowAndThen(t *testing.T) {
 			time.Sleep(restartPeriod / maxRestarts)
 		}
 		synctest.Wait()
-		if w.starts() != often+1 || len(w.notes) != 0 {
-			t.Errorf("%d starts, %v", w.starts(), w.notes)
+		if w.starts() != often+1 || len(w.failed) != 0 {
+			t.Errorf("%d starts, %v", w.starts(), w.failed)
 		}
 	})
 }
@@ -102,8 +102,8 @@ func TestDaemonAndGuests(t *testing.T) {
 				t.Fatalf("%d starts, %d live in guest %d", w.starts(), w.live(), boot+1)
 			}
 		}
-		if len(w.notes) != 0 {
-			t.Errorf("%v", w.notes)
+		if len(w.failed) != 0 {
+			t.Errorf("%v", w.failed)
 		}
 	})
 }
@@ -122,8 +122,8 @@ func TestDaemonThatCannotRunYet(t *testing.T) {
 		w.fails(nil)
 		time.Sleep(askSeldom)
 		synctest.Wait()
-		if w.live() != 1 || len(w.notes) != 0 {
-			t.Errorf("%d live, %v", w.live(), w.notes)
+		if w.live() != 1 || len(w.failed) != 0 {
+			t.Errorf("%d live, %v", w.live(), w.failed)
 		}
 	})
 }
@@ -174,8 +174,8 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(2 * askSeldom)
 		synctest.Wait()
-		if w.live() != 2 || w.starts() != 4 || len(w.notes) != 0 {
-			t.Errorf("%d live, %d starts, %v", w.live(), w.starts(), w.notes)
+		if w.live() != 2 || w.starts() != 4 || len(w.failed) != 0 {
+			t.Errorf("%d live, %d starts, %v", w.live(), w.starts(), w.failed)
 		}
 	})
 }
@@ -216,8 +216,8 @@ func TestDaemonWithoutAFolder(t *testing.T) {
 		w.Begin(alice, "rss", watcher())
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(w.notes) != 1 || !strings.Contains(w.notes[0].Detail, "no such folder") {
-			t.Errorf("%v", w.notes)
+		if len(w.failed) != 1 || !strings.Contains(w.failed[0], "no such folder") {
+			t.Errorf("%v", w.failed)
 		}
 	})
 }

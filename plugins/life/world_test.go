@@ -47,7 +47,7 @@ type world struct {
 	told    []Heard
 	bell    bell.Bell
 	lines   []string
-	notes   []Event
+	failed  []string // daemons, and why
 }
 
 type job struct {
@@ -75,10 +75,10 @@ func try(t *testing.T, f func(t *testing.T, w *world)) {
 				w.lines = append(w.lines, fmt.Sprintf("%s/%s %s %s", who.Name, who.Plugin, level, text))
 				return nil
 			},
-			Note: func(e Event) {
+			Failed: func(a tools.Agent, plugin config.PluginID, why error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.notes = append(w.notes, e)
+				w.failed = append(w.failed, fmt.Sprintf("%s of %s: %v", plugin, a.Name, why))
 			},
 		})
 		f(t, w)

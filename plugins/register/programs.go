@@ -21,12 +21,10 @@ type Programs struct {
 
 var _ bridge.Plugins = Programs{}
 
-// Installed implements bridge.Plugins.
 func (p Programs) Installed(agent config.AgentID, plugin config.PluginID) bool {
 	return p.Has(agent, plugin)
 }
 
-// Create implements bridge.Plugins.
 func (p Programs) Create(ctx context.Context, who bridge.Caller, recipe json.RawMessage) (bridge.Created, error) {
 	a, err := p.Agent(who.Agent)
 	if err != nil {

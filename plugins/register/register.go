@@ -31,7 +31,6 @@ const (
 // Via is the way by which a plugin was registered, as its recipe is stamped.
 type Via string
 
-// The ways.
 const (
 	Tool   Via = "agent_tool"
 	Bridge Via = "host_bridge"

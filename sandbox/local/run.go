@@ -33,6 +33,8 @@ type command struct {
 	orders *os.File // nil after the end
 }
 
+var _ sandbox.Means = (*command)(nil)
+
 // start runs a command in a cell, and returns when it runs.
 func start(ctx context.Context, req sandbox.Request, c cell) (_ sandbox.Handle, err error) {
 	const op = "start command"
@@ -154,10 +156,8 @@ func (c *command) follow(live *sandbox.Live, reports *json.Decoder) {
 	live.End(exit, err)
 }
 
-// Terminate implements sandbox.Means.
 func (c *command) Terminate() { c.order(orderTerminate) }
 
-// Kill implements sandbox.Means.
 func (c *command) Kill() { c.order(orderKill) }
 
 // order writes an order. It never blocks: a pipe has room for more orders than
@@ -170,7 +170,6 @@ func (c *command) order(o byte) {
 	}
 }
 
-// Release implements sandbox.Means.
 func (c *command) Release() error {
 	c.closeFiles()
 	if err := os.RemoveAll(c.scratch); err != nil {

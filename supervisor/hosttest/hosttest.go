@@ -108,6 +108,8 @@ type Guest struct {
 	full   bool  // the disks of rooms are
 }
 
+var _ supervisor.Rooms = (*Guest)(nil)
+
 func (g *Guest) Ping(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -140,7 +140,6 @@ func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l gues
 	return err
 }
 
-// ResetRoom implements supervisor.Rooms.
 func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 	return g.ask(ctx, "reset", string(user), func() error {
 		delete(g.rooms, user)
@@ -149,7 +148,6 @@ func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 	})
 }
 
-// RemoveRoom implements supervisor.Rooms.
 func (g *Guest) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
 	return g.ask(ctx, "remove", string(user), func() error {
 		delete(g.rooms, user)
@@ -160,7 +158,6 @@ func (g *Guest) RemoveRoom(ctx context.Context, user config.LinuxUser, layer boo
 	})
 }
 
-// RoomUsages implements supervisor.Rooms.
 func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
 	err = g.ask(ctx, "usage", string(user), func() error {
 		for _, r := range g.rooms {
@@ -178,7 +175,6 @@ func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []g
 	return list, err
 }
 
-// RoomProcesses implements supervisor.Rooms.
 func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
 	err = g.ask(ctx, "processes", string(user), func() error {
 		for _, r := range g.rooms {

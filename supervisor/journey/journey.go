@@ -12,7 +12,6 @@ import (
 // Step is a step of the way to a running guest, in the order of Steps.
 type Step string
 
-// The steps.
 const (
 	Pack    Step = "pack"    // find what the guest is made of, or download or build it
 	Image   Step = "image"   // make the image that is booted
@@ -28,7 +27,6 @@ func Steps() []Step { return []Step{Pack, Image, Toolbox, Disk, Boot, Verify} }
 // Status is how far a step is.
 type Status string
 
-// The statuses.
 const (
 	Pending    Status = "pending"
 	InProgress Status = "in_progress"

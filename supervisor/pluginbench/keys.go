@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/prompts"
@@ -16,19 +17,18 @@ import (
 // keys are the secrets of plugins, with what plugins remember.
 type keys struct{ Options }
 
-// Has implements install.Secrets.
+var _ install.Secrets = keys{}
+
 func (k keys) Has(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName) (bool, error) {
 	list, err := k.Tools.Vault.Names(ctx, a.ID)
 	return slices.Contains(list, secrets.Key{Agent: a.ID, Plugin: plugin, Name: name}) || slices.Contains(list, secrets.Key{Agent: a.ID, Name: name}), err
 }
 
-// Ask implements install.Secrets.
 func (k keys) Ask(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName, why string) error {
 	key := secrets.Key{Agent: a.ID, Plugin: plugin, Name: name}
 	return k.Tools.Prompts.Ask(ctx, prompts.Question{Secret: key, Name: a.Name, Text: why}, supervisor.Cause("the plugin "+plugin))
 }
 
-// Forget implements install.Secrets.
 func (k keys) Forget(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
 	err := k.Config.Forget(ctx, a.ID, plugin)
 	list, failed := k.Tools.Vault.List(ctx, a.ID)

@@ -11,10 +11,14 @@ import (
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/tools"
 )
 
 // by is who events say it was.
 const by supervisor.Cause = "a plugin"
+
+// daemonFailed is the event of a daemon that is given up.
+const daemonFailed events.Kind = "plugin.daemon_failed"
 
 // newLife returns what no plugin lives in yet.
 func (b *Bench) newLife() *life.Life {
@@ -22,8 +26,8 @@ func (b *Bench) newLife() *life.Life {
 	return life.New(life.Options{
 		Rooms: b.running(), Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
 		Tell: vault.Cleaned(bridge.Services{Log: b.Lines}).Log.Append,
-		Note: func(e life.Event) {
-			b.note(events.Kind(e.What), string(by), e.Agent, e.Plugin, vault.Redacted(e.Agent.ID).Text(e.Detail))
+		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
+			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))
 		},
 		Log: b.Log,
 	})
@@ -32,13 +36,13 @@ func (b *Bench) newLife() *life.Life {
 // heard is what programs of agents tell.
 type heard struct{ topics *topics.Topics }
 
-// Last implements life.Events.
+var _ life.Events = heard{}
+
 func (h heard) Last(ctx context.Context) (life.Seq, error) {
 	last, err := h.topics.Last(ctx)
 	return life.Seq(last), err
 }
 
-// Follow implements life.Events.
 func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
 	f := topics.Filter{Agent: agent, After: events.Seq(after)}
 	for _, p := range patterns {

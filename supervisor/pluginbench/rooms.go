@@ -24,7 +24,8 @@ type rooms struct {
 	home Options
 }
 
-// Agent implements install.Rooms.
+var _ install.Rooms = (*rooms)(nil)
+
 func (r rooms) Agent(id config.AgentID) (tools.Agent, error) { return r.home.agent(id) }
 
 // agent is an agent as tools know it.
@@ -33,7 +34,6 @@ func (o Options) agent(id config.AgentID) (tools.Agent, error) {
 	return toolbench.AgentOf(a), err
 }
 
-// Start implements install.Rooms.
 func (r rooms) Start(ctx context.Context) error {
 	l, err := r.home.sandbox().Borrow(ctx)
 	if err == nil {
@@ -42,7 +42,6 @@ func (r rooms) Start(ctx context.Context) error {
 	return err
 }
 
-// Boot implements install.Rooms.
 func (r rooms) Boot() string { return bootOf(r.home.sandbox().Status()) }
 
 // bootOf names the guest that runs, be it one that does not answer at the moment: what
@@ -64,18 +63,16 @@ type running struct {
 	home Options
 }
 
-// Boot implements life.Rooms.
+var _ life.Rooms = (*running)(nil)
+
 func (r running) Boot() string { return bootOf(r.home.sandbox().Status()) }
 
-// Silent implements life.Rooms.
 func (r running) Silent() bool { return r.home.sandbox().Status().State == supervisor.Unresponsive }
 
-// Exec implements life.Rooms.
 func (r running) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {
 	return r.home.Tools.Agents.ExecRunning(ctx, string(a.ID), cmd)
 }
 
-// StartJob implements life.Rooms.
 func (r running) StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error) {
 	j, err := r.home.Tools.Terminals.StartJobRunning(ctx, string(a.ID), cmd, by)
 	return j.Job, err

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -23,9 +22,6 @@ import (
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
-
-// patience is for what takes seconds on a host that has nothing else to do.
-const patience = 2 * time.Minute
 
 // nobody takes note of nothing.
 type nobody struct{}

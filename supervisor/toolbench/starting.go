@@ -16,7 +16,8 @@ const tellEvery = time.Second
 // starting is the sandbox as calls find it.
 type starting struct{ *supervisor.Supervisor }
 
-// Follow implements tools.Starting.
+var _ tools.Starting = starting{}
+
 func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 	var told string
 	var at time.Time
@@ -41,7 +42,6 @@ func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 	}
 }
 
-// Pending implements tools.Starting.
 func (s starting) Pending() string {
 	status := s.Status()
 	if status.State == supervisor.Running || status.Operation == "" {

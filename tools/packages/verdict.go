@@ -10,7 +10,6 @@ import (
 // Class is why an install failed.
 type Class string
 
-// The classes.
 const (
 	Unknown    Class = "other"
 	Missing    Class = "not_found"     // no such package, or no such version of it

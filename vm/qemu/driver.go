@@ -22,10 +22,8 @@ type Driver struct {
 
 var _ vm.Driver = (*Driver)(nil)
 
-// Name implements vm.Driver.
 func (d *Driver) Name() string { return "qemu" }
 
-// Capabilities implements vm.Driver.
 func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilities, error) {
 	if arch != vm.AMD64 && arch != vm.ARM64 {
 		return vm.Capabilities{}, fault.Newf(fault.Unavailable, "look for a driver", string(arch), "unknown architecture").Advise("Use amd64 or arm64.")
@@ -53,7 +51,6 @@ func (d *Driver) accelerator(arch vm.Arch) Accelerator {
 	return accel
 }
 
-// New implements vm.Driver.
 func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err := cfg.Validate(d.capabilities(cfg.Arch)); err != nil {
 		return nil, err

@@ -45,6 +45,11 @@ type machine struct {
 	shutdown string // why QEMU said that it ends
 }
 
+var (
+	_ vm.Machine = (*machine)(nil)
+	_ vm.Cable   = (*machine)(nil)
+)
+
 func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (*machine, error) {
 	backends, socket, err := newBackends(&cfg, log)
 	if err != nil {
@@ -58,7 +63,6 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	return m, nil
 }
 
-// Start implements vm.Machine.
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
 	if err := m.On(op, m.launch); err != nil {
@@ -134,7 +138,6 @@ func (m *machine) outcome() error {
 		Advise("Something ended QEMU: see the host's kernel log (sudo dmesg) for a lack of memory, then start the machine again.")
 }
 
-// Pull implements vm.Cable.
 func (m *machine) Pull() bool {
 	if !m.run.alive() {
 		return false
@@ -145,7 +148,6 @@ func (m *machine) Pull() bool {
 	return true
 }
 
-// Release implements vm.Cable.
 func (m *machine) Release() { closeBackends(m.backends) }
 
 // event follows what QEMU does by itself.
@@ -171,7 +173,6 @@ func (m *machine) stopping() {
 	m.Move(vm.Stopping, vm.Starting, vm.Running, vm.Pausing, vm.Paused, vm.Resuming)
 }
 
-// RequestStop implements vm.Machine.
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
@@ -180,12 +181,10 @@ func (m *machine) RequestStop(ctx context.Context) error {
 	return m.tell(ctx, op, "system_powerdown")
 }
 
-// Pause implements vm.Machine.
 func (m *machine) Pause(ctx context.Context) error {
 	return m.change(ctx, "pause machine", "stop", vm.Running, vm.Pausing, vm.Paused)
 }
 
-// Resume implements vm.Machine.
 func (m *machine) Resume(ctx context.Context) error {
 	return m.change(ctx, "resume machine", "cont", vm.Paused, vm.Resuming, vm.Running)
 }

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// Waited implements vm.Machine.
 func (m *machine) Waited() time.Duration {
 	if m.State() != vm.Running {
 		return 0

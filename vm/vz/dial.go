@@ -189,7 +189,6 @@ func (c *conn) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, 
 // RemoteAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
 func (c *conn) RemoteAddr() net.Addr { return &vsock.Addr{ContextID: guestCID, Port: c.guest} }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.board.mu.Lock()
 	delete(c.board.conns, c)

@@ -18,10 +18,8 @@ type Driver struct{}
 
 var _ vm.Driver = (*Driver)(nil)
 
-// Name implements vm.Driver.
 func (d *Driver) Name() string { return "vz" }
 
-// Capabilities implements vm.Driver.
 func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities, error) {
 	if _, err := findHost(arch); err != nil {
 		return vm.Capabilities{}, err
@@ -38,7 +36,6 @@ func capabilities() vm.Capabilities {
 	}
 }
 
-// New implements vm.Driver.
 func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err := cfg.Validate(capabilities()); err != nil {
 		return nil, err

@@ -28,7 +28,11 @@ type machine struct {
 	once  sync.Once
 }
 
-// Start implements vm.Machine.
+var (
+	_ vm.Machine = (*machine)(nil)
+	_ vm.Cable   = (*machine)(nil)
+)
+
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
 	watching, cancel := context.WithCancel(context.Background())
@@ -57,13 +61,11 @@ func (m *machine) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// Pull implements vm.Cable.
 func (m *machine) Pull() bool {
 	m.once.Do(func() { close(m.cable) })
 	return true
 }
 
-// Release implements vm.Cable.
 func (m *machine) Release() {
 	m.sockets.close()
 	m.serial.close()
@@ -72,7 +74,6 @@ func (m *machine) Release() {
 // Waited implements vm.Machine: the framework does not say.
 func (*machine) Waited() time.Duration { return 0 }
 
-// RequestStop implements vm.Machine.
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
@@ -87,12 +88,10 @@ func (m *machine) RequestStop(ctx context.Context) error {
 	})
 }
 
-// Pause implements vm.Machine.
 func (m *machine) Pause(ctx context.Context) error {
 	return m.change(ctx, "pause machine", m.apple.Pause, vm.Running, vm.Paused)
 }
 
-// Resume implements vm.Machine.
 func (m *machine) Resume(ctx context.Context) error {
 	return m.change(ctx, "resume machine", m.apple.Resume, vm.Paused, vm.Running)
 }

@@ -39,7 +39,6 @@ func (s *session) shownIno(id identity) uint64 {
 	return id.ino ^ (id.dev-s.dev.rules.root.dev)*spread
 }
 
-// GetAttr implements fuse.RawFileSystem.
 func (s *session) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n, err := s.node(in.NodeId)
 	if err != nil {
@@ -58,7 +57,6 @@ func (s *session) attrOut(n *node, info *fileInfo, caller *fuse.Caller, out *fus
 	out.Attr = s.attributes(info, s.zone(n), caller)
 }
 
-// SetAttr implements fuse.RawFileSystem.
 func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n, err := s.node(in.NodeId)
 	if err != nil {

@@ -65,7 +65,6 @@ func partly(n int, err error) fuse.Status {
 	return status(err)
 }
 
-// Read implements fuse.RawFileSystem.
 func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadResult, fuse.Status) {
 	h, done, err := s.handle(in.Fh)
 	if err != nil {
@@ -74,7 +73,6 @@ func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadR
 	return &readResult{h, int64(in.Offset), int(in.Size), done}, fuse.OK
 }
 
-// Write implements fuse.RawFileSystem.
 func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	return s.Writev(c, in, [][]byte{data})
 }

@@ -150,7 +150,6 @@ func (d *Device) Stats() Stats {
 	return s.stats()
 }
 
-// Features implements vhostuser.Device.
 func (d *Device) Features() uint64 { return 0 }
 
 // Queues implements vhostuser.Device: one for FORGET, one for requests. Linux

@@ -20,7 +20,6 @@ func openFlags(flags uint32) (host int, writable bool, err error) {
 	return access | int(flags)&(unix.O_SYNC|unix.O_DSYNC), access != unix.O_RDONLY, nil
 }
 
-// Open implements fuse.RawFileSystem.
 func (s *session) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n, err := s.node(in.NodeId)
 	if err != nil {
@@ -69,7 +68,6 @@ func (s *session) open(n *node, flags, user uint32, out *fuse.OpenOut) error {
 	return nil
 }
 
-// Create implements fuse.RawFileSystem.
 func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	host, writable, err := openFlags(in.Flags)
 	if err != nil {
@@ -143,13 +141,11 @@ func (s *session) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	return status(unix.Close(fd))
 }
 
-// Release implements fuse.RawFileSystem.
 func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
 
 // fsyncDataOnly is FUSE's flag for fdatasync.
 const fsyncDataOnly = 1
 
-// Fsync implements fuse.RawFileSystem.
 func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	h, done, err := s.handle(in.Fh)
 	if err != nil {
@@ -162,7 +158,6 @@ func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return status(unix.Fsync(h.file.fd))
 }
 
-// FsyncDir implements fuse.RawFileSystem.
 func (s *session) FsyncDir(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return s.Fsync(c, in) }
 
 // Fallocate implements fuse.RawFileSystem: reserve room, punch a hole, write
@@ -218,7 +213,6 @@ func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut)
 // maxCopy bounds one COPY_FILE_RANGE, so that it answers soon.
 const maxCopy = 64 << 20
 
-// CopyFileRange implements fuse.RawFileSystem.
 func (s *session) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	if in.OffIn > math.MaxInt64-maxCopy || in.OffOut > math.MaxInt64-maxCopy || in.Flags != 0 {
 		return 0, fuse.EINVAL

@@ -19,7 +19,6 @@ type listing struct {
 	off  int64  // the host's position of rest, which is also the guest's
 }
 
-// OpenDir implements fuse.RawFileSystem.
 func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n, err := s.node(in.NodeId)
 	if err != nil {
@@ -41,10 +40,8 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	return status(err)
 }
 
-// ReleaseDir implements fuse.RawFileSystem.
 func (s *session) ReleaseDir(in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
 
-// ReadDir implements fuse.RawFileSystem.
 func (s *session) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return status(s.list(in, func(_ *handle, e fuse.DirEntry) bool { return out.AddDirEntry(e) }))
 }

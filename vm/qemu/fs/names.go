@@ -56,7 +56,6 @@ func (s *session) at(id uint64, name string) (*node, *descriptor, error) {
 	return parent, dir, err
 }
 
-// Lookup implements fuse.RawFileSystem.
 func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	parent, dir, err := s.at(in.NodeId, name)
 	if err != nil {
@@ -139,7 +138,6 @@ func (s *session) counted(parent *node, dir *descriptor, name string, info *file
 	return err
 }
 
-// Mkdir implements fuse.RawFileSystem.
 func (s *session) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	mode := in.Mode & modeBits
 	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
@@ -169,7 +167,6 @@ func (s *session) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name str
 	})
 }
 
-// Readlink implements fuse.RawFileSystem.
 func (s *session) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
 	n, err := s.node(in.NodeId)
 	if err != nil {
@@ -189,7 +186,6 @@ func (s *session) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.S
 	return b[:max(size, 0)], status(err)
 }
 
-// Link implements fuse.RawFileSystem.
 func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	n, err := s.node(in.Oldnodeid)
 	if err != nil {
@@ -230,12 +226,10 @@ func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	return status(err)
 }
 
-// Unlink implements fuse.RawFileSystem.
 func (s *session) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	return s.remove(in, name, 0)
 }
 
-// Rmdir implements fuse.RawFileSystem.
 func (s *session) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	return s.remove(in, name, unix.AT_REMOVEDIR)
 }
@@ -274,7 +268,6 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	return fuse.OK
 }
 
-// Rename implements fuse.RawFileSystem.
 func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL

@@ -57,6 +57,8 @@ type session struct {
 	maxPaths, maxHandles int
 }
 
+var _ fuse.RawFileSystem = (*session)(nil)
+
 // identity tells files apart, also from those that had the same inode number
 // before.
 type identity struct {
@@ -123,7 +125,6 @@ func newSession(d *Device) *session {
 	return s
 }
 
-// String implements fuse.RawFileSystem.
 func (s *session) String() string { return s.dev.share.Tag }
 
 // close lets go of everything. No request is in progress.
@@ -193,7 +194,6 @@ func (s *session) placeLocked(n, parent *node, name string) {
 	}
 }
 
-// Forget implements fuse.RawFileSystem.
 func (s *session) Forget(id, lookups uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

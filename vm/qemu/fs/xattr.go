@@ -74,7 +74,6 @@ func (s *session) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, de
 	return uint32(max(n, 0)), status(err)
 }
 
-// ListXAttr implements fuse.RawFileSystem.
 func (s *session) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
 	_, d, err := s.attributed(in.NodeId)
 	if err == unix.EPERM {
@@ -102,7 +101,6 @@ func (s *session) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (
 	return uint32(len(names)), fuse.OK
 }
 
-// SetXAttr implements fuse.RawFileSystem.
 func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) fuse.Status {
 	if !isUserXAttr(name) {
 		return fuse.Status(unix.EOPNOTSUPP)
@@ -119,7 +117,6 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 	}))
 }
 
-// RemoveXAttr implements fuse.RawFileSystem.
 func (s *session) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	if !isUserXAttr(name) {
 		return fuse.ENODATA

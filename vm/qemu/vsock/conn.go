@@ -98,7 +98,6 @@ func (c *Conn) unlock() (send bool) {
 	return send
 }
 
-// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()

@@ -38,13 +38,10 @@ func (d *deadline) set(t time.Time, cond *sync.Cond) {
 	}
 }
 
-// SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, true, true) }
 
-// SetReadDeadline implements net.Conn.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, true, false) }
 
-// SetWriteDeadline implements net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, false, true) }
 
 func (c *Conn) setDeadlines(t time.Time, read, write bool) error {

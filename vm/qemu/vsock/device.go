@@ -97,7 +97,6 @@ func New(guestCID uint32) *Device {
 // stream sockets only.
 func (d *Device) Features() uint64 { return 0 }
 
-// Queues implements vhostuser.Device.
 func (d *Device) Queues() int { return queues }
 
 // Config implements vhostuser.Device: struct virtio_vsock_config.
@@ -113,7 +112,6 @@ func (d *Device) Reset() {
 	d.failAll(syscall.ECONNRESET, (*Conn).unheard)
 }
 
-// Break implements vhostuser.Breaker.
 func (d *Device) Break(error) { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
 
 // Close ends the device's life: all connections are reset, dials and listeners
@@ -149,7 +147,6 @@ func (d *Device) failAll(err error, spare func(*Conn) bool) {
 	}
 }
 
-// HandleQueue implements vhostuser.Device.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
 	if q.Index == rxQueue {
 		d.mu.Lock()

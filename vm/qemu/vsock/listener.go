@@ -109,7 +109,6 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
@@ -123,7 +122,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: network, Addr: l.Addr(), Err: net.ErrClosed}
 }
 
-// Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return &afvsock.Addr{ContextID: hostCID, Port: l.port} }
 
 // Close implements net.Listener. Connections not accepted yet are reset.
