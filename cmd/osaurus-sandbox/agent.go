@@ -32,7 +32,6 @@ other agent sees or touches. Its home folder is in the workspace on this compute
 }
 
 func newAgentCreate(c console) *cobra.Command {
-	var asJSON bool
 	var id string
 	cmd := &cobra.Command{
 		Use:   "create NAME [KEY=VALUE...]",
@@ -55,47 +54,32 @@ of that name that is there already becomes the agent's.
 			}
 			defer client.Close()
 			r, err := client.Agents.Create(cmd.Context(), &controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&id, "id", "", "the agent's id, a UUID (default a new one)")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newAgentList(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "list",
 		Short:   "List all agents",
 		Example: `  osaurus-sandbox agent list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Agents.List(cmd.Context(), &controlpb.ListAgentsRequest{})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
-			for _, a := range r.Agents {
-				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
-			}
-			return table.Flush()
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListAgentsResponse) error {
+				return printTable(w, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.Agents, func(a *controlpb.Agent) []any {
+					return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentShow(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show AGENT",
 		Short: "Show an agent and its settings",
 		Example: `  osaurus-sandbox agent show alice
@@ -103,19 +87,13 @@ func newAgentShow(c console) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentRename(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "rename AGENT NAME",
 		Short: "Give an agent another name",
 		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
@@ -124,19 +102,13 @@ guest that runs, and otherwise when the guest starts the next time: nothing that
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Rename(cmd.Context(), &controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentSet(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "set AGENT KEY=VALUE...",
 		Short:   "Change an agent's settings, all or none, and say when each counts",
 		Long:    agentKeys(),
@@ -153,18 +125,9 @@ func newAgentSet(c console) *cobra.Command {
 			}
 			defer client.Close()
 			r, err := client.Agents.Set(cmd.Context(), &controlpb.SetAgentRequest{Agent: args[0], Settings: settings})
-			if err != nil {
-				return err
-			}
-			var changed []string
-			for _, s := range r.Changed {
-				changed = append(changed, s.Key)
-			}
-			return printChanged(c.out, changed, config.AgentEffectOf, asJSON)
+			return reply(cmd, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentReset(c console) *cobra.Command {
@@ -175,25 +138,20 @@ func newAgentReset(c console) *cobra.Command {
 		Short:   "Undo what an agent installed or changed outside its home folder",
 		Example: `  osaurus-sandbox agent reset alice`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(cmd.Context(), c, yes, "reset "+args[0], loss); err != nil {
-				return err
-			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			_, err = client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
-			return err
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return confirm(cmd.Context(), c, yes, "reset "+args[0], loss)
 		},
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
+			return reply(cmd, map[string]string{"agent": args[0]}, err, nil)
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newAgentDelete(c console) *cobra.Command {
-	var yes, workspace, secrets, asJSON bool
+	var yes, workspace, secrets bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
@@ -202,34 +160,24 @@ an agent of the same name that is made later, unless you say --workspace. Its se
 		Example: `  osaurus-sandbox agent delete alice
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
-				return err
-			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets))
+		},
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			agent, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			if err != nil {
 				return err
 			}
 			r, err := client.Agents.Delete(cmd.Context(), &controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			return printLeft(c.err, r, agent.Agent.GetId())
-		},
+			return reply(cmd, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
+				return printLeft(c.err, r, agent.Agent.GetId())
+			})
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 // lossOf is what is lost with an agent.
@@ -290,23 +238,20 @@ func assignments(args []string) (map[string]string, error) {
 	return texts, nil
 }
 
-func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
-	if asJSON {
-		return printProto(w, a)
-	}
+func printAgent(w io.Writer, a *controlpb.Agent) error {
 	table := newTable(w)
-	for _, row := range [][2]string{
-		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
-		{"created", when(a.Created)},
-	} {
-		writef(table, "%s\t%s\n", row[0], row[1])
-	}
+	table.row("name", a.Name)
+	table.row("id", a.Id)
+	table.row("user", fmt.Sprintf("%s, uid %d", a.User, a.Uid))
+	table.row("home", a.Home)
+	table.row("folder", a.Folder)
+	table.row("created", when(a.Created))
 	for _, s := range a.Settings {
 		text := settingText(a, s.Key)
 		if means := config.AgentZero(s.Key); text == "0" && means != "" {
 			text += ", " + means
 		}
-		writef(table, "%s\t%s\n", s.Key, text)
+		table.row(s.Key, text)
 	}
 	return table.Flush()
 }

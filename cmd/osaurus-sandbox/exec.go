@@ -14,7 +14,7 @@ import (
 )
 
 func newExec(c console) *cobra.Command {
-	var asRoot, tty, asJSON, noInput bool
+	var asRoot, tty, noInput bool
 	var dir, session string
 	var env, secrets []string
 	var timeout time.Duration
@@ -46,7 +46,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise. T
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := c // for this run
+			c, asJSON := c, wantsJSON(cmd) // for this run
 			agent, args, err := whose(cmd, args, asRoot)
 			if err != nil {
 				return err
@@ -106,8 +106,7 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise. T
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 	f.BoolVar(&tty, "tty", false, "run it on a terminal, as large as this one")
 	f.BoolVarP(&noInput, "no-stdin", "n", false, "have it read nothing, and leave what this program is given to read to others")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object at its end")
-	return cmd
+	return jsonFlag(cmd, "print one JSON object at its end")
 }
 
 // whose tells the agent from the command: they are on either side of "--".

@@ -28,8 +28,7 @@ const (
 )
 
 func newForward(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "forward AGENT [LOCAL:]PORT...",
 		Short: "Reach a server that an agent runs, from this computer",
 		Long: `Opens ports of this computer that lead to those in an agent's room, until you press Ctrl-C: where the agent runs a web server,
@@ -58,11 +57,9 @@ and can set them. Where that matters open it in another profile, or in a private
 				return err
 			}
 			defer client.Close()
-			return f.run(cmd.Context(), client, asJSON)
+			return f.run(cmd.Context(), client, wantsJSON(cmd))
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // forwarder has ports of this computer lead to those of an agent.
@@ -203,8 +200,7 @@ func (f *forwarder) say(d door, asJSON bool) error {
 			Port    config.Port `json:"port"` // of the agent
 		}{d.Addr().String(), f.agent, d.port})
 	}
-	_, err := writef(f.out, "http://%s is port %v of %s\n", d.Addr(), d.port, f.agent)
-	return err
+	return writef(f.out, "http://%s is port %v of %s\n", d.Addr(), d.port, f.agent)
 }
 
 // complain says why a connection could not be carried, unless it was just said.

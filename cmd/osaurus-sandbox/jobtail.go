@@ -16,7 +16,7 @@ import (
 const tailBytes = 64 << 10
 
 func newJobTail(c console) *cobra.Command {
-	var asJSON, follow, all bool
+	var follow, all bool
 	var lines int
 	cmd := &cobra.Command{
 		Use:   "tail AGENT JOB",
@@ -40,7 +40,7 @@ func newJobTail(c console) *cobra.Command {
 				}
 				defer stream.Close()
 				show := func(part *controlpb.TailJobResponse) error {
-					if asJSON {
+					if wantsJSON(cmd) {
 						return printLine(c.out, part)
 					}
 					_, err := c.out.Write(part.Data)
@@ -53,11 +53,10 @@ func newJobTail(c console) *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
 	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many lines")
-	return cmd
+	return withJSON(cmd)
 }
 
 // jobOutput is what the daemon answers of a job's output, part by part.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -72,7 +71,7 @@ func newMachineCommands(c console) []*cobra.Command {
 }
 
 func newMachineCommand(c console, m machineCommand) *cobra.Command {
-	var asJSON, yes bool
+	var yes bool
 	example := "  osaurus-sandbox " + m.use
 	if m.confirm != "" {
 		example += "\n" + example + " --yes"
@@ -105,18 +104,17 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 			if m.last && own {
 				err = quit(ctx, client, home)
 			}
-			return errors.Join(printStatus(c.out, status, asJSON), err)
+			return errors.Join(reply(cmd, status, nil, printStatus), err)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	if m.confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	}
-	return cmd
+	return withJSON(cmd)
 }
 
 func newDown(c console) *cobra.Command {
-	var asJSON, daemon bool
+	var daemon bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Power the guest off",
@@ -126,7 +124,7 @@ it does not obey. The daemon stays, and starts the guest for the next command th
   osaurus-sandbox down --daemon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
+			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // for programs: a person did ask for it
 			home, err := config.FindHome()
 			if err != nil {
 				return err
@@ -134,40 +132,23 @@ it does not obey. The daemon stays, and starts the guest for the next command th
 			client, err := control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
 				// Then no guest runs: it would have ended with its daemon.
-				return errors.Join(released(ctx, home), printNoDaemon(c.out, asJSON))
+				return errors.Join(released(ctx, home), reply(cmd, noDaemon, nil, nil))
 			}
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			if daemon { // of whatever version it is
-				if err := quit(ctx, client, home); err != nil {
-					return err
-				}
-				return printNoDaemon(c.out, asJSON)
+				return reply(cmd, noDaemon, quit(ctx, client, home), nil)
 			}
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
 				return answer(client.Down(ctx, &controlpb.DownRequest{}))
 			})
-			if err != nil {
-				return err
-			}
-			return printStatus(c.out, status, asJSON)
+			return reply(cmd, status, err, printStatus)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&daemon, "daemon", false, "end the daemon too")
-	return cmd
-}
-
-// printNoDaemon says, to programs alone, that nothing runs: a person did ask for it.
-func printNoDaemon(w io.Writer, asJSON bool) error {
-	if !asJSON {
-		return nil
-	}
-	return printJSON(w, struct {
-		Daemon bool `json:"daemon"`
-	}{})
+	return withJSON(cmd)
 }
 
 // answer is the status in an answer.

@@ -26,13 +26,12 @@ import (
 type setup struct {
 	agent, profile   string
 	readOnly, dryRun bool
-	asJSON           bool
 }
 
 func (s *setup) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.agent, "agent", "", "the agent that the client works as (default one named after it)")
 	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "full, or lean for models that cannot hold many tools in mind")
-	jsonFlag(cmd, &s.asJSON)
+	withJSON(cmd)
 }
 
 func newMCPInstall(c console) *cobra.Command {
@@ -73,7 +72,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			switch {
 			case err != nil:
 				return err
-			case s.asJSON:
+			case wantsJSON(cmd):
 				return printJSON(c.out, struct {
 					clientEditJSON
 					Agent    string `json:"agent"`
@@ -90,7 +89,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			}
 			switch {
 			case !file.changed:
-				_, err = writef(c.out, "%s starts it already.\n", client.Title)
+				err = writef(c.out, "%s starts it already.\n", client.Title)
 			case !s.dryRun:
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
@@ -116,14 +115,14 @@ func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
 }
 
 func newMCPUninstall(c console) *cobra.Command {
-	var dryRun, asJSON bool
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:     "uninstall CLIENT",
 		Short:   "Undo mcp install",
 		Long:    `Takes this program out of a client's file again. The agent stays, with its files: osaurus-sandbox agent delete NAME`,
 		Example: `  osaurus-sandbox mcp uninstall cursor`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := clients.Find(args[0])
 			if err != nil {
 				return err
@@ -132,11 +131,10 @@ func newMCPUninstall(c console) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case asJSON:
+			case wantsJSON(cmd):
 				return printJSON(c.out, editAsJSON(client, file))
 			case !file.changed:
-				_, err = writef(c.out, "%s does not start it.\n", client.Title)
-				return err
+				return writef(c.out, "%s does not start it.\n", client.Title)
 			}
 			if _, err = fmt.Fprint(c.out, file.diff); err == nil && !dryRun {
 				_, err = fmt.Fprintln(c.out, client.Then)
@@ -145,8 +143,7 @@ func newMCPUninstall(c console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newMCPConfig(c console) *cobra.Command {
@@ -171,7 +168,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			there := hasAgent(cmd.Context(), s.agent)
-			if s.asJSON {
+			if wantsJSON(cmd) {
 				return printJSON(c.out, struct {
 					Client      string `json:"client"`
 					File        string `json:"file"`
@@ -295,7 +292,7 @@ func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
 	if s.readOnly {
 		may = "may only read"
 	}
-	_, err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
+	err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
 		client.Title, in.agent, may, in.agent, tools.Exec, s.readOnly, lines(ownTools))
 	if err == nil && in.state == supervisor.NotProvisioned {
 		_, err = fmt.Fprintln(w, "There is no sandbox yet. Make it once: osaurus-sandbox up")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,6 @@ import (
 
 func newPluginRegister(c console) *cobra.Command {
 	var file string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "register AGENT [ID]",
 		Short: "Turn what an agent has written into a plugin",
@@ -39,19 +39,11 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: args[1]}
 			}
 			p, err := registerPlugin(cmd.Context(), client, r, showProgress(c.err))
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, p)
-			}
-			printRegistered(c, args[0], p)
-			return nil
+			return reply(cmd, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c, args[0], p) })
 		}),
 	}
 	cmd.Flags().StringVar(&file, "file", "", "a recipe; - is standard input")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 // registerPlugin has a plugin be registered, and shows how far that is.
@@ -73,7 +65,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 	return p, nil
 }
 
-func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
+func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) error {
 	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
 		writef(c.out, "  %s  %s\n", t.Name, plain.Clip(t.Description))
@@ -81,5 +73,5 @@ func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
 	for _, w := range p.Warnings {
 		writef(c.err, "%s\n", plain.Clip(w))
 	}
-	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
+	return writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -91,18 +92,15 @@ func called(k secrets.Key, agent string) string {
 	return k.String()
 }
 
-// printKey says what was done with a secret.
-func printKey(c console, done, agent string, k secrets.Key, asJSON bool) error {
-	if asJSON {
-		return printJSON(c.out, k)
-	}
-	_, err := writef(c.out, "%s %s\n", done, called(k, agent))
-	return err
+// replyKey says what was done with a secret.
+func replyKey(cmd *cobra.Command, done, agent string, k secrets.Key, err error) error {
+	return reply(cmd, k, err, func(w io.Writer, k secrets.Key) error {
+		return writef(w, "%s %s\n", done, called(k, agent))
+	})
 }
 
 func newSecretSet(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Keep a secret, replacing any of that name",
@@ -121,20 +119,15 @@ shown. It is never an argument: other programs see those, and the shell remember
 			if err != nil {
 				return err
 			}
-			if err := setSecret(cmd.Context(), c, k, v); err != nil {
-				return err
-			}
-			return printKey(c, "kept", args[0], k, asJSON)
+			return replyKey(cmd, "kept", args[0], k, setSecret(cmd.Context(), c, k, v))
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretList(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list AGENT",
 		Short:   "List the names of an agent's secrets",
@@ -158,24 +151,17 @@ func newSecretList(c console) *cobra.Command {
 			if of != "" {
 				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Plugin != of })
 			}
-			if asJSON {
-				return printJSON(c.out, keys)
-			}
-			table := newTable(c.out)
-			for _, k := range keys {
-				writef(table, "%s\t%s\n", k.Name, k.Plugin)
-			}
-			return table.Flush()
+			return reply(cmd, map[string][]secrets.Key{"secrets": append([]secrets.Key{}, keys...)}, nil, func(w io.Writer, _ map[string][]secrets.Key) error {
+				return printTable(w, "", keys, func(k secrets.Key) []any { return []any{k.Name, k.Plugin} })
+			})
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretDelete(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "delete AGENT NAME",
 		Short:   "Delete a secret",
@@ -186,19 +172,15 @@ func newSecretDelete(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := deleteSecret(cmd.Context(), c, k); err != nil {
-				return err
-			}
-			return printKey(c, "deleted", args[0], k, asJSON)
+			return replyKey(cmd, "deleted", args[0], k, deleteSecret(cmd.Context(), c, k))
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretPassphrase(c console) *cobra.Command {
-	var remove, asJSON bool
+	var remove bool
 	cmd := &cobra.Command{
 		Use:   "passphrase",
 		Short: "Put a passphrase on the encrypted file's key, or change it",
@@ -225,15 +207,11 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 					err = file.Protect(cmd.Context(), passphrase)
 				}
 			}
-			if err != nil || !asJSON {
-				return err
-			}
-			return printJSON(c.out, map[string]bool{"passphrase": !remove})
+			return reply(cmd, map[string]bool{"passphrase": !remove}, err, nil)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
-	return cmd
+	return withJSON(cmd)
 }
 
 // newPassphrase is a passphrase from standard input; on a terminal it is typed

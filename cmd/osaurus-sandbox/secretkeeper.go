@@ -73,7 +73,6 @@ func listSecrets(ctx context.Context, c console, agent config.AgentID) (keys []s
 func newSecretAsk(c console) *cobra.Command {
 	var plugin, text string
 	var timeout time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ask AGENT NAME",
 		Short: "Ask a person for a secret, and wait for the answer",
@@ -90,15 +89,12 @@ they say no, and 5 if nobody answers.`,
 			if timeout != 0 {
 				request.Timeout = durationpb.New(timeout)
 			}
-			if _, err := client.Secrets.Ask(cmd.Context(), request); err != nil {
-				return err
-			}
-			return printKey(c, "kept", args[0], k, asJSON)
+			_, err = client.Secrets.Ask(cmd.Context(), request)
+			return replyKey(cmd, "kept", args[0], k, err)
 		}),
 	}
 	pluginFlag(cmd, &plugin)
 	cmd.Flags().StringVar(&text, "text", "", "what it is for")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default 5m)")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
