@@ -39,7 +39,7 @@ func newAgentCreate(c console) *cobra.Command {
 		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces dashes. A home folder
 of that name that is there already becomes the agent's.
 
-` + agentKeys(),
+` + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`,
 		Args: cobra.MinimumNArgs(1),
@@ -110,8 +110,8 @@ guest that runs, and otherwise when the guest starts the next time: nothing that
 func newAgentSet(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "set AGENT KEY=VALUE...",
-		Short:   "Change an agent's settings, all or none, and say when each counts",
-		Long:    agentKeys(),
+		Short:   "Change an agent's settings",
+		Long:    "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -221,8 +221,20 @@ func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
 	return nil
 }
 
-func agentKeys() string {
-	return "Keys: " + strings.Join(config.AgentKeys(), ", ") + ".\nWhat each means, may be and is without you: docs/operators.md. autonomousExec.enabled=true lets tools do all in the room."
+// describe is settings for help: what each may be, is by default, and means.
+func describe(keys []config.Description) string {
+	text := "Settings:\n"
+	for _, k := range keys {
+		usual, from := "", ""
+		if k.Default != "" {
+			usual = " (default " + k.Default + ")"
+		}
+		if k.Effect == config.NextStart {
+			from = "; takes effect at the next start of the guest"
+		}
+		text += fmt.Sprintf("\n  %s: %s%s\n      %s%s", k.Key, k.Allowed, usual, k.Meaning, from)
+	}
+	return text
 }
 
 // assignments are KEY=VALUE arguments.

@@ -87,11 +87,11 @@ func newConfigGet(c console) *cobra.Command {
 func newConfigSet(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "set KEY=VALUE...",
-		Short: "Change settings, all or none, and say when each counts",
+		Short: "Change settings",
+		Long:  "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.Describe()),
 		Example: `  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
   osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`,
-		Long: "Keys: " + strings.Join(config.Keys(), ", ") + ".",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			texts, err := assignments(args)

@@ -90,13 +90,13 @@ func newToolDescribe(c console) *cobra.Command {
 				return fault.Newf(fault.ToolNotFound, "describe tool", args[1], "the agent has no such tool").
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
-			return reply(cmd, list[i], nil, describe)
+			return reply(cmd, list[i], nil, printTool)
 		},
 	})
 }
 
-// describe prints a tool for a person.
-func describe(w io.Writer, t *controlpb.Tool) error {
+// printTool prints a tool for a person.
+func printTool(w io.Writer, t *controlpb.Tool) error {
 	var schema struct {
 		Properties map[string]struct {
 			Type, Description string
