@@ -18,8 +18,9 @@ func newAgent(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make, show, change and delete agents",
-		Long: `An agent works in the sandbox as a Linux user of its own: in a room with a root, processes, network and limits that no
-other agent sees or touches. Its home folder is in the workspace on this computer. An agent's id can be used wherever its name can.`,
+		Long: `An agent works in the sandbox as a Linux user of its own, in a room of its own. It has its own file system, processes, network
+and limits there, which no other agent can see or change. Its home folder is in the workspace on this computer. Wherever an
+agent's name can be used, its id can too.`,
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
@@ -36,8 +37,8 @@ func newAgentCreate(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME [KEY=VALUE...]",
 		Short: "Make an agent",
-		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces dashes. A home folder
-of that name that is there already becomes the agent's.
+		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces become dashes.
+If there is a home folder of that name already, it becomes the agent's.
 
 ` + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent create alice
@@ -96,8 +97,8 @@ func newAgentRename(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "rename AGENT NAME",
 		Short: "Give an agent another name",
-		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
-guest that runs, and otherwise when the guest starts the next time: nothing that runs finds its home moved.`,
+		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
+since the guest was started, and otherwise at the next start of the guest, so that nothing that runs loses its home.`,
 		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -136,6 +137,7 @@ func newAgentReset(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reset AGENT",
 		Short:   "Undo what an agent installed or changed outside its home folder",
+		Long:    "Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its\nplugins are installed again.",
 		Example: `  osaurus-sandbox agent reset alice`,
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
@@ -155,8 +157,8 @@ func newAgentDelete(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
-		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept, for you or for
-an agent of the same name that is made later, unless you say --workspace. Its secrets are kept under its id unless you say --secrets.`,
+		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept unless you say
+--workspace: an agent of the same name that is made later gets it. Its secrets are kept under its id unless you say --secrets.`,
 		Example: `  osaurus-sandbox agent delete alice
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),

@@ -22,8 +22,8 @@ func newArtifacts(c console) *cobra.Command {
 		Use:     "artifacts",
 		Aliases: []string{"artifact"},
 		Short:   "See, open and keep what agents have handed over",
-		Long: `What an agent hands over (its tool share_artifact) is copied to this computer, where the agent changes nothing any more, into a folder for
-each conversation. It stays when the agent is deleted.`,
+		Long: `What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
+cannot change it there. It stays when the agent is deleted.`,
 		Example: `  osaurus-sandbox artifacts list alice
   osaurus-sandbox artifacts open 42
   osaurus-sandbox artifacts save 42 ~/Documents`,
@@ -38,7 +38,7 @@ each conversation. It stays when the agent is deleted.`,
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil {
-		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "that is no number").Advise("See `osaurus-sandbox artifacts list`.")
+		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "not a number").Advise("See `osaurus-sandbox artifacts list`.")
 	}
 	r, err := client.Artifacts.Show(ctx, &controlpb.ShowArtifactRequest{Id: id})
 	if err != nil {
@@ -100,8 +100,8 @@ func newArtifactsOpen(c console) *cobra.Command {
 	return jsonFlag(&cobra.Command{
 		Use:   "open ARTIFACT",
 		Short: "Open what was handed over, or print where it is",
-		Long: `Documents, pictures, sound and film are opened as by a double click, where there is a desktop. Of all else the path is printed: opening it
-might run what an agent has written.`,
+		Long: `Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
+because opening it could run a program that an agent has written.`,
 		Example: `  osaurus-sandbox artifacts open 42
   less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
 		Args: cobra.ExactArgs(1),

@@ -126,8 +126,8 @@ func newAuditVerify(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "verify",
 		Short: "Prove that no entry was changed or taken away",
-		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
-wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
+		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
+named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
 		Example: `  osaurus-sandbox audit verify`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

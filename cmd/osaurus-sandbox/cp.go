@@ -25,15 +25,15 @@ func newCp(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "cp SRC... DST",
 		Short: "Copy files and folders into an agent's room, or out of it",
-		Long: `Copies as cp -r does, between this computer and an agent's room. There a place is AGENT:PATH, and below the agent's home unless PATH
-begins with a slash; here, a name with a colon in it is written ./a:b. - is standard input, or output, as one file.
+		Long: `Copies as cp -r does, between this computer and an agent's room. A place in the room is AGENT:PATH, below the agent's home unless
+PATH begins with a slash. A file of this computer with a colon in its name is written ./a:b. - is standard input or output, as one file.
 
-Where DST is a folder that is there, what is copied goes into it under its own name; else DST is its new name. A file takes the
-place of a file, whole or not at all, and a folder is added to a folder of its name. The agent itself reads and writes in its room.
+If DST is a folder, what is copied goes into it under its own name; else DST is the new name. A file replaces a file, whole or not
+at all. A folder is merged into a folder of its name. In the room, files are read and written with the agent's rights.
 
-What comes out is put beside its place first, and moved when all of it has come. No link is followed here, and those that lead out of what
-is copied are left out, as are pipes: that is said. A device outside /dev is refused, and more than 8 GiB or 500,000 files at a
-time. Nothing is taken out of files, secrets neither.`,
+What comes out of the room is put in place only when all of it has arrived. On this computer no link is followed. Pipes, and links
+that lead out of what is copied, are left out and named. A device outside /dev is refused, and so is more than 8 GiB or 500,000
+files at a time. Secrets in files are copied as they are.`,
 		Example: `  osaurus-sandbox cp ~/project alice:                    a folder, into her home
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared

@@ -19,8 +19,8 @@ func newDiagnose(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Test whether the sandbox does what agents need",
-		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
-What this guest does not have is not checked.`,
+		Long: `Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
+fails. What this guest does not have is not checked.`,
 		Example: `  osaurus-sandbox diagnose`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {

@@ -14,7 +14,7 @@ func newDoctor() *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this computer can do, and what is missing",
-		Long:  "Looks at this computer as a host of guests, and changes nothing. For everything missing or slow it names the command that mends it.\nThe exit code is 6 if no guest can be booted until something is mended.",
+		Long:  "Checks whether this computer can run the sandbox, and changes nothing. For everything that is missing or slow it names the\ncommand that helps. The exit code is 6 if no guest can be booted before something is repaired.",
 		Example: `  osaurus-sandbox doctor
   osaurus-sandbox doctor --json | jq .`,
 		Args: cobra.NoArgs,

@@ -50,8 +50,8 @@ func newJob(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
 		Short: "Run commands of agents in the background",
-		Long: `A job is a command of an agent that nobody waits for. It goes on when this program, its terminal or the connection ends, keeps
-the guest from being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
+		Long: `A job is a command that an agent runs in the background. It goes on when this program or its terminal ends. It keeps the guest from
+being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
 		Example: `  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
   osaurus-sandbox job tail -f alice $id
   osaurus-sandbox job wait alice $id
@@ -74,7 +74,7 @@ func newJobStart(c console) *cobra.Command {
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 {
-				return fault.Newf(fault.InvalidArgs, "start job", "", "which part is the command?").
+				return fault.Newf(fault.InvalidArgs, "start job", "", "it is not clear which part is the command").
 					Advise("Write one name of an agent, then --, then the command: osaurus-sandbox job start alice -- make.")
 			}
 			client, err := need(cmd.Context())
@@ -102,7 +102,7 @@ func newJobList(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "list [AGENT]",
 		Short: "List the jobs of an agent, or of all",
-		Long:  "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
+		Long:  "Lists the jobs that run, and those that ended last. It does not start the guest: if that does not run, there are none.",
 		Example: `  osaurus-sandbox job list
   osaurus-sandbox job list alice`,
 		Args: cobra.MaximumNArgs(1),
@@ -207,7 +207,7 @@ func newJobWait(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "wait AGENT JOB",
 		Short:       "Wait until a job has ended",
-		Long:        "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if it still runs when --timeout is over, or if its code is not known.",
+		Long:        "Waits until a job has ended. The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs when\n--timeout is over, or if its code is not known.",
 		Example:     `  osaurus-sandbox job wait alice 3f2a --timeout 10m`,
 		Args:        cobra.ExactArgs(2),
 		Annotations: map[string]string{runsCommand: "true"},
@@ -250,6 +250,6 @@ func newJobKill(c console) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&hard, "kill", false, "SIGKILL, which no program can refuse")
+	cmd.Flags().BoolVar(&hard, "kill", false, "send SIGKILL, which no program can ignore")
 	return withJSON(cmd)
 }

@@ -22,8 +22,8 @@ func newLogs(c console) *cobra.Command {
 	var since, source, agent string
 	cmd := &cobra.Command{
 		Use:   "logs",
-		Short: "Print the daemon's log and the guest's console, or what an agent's programs have logged",
-		Long:  "Where no daemon runs, it prints what the last one has left, and what one that did not come up has said.",
+		Short: "Print the logs of the daemon, the guest or an agent",
+		Long:  "If no daemon runs, it prints the logs of the last one, and why one did not start.",
 		Example: `  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
   osaurus-sandbox logs -f --agent alice`,
@@ -45,10 +45,10 @@ func newLogs(c console) *cobra.Command {
 			return replyEach(cmd, control.Messages(client.Logs(cmd.Context(), request)), printLog)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)")
-	cmd.Flags().StringVar(&source, "source", "", "only daemon or console")
-	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, in place of both")
+	cmd.Flags().StringVar(&source, "source", "", "only this one: daemon, or console of the guest")
+	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, instead of both")
 	return withJSON(cmd)
 }
 
@@ -103,10 +103,10 @@ func newEvents(c console) *cobra.Command {
 	var topics []string
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happened to the sandbox, or what agents' programs have told",
-		Long: `Prints what happened to the sandbox. Each event has a number; with --after, a program goes on where it ended. With --agent it
-prints what concerns an agent instead: what its programs have told (osaurus-host events emit), and what those of others have told under
-a topic that begins with "shared:". These have numbers of their own.`,
+		Short: "Print what happened to the sandbox, or the events of agents' programs",
+		Long: `Prints what happened to the sandbox. Each event has a number: with --after a program can go on where it ended. With --agent it
+prints the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic
+begins with "shared:". These have numbers of their own.`,
 		Example: `  osaurus-sandbox events -f
   osaurus-sandbox events -f --agent alice --topic 'rss.*'`,
 		Args: cobra.NoArgs,
@@ -124,11 +124,11 @@ a topic that begins with "shared:". These have numbers of their own.`,
 			return replyEach(cmd, control.Messages(client.Events(cmd.Context(), request)), printEvent)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to happen")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
 	cmd.Flags().Int64Var(&after, "after", 0, "only events with greater numbers")
-	cmd.Flags().StringVar(&agent, "agent", "", "what concerns this agent")
-	cmd.Flags().BoolVar(&agents, "agents", false, "what programs of all agents have told")
-	cmd.Flags().StringSliceVar(&topics, "topic", nil, "of that, only this topic, or all that begin so with * at its end")
+	cmd.Flags().StringVar(&agent, "agent", "", "events that this agent gets")
+	cmd.Flags().BoolVar(&agents, "agents", false, "events of all agents' programs")
+	cmd.Flags().StringSliceVar(&topics, "topic", nil, "only events of this topic; with * at its end, of all topics that begin so")
 	cmd.MarkFlagsMutuallyExclusive("agent", "agents")
 	return withJSON(cmd)
 }

@@ -29,20 +29,22 @@ func newMachineCommands(c console) []*cobra.Command {
 	for _, m := range []machineCommand{
 		{
 			use: "up", short: "Start the sandbox, and make what it needs first",
-			long: "Starts the daemon and the guest unless they are running. What the guest needs is made first if it is missing: a pack, an image, a disk.",
+			long: "Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Up(ctx, &controlpb.UpRequest{}))
 			},
 		},
 		{
 			use: "restart", short: "Stop the guest and start it again",
+			long: `Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
+and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Restart(ctx, &controlpb.RestartRequest{}))
 			},
 		},
 		{
 			use: "provision", short: "Check and make all that a guest needs, and start it",
-			long: "Like up, but trusts nothing that is there: it checks all that can be checked, and makes again what is broken.",
+			long: "Like up, but checks everything that is there already, and makes again what is broken.",
 			do:   provision,
 		},
 		{
@@ -56,7 +58,7 @@ func newMachineCommands(c console) []*cobra.Command {
 		},
 		{
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
-			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until somebody needs a guest: you, or an app that calls a tool.",
+			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. They are made again when you or an\napp need the guest the next time.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
 			last:    true,
@@ -118,8 +120,8 @@ func newDown(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Power the guest off",
-		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off: the gentle way, or the hard way if
-it does not obey. The daemon stays, and starts the guest for the next command that needs it. With --daemon it ends too.`,
+		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off, by force if it does not react. The daemon
+goes on, and starts the guest again for the next command that needs it. With --daemon the daemon ends too.`,
 		Example: `  osaurus-sandbox down
   osaurus-sandbox down --daemon`,
 		Args: cobra.NoArgs,

@@ -30,7 +30,7 @@ type setup struct {
 
 func (s *setup) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.agent, "agent", "", "the agent that the client works as (default one named after it)")
-	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "full, or lean for models that cannot hold many tools in mind")
+	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "which tools: full, or lean for small models")
 	withJSON(cmd)
 }
 
@@ -39,9 +39,10 @@ func newMCPInstall(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install CLIENT",
 		Short: "Connect an app: add the sandbox to its MCP servers",
-		Long: `Adds this program to the file in which a client keeps the servers that it starts, shows what is changed there, and keeps the file as it was
-beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With --read-only
-it may only read. If the agent is there already its autonomousExec.enabled is set so, for everything that works as that agent.
+		Long: `Adds this program to the MCP servers in a client's configuration file, shows what it changes there, and keeps a copy of the file
+beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With
+--read-only it may only read. If there is such an agent already, its setting autonomousExec.enabled is changed accordingly, for
+everything that works as that agent.
 
 ` + ownTools + `
 
@@ -151,8 +152,8 @@ func newMCPConfig(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config CLIENT",
 		Short: "Print the entry for a client's file",
-		Long: `Prints what mcp install would write, for people who keep their files themselves. The agent that the entry names must exist, or the
-client cannot connect: osaurus-sandbox agent create NAME
+		Long: `Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
+the entry names: osaurus-sandbox agent create NAME
 
 Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp config cursor
@@ -283,8 +284,8 @@ func (s *setup) allow(ctx context.Context, client clients.Client, agent string) 
 }
 
 // ownTools is what nobody should take for granted of an app that was connected.
-const ownTools = `The app's own tools for commands and files go on working on this computer, outside of the sandbox, where only the tools that are added work.
-Turn its own off if that is not what you want: docs/mcp.md says how.`
+const ownTools = `The app's own tools for commands and files still work on this computer, outside of the sandbox: only the tools that are added work inside.
+If you do not want that, turn the app's own tools off in its settings.`
 
 // tell says as whom a client works, what that may do, and what it does not change.
 func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {

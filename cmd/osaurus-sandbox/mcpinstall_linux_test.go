@@ -49,7 +49,7 @@ func TestMCPInstall(t *testing.T) {
 	}
 	is(before)
 	out = ok(t, "mcp", "install", "zed")
-	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files go on working on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
+	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files still work on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
 		t.Errorf("%s", out)
 	}
 	if text, err := os.ReadFile(real + backupSuffix); err != nil || string(text) != before {

@@ -19,8 +19,9 @@ func newMemory(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "See and change what agents remember",
-		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). 2,000 are kept for each agent. To make room
-the oldest of those that matter least is forgotten, but never one that you have pinned, nor for a program one that you have added. Yours are found first.`,
+		Long: `Programs of an agent store facts and search for them (osaurus-host agent memory). 2,000 are kept for each agent; beyond that, the
+oldest of the least important ones is forgotten. A fact that you have pinned is never forgotten, and one that you have added is not
+forgotten for one that a program stores. Searches find your facts first.`,
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
@@ -148,10 +149,10 @@ func newMemoryDelete(c console) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all != (len(args) == 1) {
-				return fault.Newf(fault.InvalidArgs, "delete memory", "", "which fact?").Advise("Write its id, or --all.")
+				return fault.Newf(fault.InvalidArgs, "delete memory", "", "no fact is named, or --all and one").Advise("Write its id, or --all.")
 			}
 			if all {
-				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
+				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "All that the agent remembers will be gone."); err != nil {
 					return err
 				}
 			}

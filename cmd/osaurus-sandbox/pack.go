@@ -16,10 +16,10 @@ func newPack(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Make and keep what guests are made of",
-		Long: `A pack is a kernel, its modules and a root file system, each pinned by size and digest.
+		Long: `A pack is a kernel, its modules and a root file system, each with its size and digest.
 
-It is built from Alpine's pinned releases (alpine), from this host's own package manager (debian), or imported from a
-file that another computer exported.`,
+It is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that another
+computer exported.`,
 		Example: `  osaurus-sandbox pack list
   osaurus-sandbox pack build debian
   osaurus-sandbox pack verify`,
@@ -108,15 +108,15 @@ func newPackBuild(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [PACK]",
 		Short: "Build a pack and its image, unless they are here already",
-		Long: `Builds a pack (by default that of the setting "pack") and what is booted of it, and prints its name.
+		Long: `Builds a pack and the image that is booted from it, and prints the pack's name. PACK is one of these, or the name or path of a pack
+that is here, of which only the image is built. The default is the setting "pack".
 
-alpine: of Alpine's pinned release; every download is checked against a digest in this program.
-debian: of this host's own package archives, with its package manager and the signatures it trusts.
-auto:   alpine, or debian if Alpine's host cannot be reached at all.
-A pack that is here, by its name or path, is built an image of.
+  alpine  from a release of Alpine; every download is checked against a digest in this program
+  debian  from this computer's package archives, with its package manager and the signatures that it trusts
+  auto    alpine, or debian if Alpine's server cannot be reached at all
 
-Alpine comes without tools: those of the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a
-network that is left for later. An image in which a byte has changed since it was built is built again.`,
+Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
+is done later. An image that has changed since it was built is built again.`,
 		Example: `  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`,
 		Args: cobra.MaximumNArgs(1),
@@ -233,7 +233,7 @@ func newPackRemove() *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "remove PACK...",
 		Short:   "Delete packs",
-		Long:    "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
+		Long:    "Deletes packs. Images that were built from them stay, and boot without them.",
 		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,8 +18,9 @@ func newPlugin(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
 		Short: "Write, keep and share plugins: tools of your own for agents",
-		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes with all
-that they were before; what is installed for an agent is a copy, which changes only when you say so. The format: docs/plugins.md.`,
+		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes, with all
+their earlier revisions. What is installed for an agent is a copy, which changes only when you update it. "plugin init" writes an
+example, and "plugin schema" prints the format.`,
 		Example: `  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library

@@ -60,7 +60,7 @@ func newPluginInit(c console) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "-" && wantsJSON(cmd) {
-				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json").Advise("Standard output is for the recipe or for where it is: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json exclude each other").Advise("Standard output is for the recipe or for where it is: say one of them.")
 			}
 			r := plugins.Skeleton(args[0])
 			id, err := r.ID()
@@ -94,8 +94,8 @@ func newPluginLint(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
 		Short: "Check recipes: what is wrong, where, and what to do",
-		Long: `Errors are what a recipe is refused for, and end the command with exit code 2. Warnings are what will not do what you meant, or
-lets a tool's caller do more than you meant. - is standard input.`,
+		Long: `A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
+who call a tool do more than you mean. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json
   osaurus-sandbox plugin lint --strict --json plugins/*.json`,
 		Args: cobra.MinimumNArgs(1),

@@ -24,8 +24,8 @@ func newPluginEdit(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "edit PLUGIN",
 		Short: "Change a recipe of the library in your editor",
-		Long: `The editor is that of $VISUAL or $EDITOR, or vi. What it leaves is kept only if it has no errors; else you are asked whether to go on with it,
-and where nobody is there to ask, the file stays where it is and the plugin what it was. Another name gives the plugin another id.`,
+		Long: `The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
+again. If nobody is there to be asked, the plugin is not changed, and your file is kept. Another name gives the plugin another id.`,
 		Example: `  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {

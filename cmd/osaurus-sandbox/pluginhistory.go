@@ -49,7 +49,7 @@ func newPluginDiff(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "diff PLUGIN [FROM [TO]]",
 		Short: "Show what changed between two revisions of a plugin",
-		Long:  `Without FROM it is the revision before the current; without TO, what the plugin is now.`,
+		Long:  `Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
 		Example: `  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`,
 		Args: cobra.RangeArgs(1, 3),
@@ -93,14 +93,14 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 			return p.Revision, nil
 		}
 	}
-	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + plugin)
+	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "it has no earlier revision").Advise("See: osaurus-sandbox plugin history " + plugin)
 }
 
 func newPluginRollback(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "rollback PLUGIN [REVISION]",
 		Short: "Go back to an earlier revision of a plugin",
-		Long:  `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
+		Long:  `Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
 		Example: `  osaurus-sandbox plugin rollback word-count
   osaurus-sandbox plugin rollback word-count 3`,
 		Args: cobra.RangeArgs(1, 2),

@@ -29,8 +29,8 @@ func newPluginInstall(c console) *cobra.Command {
 	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{}, &cobra.Command{
 		Use:   "install PLUGIN AGENT",
 		Short: "Install a plugin for an agent",
-		Long: `Installs a plugin for an agent, whose it is alone: its packages, its files in ~/plugins/ID, its setup, its tools. All of it or nothing: what fails is
-taken back, also if this is interrupted. A secret that the plugin declares and that is not there is asked for (osaurus-sandbox prompt watch).`,
+		Long: `Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup, its tools. If something fails or you
+interrupt it, all is undone. If a secret that the plugin needs is missing, you are asked for it: osaurus-sandbox prompt watch.`,
 		Example: `  osaurus-sandbox plugin install python-data-tools alice
   osaurus-sandbox plugin install web-clipper alice --without-secrets`,
 	})
@@ -62,7 +62,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 			return err
 		})
 	})
-	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "go on where a secret is missing, and ask nobody")
+	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "install it even if a secret is missing, and ask nobody")
 	return withJSON(cmd)
 }
 
@@ -120,8 +120,8 @@ func newPluginUninstall() *cobra.Command {
 	return pluginOfAgentCommand(&cobra.Command{
 		Use:   "uninstall PLUGIN AGENT",
 		Short: "Remove a plugin from an agent",
-		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need them. The library
-keeps the plugin.`,
+		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need
+them. The library keeps the plugin.`,
 		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
 	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
 		_, err := client.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: plugin, Agent: agent})
@@ -165,8 +165,8 @@ func newPluginVerify(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify AGENT [PLUGIN...]",
 		Short: "Check that an agent's plugins are as installed, and repair them",
-		Long: `Compares files, packages and the agent's layer with what was installed. What is gone is put back, as after each start of the sandbox. What was changed
-is only said, since the agent may have meant it: --mend all puts that back too, and --mend nothing only looks.`,
+		Long: `Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
+is only reported, since the agent may have wanted it: --mend all restores that too, and --mend nothing only looks.`,
 		Example: `  osaurus-sandbox plugin verify alice --mend all`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -174,7 +174,7 @@ is only said, since the agent may have meant it: --mend all puts that back too, 
 			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
 		}),
 	}
-	cmd.Flags().StringVar(&mend, "mend", "missing", "what is put back: nothing, missing, all")
+	cmd.Flags().StringVar(&mend, "mend", "missing", "what is restored: nothing, missing, all")
 	return withJSON(cmd)
 }
 
@@ -237,7 +237,7 @@ func howPlugin(p *controlpb.InstalledPlugin) string {
 		words = append(words, "disabled")
 	}
 	if p.Outdated {
-		words = append(words, "update there")
+		words = append(words, "update available")
 	}
 	if len(p.WithoutSecrets) > 0 {
 		words = append(words, "lacks "+strings.Join(p.WithoutSecrets, " "))

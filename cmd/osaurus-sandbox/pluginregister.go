@@ -18,9 +18,10 @@ func newPluginRegister(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register AGENT [ID]",
 		Short: "Turn what an agent has written into a plugin",
-		Long: `Makes a plugin of the folder ~/plugins/ID of an agent, with its plugin.json and all texts beside it, as the agent itself does with the tool
-sandbox_plugin_register: it is checked, gets no network (hosts that it lists are kept for when that can be enforced) and may not ask models, is kept in the library and installed for the
-agent. With --file it is made of a whole recipe instead. Either all of it is done or nothing.`,
+		Long: `Makes a plugin of an agent's folder ~/plugins/ID, with its plugin.json and all texts beside it, as the agent itself does with the tool
+sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent. The plugin gets no network and may
+not use inference; the hosts that it lists are kept for the time when they can be enforced. With --file it is made of a whole recipe
+instead. Either all of this is done or nothing.`,
 		Example: `  osaurus-sandbox plugin register alice rss-watch
   osaurus-sandbox plugin register alice --file rss-watch.json`,
 		Args: cobra.RangeArgs(1, 2),

@@ -19,9 +19,9 @@ func newPluginImport(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import SOURCE",
 		Short: "Add a recipe to the library",
-		Long: `SOURCE is a file, - for standard input, an address of the web (https only), or a repository on GitHub: OWNER/NAME, perhaps with @ and a
-branch, tag or commit. Of a repository osaurus.json is read, or plugin.json, at the commit that the branch or tag is now; the recipe says
-which. The daemon downloads, and only from public addresses.`,
+		Long: `SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with a
+branch, tag or commit. Of a repository it reads osaurus.json or plugin.json, and the recipe remembers from which commit. The daemon
+does the download, and only from public addresses.`,
 		Example: `  osaurus-sandbox plugin import word-count.json
   osaurus-sandbox plugin import owner/name@v1.2 --dry-run
   osaurus-sandbox plugin import https://example.com/recipe.json --update`,
@@ -40,7 +40,7 @@ which. The daemon downloads, and only from public addresses.`,
 			return reply(cmd, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error { return printImported(c, r, request.DryRun) })
 		}),
 	}
-	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name that is there; plugin rollback has it again")
+	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name, if there is one; plugin rollback undoes that")
 	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "show it, and keep nothing")
 	return withJSON(cmd)
 }
@@ -120,7 +120,7 @@ func newPluginRename(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "rename PLUGIN NAME",
 		Short:   "Give a plugin another name, and with it another id",
-		Long:    `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
+		Long:    `It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
 		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -140,7 +140,7 @@ func newPluginRemove(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove PLUGIN",
 		Short:   "Delete a plugin from the library, with all its revisions",
-		Long:    `What is installed for agents stays: see plugin uninstall.`,
+		Long:    `What is installed for agents stays: "plugin uninstall" removes that.`,
 		Example: `  osaurus-sandbox plugin remove word-count`,
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, args []string) error {

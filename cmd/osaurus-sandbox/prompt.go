@@ -16,9 +16,9 @@ func newPrompt(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt",
 		Short: "Answer what agents and apps ask you for",
-		Long: `Whatever needs something that only you can give asks for it with a prompt, and waits: for the value of a secret. Any terminal can
-answer it, once. What you answer goes into the store of secrets, and nowhere else. What is said beside a prompt comes from
-who asks: do not trust it.`,
+		Long: `If an agent, a plugin or an app needs a secret that is not there, it asks you for it with a prompt, and waits. You can answer it from
+any terminal, once. Your answer goes into the store of secrets, and nowhere else. The text of a prompt was written by whoever asks: do
+not trust it.`,
 		Example: `  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
   osaurus-sandbox prompt cancel 1f0c9a3e`,
@@ -73,7 +73,7 @@ func newPromptWatch(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "watch",
 		Short:   "Show prompts as they come",
-		Long:    "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json, all that wait are printed on one line whenever they are others.",
+		Long:    "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json it prints a\nline with all that wait whenever one comes or goes.",
 		Example: `  osaurus-sandbox prompt watch`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
@@ -99,8 +99,8 @@ func newPromptAnswer(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "answer [PROMPT]",
 		Short: "Answer a prompt, or the oldest that waits",
-		Long: `The answer is read from standard input, without a newline at its end, or asked for on the terminal and not
-shown. It goes into the store of secrets, and nowhere else.`,
+		Long: `On a terminal you type the answer, which is not shown. Otherwise it is read from standard input, without a newline at its end. It
+goes into the store of secrets, and nowhere else.`,
 		Example: `  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`,
 		Args: cobra.MaximumNArgs(1),

@@ -15,7 +15,7 @@ func newPs(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "ps [AGENT]",
 		Short: "List what runs for agents",
-		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
+		Long:  "Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.",
 		Example: `  osaurus-sandbox ps
   osaurus-sandbox ps alice`,
 		Args: cobra.MaximumNArgs(1),

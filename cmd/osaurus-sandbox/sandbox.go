@@ -44,7 +44,7 @@ func newSandboxTest(c console) *cobra.Command {
   room          an agent's room in the VM, over the daemon's API
   local-UNSAFE  this very computer, confined by its own kernel and by no VM: for development only
 
-The kit works in new folders, which it removes. It takes a minute or some.`,
+The kit works in new folders, which it removes. It takes a few minutes.`,
 		Example: `  osaurus-sandbox sandbox test --backend room --agent alice
   osaurus-sandbox sandbox test --backend local-UNSAFE --json`,
 		Args: cobra.NoArgs,
@@ -72,7 +72,7 @@ The kit works in new folders, which it removes. It takes a minute or some.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&backend, "backend", backendRoom, "which one: "+strings.Join([]string{backendRoom, backendLocal}, ", "))
-	f.StringVar(&agent, "agent", "", "in whose room")
+	f.StringVar(&agent, "agent", "", "the agent in whose room it runs")
 	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{backendRoom, backendLocal}, cobra.ShellCompDirectiveNoFileComp))
 	return withJSON(cmd)
 }
@@ -83,7 +83,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suit
 	switch backend {
 	case backendRoom:
 		if agent == "" {
-			return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "in whose room?").Advise("Name an agent: --agent alice.")
+			return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "--agent is missing").Advise("Name an agent: --agent alice.")
 		}
 		client, err := need(ctx)
 		if err != nil {

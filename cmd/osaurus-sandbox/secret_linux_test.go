@@ -214,7 +214,7 @@ func TestSecretPassphraseTyped(t *testing.T) {
 	term := onTerminal(t, nil, "secret", "passphrase")
 	term.answer("the new passphrase", "sesame")
 	term.answer("it once more", "barley")
-	if code, shown := term.end(); code != fault.ExitInvalidArgs || !strings.Contains(shown, "the two are different") || strings.Contains(shown, "sesame") {
+	if code, shown := term.end(); code != fault.ExitInvalidArgs || !strings.Contains(shown, "the two passphrases differ") || strings.Contains(shown, "sesame") {
 		t.Errorf("typed differently: %d, %q", code, shown)
 	}
 	putPassphrase(t, home, "sesame")

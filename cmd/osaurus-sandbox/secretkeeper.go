@@ -76,8 +76,8 @@ func newSecretAsk(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ask AGENT NAME",
 		Short: "Ask a person for a secret, and wait for the answer",
-		Long: `Asks with a prompt, which any terminal or app that is attached can answer: osaurus-sandbox prompt answer. The exit code is 4 if
-they say no, and 5 if nobody answers.`,
+		Long: `Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
+is no, and 5 if nobody answers.`,
 		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {

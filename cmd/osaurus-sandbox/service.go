@@ -14,8 +14,8 @@ func newService(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
 		Short: "Start the daemon whenever you log in",
-		Long: `The daemon becomes a service of yours: a systemd user unit on Linux, a launchd agent on macOS. Whether it then starts the
-guest too says the setting autoStart.`,
+		Long: `The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart says
+whether it starts the guest too.`,
 		Example: `  osaurus-sandbox service install
   osaurus-sandbox service status
   osaurus-sandbox service uninstall`,
@@ -44,7 +44,7 @@ func newServiceInstall(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "install",
 		Short:   "Install the service and start it",
-		Long:    "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
+		Long:    "Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.",
 		Example: `  osaurus-sandbox service install`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

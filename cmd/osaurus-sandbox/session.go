@@ -14,9 +14,9 @@ func newSession(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
 		Short: "List, show and close the persistent shells of agents",
-		Long: `An agent's session is a shell that stays: a command in it finds the folder, variables, functions and background jobs that the
-one before left. It is made when it is first used (exec --session, shell), and closed when nobody has used it for a while.
-The end of what was typed and shown in it is kept until you close it, also over a restart of the guest.`,
+		Long: `A session is a shell of an agent that stays: a command in it finds the folder, variables, functions and background jobs of the one
+before. It is made when it is first used (exec --session, shell), and ends when nobody has used it for a while. The end of its
+transcript is kept until you close it, even if the guest is restarted.`,
 		Example: `  osaurus-sandbox exec alice --session build -- 'cd src && ./configure'
   osaurus-sandbox exec alice --session build -- make
   osaurus-sandbox session show alice build
@@ -32,7 +32,7 @@ func newSessionList(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "list [AGENT]",
 		Short: "List the sessions of an agent, or of all",
-		Long:  "Lists sessions, and what each does. It starts no guest: without one, only those are listed of which a transcript is kept.",
+		Long:  "Lists sessions, and what each does. It does not start the guest: if that does not run, there are only transcripts.",
 		Example: `  osaurus-sandbox session list
   osaurus-sandbox session list alice`,
 		Args: cobra.MaximumNArgs(1),

@@ -18,7 +18,7 @@ func newStatus(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the sandbox is",
-		Long:  "Answers at once, whatever state the guest is in. It starts nothing: the exit code is 6 if no daemon is running.",
+		Long:  "Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.",
 		Example: `  osaurus-sandbox status
   osaurus-sandbox status --watch
   osaurus-sandbox status --json | jq --raw-output .state`,

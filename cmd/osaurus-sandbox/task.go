@@ -17,10 +17,10 @@ import (
 func newTask(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
-		Short: "See and answer the tasks that agents dispatch",
-		Long: `Programs of an agent dispatch tasks (osaurus-host agent dispatch) for the app that serves it. An app takes one, does it, and says
-what it came to; until then it has it on lease, and if that is over somebody else may take it. A task that nobody takes for 24 hours
-expires. The beginning of a task's id is enough.`,
+		Short: "See and answer the tasks that agents create",
+		Long: `Programs of an agent create tasks for the app that it works for (osaurus-host agent dispatch). A worker takes a task for the time of
+its lease, does it and reports the result. If the lease ends first, another worker can take the task. A task that nobody takes for 24
+hours expires. The beginning of a task's id is enough.`,
 		Example: `  osaurus-sandbox task list
   osaurus-sandbox task show 7F3A
   osaurus-sandbox task cancel 7F3A
@@ -57,7 +57,7 @@ func newTaskAdd(c console) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "add AGENT WORD...",
-		Short: "Dispatch a task, and print its id",
+		Short: "Create a task, and print its id",
 		Example: `  osaurus-sandbox task add alice Mow the lawn
   osaurus-sandbox task add alice --key chat-1 Mow the lawn`,
 		Args: cobra.MinimumNArgs(2),
@@ -66,7 +66,7 @@ func newTaskAdd(c console) *cobra.Command {
 			return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
 		}),
 	}
-	cmd.Flags().StringVar(&key, "key", "", "a task of the agent with this key is the same task")
+	cmd.Flags().StringVar(&key, "key", "", "if the agent has a task with this key, that is the task")
 	return withJSON(cmd)
 }
 
@@ -139,7 +139,7 @@ func printTask(w io.Writer, t *controlpb.Task) error {
 func newTaskShow(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "show TASK",
-		Short:   "Show a task and what it came to",
+		Short:   "Show a task and its result",
 		Example: `  osaurus-sandbox task show 7F3A`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,7 @@ func newTaskCancel(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "cancel TASK",
 		Short:   "End a task that has not ended",
-		Long:    "Ends a task that has not ended. Who has taken it is told so with the next word from there. A task that has ended is left as it is.",
+		Long:    "Ends a task that has not ended. The worker learns of it with its next call. A task that has ended is left as it is.",
 		Example: `  osaurus-sandbox task cancel 7F3A`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

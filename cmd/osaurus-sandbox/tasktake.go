@@ -16,9 +16,9 @@ func newTaskTake(c console) *cobra.Command {
 	var hold, wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "take [AGENT]",
-		Short: "Take the oldest task that waits, and print it with its lease as JSON",
-		Long: `Takes the oldest task that waits, of an agent or of any, to nobody else until the lease is over, and prints both as JSON. Say
-what it came to with "task done" or "task fail". Where none waits the exit code is 7.`,
+		Short: "Take the oldest waiting task, and print it with its lease as JSON",
+		Long: `Leases the oldest waiting task of an agent, or of any agent. Nobody else can take it until the lease ends. Prints both as JSON.
+Report the result with "task done" or "task fail". If no task waits, the exit code is 7.`,
 		Example: `  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
 		Args: cobra.MaximumNArgs(1),
@@ -33,7 +33,7 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
 			return printProto(c.out, r)
 		}),
 	}
-	cmd.Flags().DurationVar(&hold, "hold", time.Minute, "how long until somebody else may take it, up to 1h")
+	cmd.Flags().DurationVar(&hold, "hold", time.Minute, "how long the lease is, up to 1h")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for one")
 	return alwaysJSON(cmd)
 }
@@ -67,6 +67,6 @@ func newTaskFail(c console) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&retry, "retry", false, "somebody may try again, unless it was taken 3 times")
+	cmd.Flags().BoolVar(&retry, "retry", false, "let somebody try again, unless it was taken 3 times")
 	return withJSON(cmd)
 }

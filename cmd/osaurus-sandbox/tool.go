@@ -23,8 +23,8 @@ func newTool(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tool",
 		Short: "Call the tools that models call",
-		Long: `Tools are what a model works with: read, search, write and edit files, run commands, keep secrets. Each is called for an agent, and does what
-that agent may: those that change something need its setting autonomousExec.enabled.`,
+		Long: `Tools are what a model works with: they read, search, write and edit files, run commands, keep secrets. Each is called for an agent.
+Those that change something work only if the agent's setting autonomousExec.enabled is true.`,
 		Example: `  osaurus-sandbox agent set alice autonomousExec.enabled=true
   osaurus-sandbox tool list alice
   osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
@@ -70,7 +70,7 @@ func newToolList(c console) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that are enough for most work")
+	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that most work needs")
 	return withJSON(cmd)
 }
 
@@ -139,8 +139,8 @@ func newToolCall(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool for an agent, and print its result",
-		Long: `Arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. A call that failed
-ends with the exit code of its kind; with --json the whole envelope is printed, as a model gets it.`,
+		Long: `The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With --json
+the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
 		Example: `  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
   osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
   echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`,
@@ -170,8 +170,8 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 			return printEnvelope(c, args[1], envelope, wantsJSON(cmd))
 		},
 	}
-	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the turn that the call is for: an agent runs so many commands in one (maxCommandsPerTurn)")
-	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: what is shared in it is kept together")
+	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the model's turn: maxCommandsPerTurn limits the commands in one")
+	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: its artifacts are kept together")
 	return withJSON(cmd)
 }
 

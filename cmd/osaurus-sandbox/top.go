@@ -25,8 +25,8 @@ func newTop(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [AGENT]",
 		Short: "Show what agents use, as it changes",
-		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
-picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
+		Long: `Shows what agents use: processors (100% is one), memory, processes, disk and network. On a terminal the picture changes until you
+press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It does not start the guest.`,
 		Example: `  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
   osaurus-sandbox top --count 1 --json`,
@@ -44,8 +44,8 @@ picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table 
 			return watchTop(cmd.Context(), c.out, client, first(args), max(every, minTick), count, show)
 		}),
 	}
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two looks")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many looks (default never)")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two measurements")
+	cmd.Flags().IntVar(&count, "count", 0, "end after so many measurements (default never)")
 	return withJSON(cmd)
 }
 
