@@ -42,7 +42,7 @@ func NameAgent(text string) (AgentName, error) {
 	case err != nil:
 		return "", notAllowed("read agent name", text, nameAllowed)
 	case name == "root":
-		return "", fault.Newf(fault.InvalidArgs, "read agent name", text, "root is nobody's agent").Advise("Choose another name.")
+		return "", fault.Newf(fault.InvalidArgs, "read agent name", text, "the name root is reserved").Advise("Choose another name.")
 	}
 	return name, nil
 }

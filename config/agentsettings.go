@@ -57,36 +57,39 @@ func AgentDefaults() AgentSettings {
 
 // agentFields are the keys of an agent's settings in the order they are shown.
 func agentFields() table[AgentSettings] {
-	limit := func(key string, lo, hi int, zero string, at func(*Limits) *int) field[AgentSettings] {
+	limit := func(key, meaning string, lo, hi int, zero string, at func(*Limits) *int) field[AgentSettings] {
 		of := func(s *AgentSettings) *int { return at(&s.Limits) }
-		f := live(intField("limits."+key, lo, hi, of))
+		f := live(intField("limits."+key, meaning, lo, hi, of))
 		if zero != "" {
 			f = orZero(zero, f, of)
 		}
 		return f
 	}
 	return table[AgentSettings]{
-		live(boolField("autonomousExec.enabled", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
-		live(boolField("autonomousExec.pluginCreate", func(s *AgentSettings) *bool { return &s.PluginCreate })),
-		live(intField("maxCommandsPerTurn", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
-		live(textField("network", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
-		live(boolField("hostServices", func(s *AgentSettings) *bool { return &s.HostServices })),
-		limit("cpuWeight", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
-		limit("cpuPercent", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
-		limit("memoryMB", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
-		limit("processes", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
-		limit("diskMB", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
-		limit("diskFiles", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
-		limit("diskMBps", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
-		limit("homeMB", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
-		limit("homeFiles", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
+		live(boolField("autonomousExec.enabled", "let the agent's tools change something: run commands, write files, install", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
+		live(boolField("autonomousExec.pluginCreate", "let it make plugins too", func(s *AgentSettings) *bool { return &s.PluginCreate })),
+		live(intField("maxCommandsPerTurn", "commands that it may run before it answers", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
+		live(textField("network", "what it reaches outside of the guest", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
+		live(boolField("hostServices", "let it reach what listens on this computer too, if network is outbound", func(s *AgentSettings) *bool { return &s.HostServices })),
+		limit("cpuWeight", "its share of the processors when agents compete", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
+		limit("cpuPercent", "processor time, in percent of one processor", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
+		limit("memoryMB", "its memory", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
+		limit("processes", "processes and threads", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
+		limit("diskMB", "what it installs and changes in the guest", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
+		limit("diskFiles", "files of what it installs and changes in the guest", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
+		limit("diskMBps", "what it reads from disks in a second, and what it writes", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("homeMB", "its home folder, on hosts that can enforce it", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
+		limit("homeFiles", "files in its home folder, on hosts that can enforce it", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}
 }
 
 // AgentKeys are the keys of an agent's settings, in the order they are shown.
 func AgentKeys() []string { return agentFields().keys() }
 
-// AgentEffectOf says from when a key of an agent's settings counts.
+// DescribeAgent says what there is to know of each key of an agent's settings, in that order.
+func DescribeAgent() []Description { return agentFields().describe(AgentDefaults()) }
+
+// AgentEffectOf says when a key of an agent's settings takes effect.
 func AgentEffectOf(key string) Effect { return agentFields().effect(key) }
 
 // AgentZero says what 0 means in an agent's settings; "" is what it says.

@@ -29,16 +29,16 @@ func bridgeDefaults() BridgeLimits {
 }
 
 func bridgeFields() table[Settings] {
-	perMinute := func(of string, at func(*BridgeLimits) *int) field[Settings] {
-		return live(intField("bridge."+of+"PerMinute", 0, maxPerMinute, func(s *Settings) *int { return at(&s.Bridge) }))
+	perMinute := func(of, requests string, at func(*BridgeLimits) *int) field[Settings] {
+		return live(intField("bridge."+of+"PerMinute", requests+" that an agent's programs may make in a minute; 0 is none", 0, maxPerMinute, func(s *Settings) *int { return at(&s.Bridge) }))
 	}
 	return table[Settings]{
-		perMinute("secrets", func(l *BridgeLimits) *int { return &l.Secrets }),
-		perMinute("config", func(l *BridgeLimits) *int { return &l.Config }),
-		perMinute("inference", func(l *BridgeLimits) *int { return &l.Inference }),
-		perMinute("http", func(l *BridgeLimits) *int { return &l.HTTP }),
-		perMinute("dispatch", func(l *BridgeLimits) *int { return &l.Dispatch }),
-		perMinute("memory", func(l *BridgeLimits) *int { return &l.Memory }),
-		perMinute("log", func(l *BridgeLimits) *int { return &l.Log }),
+		perMinute("secrets", "requests for secrets", func(l *BridgeLimits) *int { return &l.Secrets }),
+		perMinute("config", "requests for plugins' configuration", func(l *BridgeLimits) *int { return &l.Config }),
+		perMinute("inference", "requests for inference", func(l *BridgeLimits) *int { return &l.Inference }),
+		perMinute("http", "requests about events and plugins", func(l *BridgeLimits) *int { return &l.HTTP }),
+		perMinute("dispatch", "tasks", func(l *BridgeLimits) *int { return &l.Dispatch }),
+		perMinute("memory", "requests to remember or recall", func(l *BridgeLimits) *int { return &l.Memory }),
+		perMinute("log", "entries in the log", func(l *BridgeLimits) *int { return &l.Log }),
 	}
 }

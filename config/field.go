@@ -17,6 +17,7 @@ import (
 // values and where it is kept.
 type field[S any] struct {
 	key     string
+	meaning string // what it is for, for a person
 	effect  Effect
 	allowed string                            // the values that are allowed, for a person
 	zero    string                            // what 0 means, where that is not none
@@ -25,7 +26,7 @@ type field[S any] struct {
 	get     func(*S) any
 }
 
-// Effect says from when a changed setting counts.
+// Effect says when a changed setting takes effect.
 type Effect string
 
 const (
@@ -33,7 +34,7 @@ const (
 	NextStart Effect = "next start" // when the VM is started the next time
 )
 
-// live marks a field as one that counts at once.
+// live marks a field as one that takes effect at once.
 func live[S any](f field[S]) field[S] {
 	f.effect = Live
 	return f
@@ -58,7 +59,35 @@ func (t table[S]) keys() []string {
 	return keys
 }
 
-// effect says from when a key counts; an unknown key is NextStart.
+// Description is what a person wants to know of a key before they set it.
+type Description struct {
+	Key, Meaning, Allowed string
+	Default               string // as it is written on a command line
+	Effect                Effect
+}
+
+func (t table[S]) describe(defaults S) []Description {
+	list := make([]Description, len(t))
+	for i, f := range t {
+		list[i] = Description{f.key, f.meaning, f.allowed, spelled(f.get(&defaults)), t.effect(f.key)}
+	}
+	return list
+}
+
+// spelled is a value as it is written on a command line: see field.raw.
+func spelled(value any) string {
+	v := reflect.ValueOf(value)
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(value)
+	}
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = fmt.Sprint(v.Index(i))
+	}
+	return strings.Join(items, ",")
+}
+
+// effect says when a key takes effect; an unknown key is NextStart.
 func (t table[S]) effect(key string) Effect {
 	if f, ok := t.find(key); ok && f.effect != "" {
 		return f.effect
@@ -108,8 +137,8 @@ func (t table[S]) marshal(s *S) ([]byte, error) {
 	return d.bytes(), nil
 }
 
-func boolField[S any](key string, at func(*S) *bool) field[S] {
-	return field[S]{key: key, allowed: "true or false", raw: verbatim,
+func boolField[S any](key, meaning string, at func(*S) *bool) field[S] {
+	return field[S]{key: key, meaning: meaning, allowed: "true or false", raw: verbatim,
 		set: func(s *S, raw json.RawMessage) error {
 			switch string(raw) {
 			case "true", "false":
@@ -122,8 +151,8 @@ func boolField[S any](key string, at func(*S) *bool) field[S] {
 	}
 }
 
-func intField[S any](key string, lo, hi int, at func(*S) *int) field[S] {
-	return field[S]{key: key, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), raw: verbatim,
+func intField[S any](key, meaning string, lo, hi int, at func(*S) *int) field[S] {
+	return field[S]{key: key, meaning: meaning, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), raw: verbatim,
 		set: func(s *S, raw json.RawMessage) error {
 			n, err := strconv.Atoi(string(raw))
 			if err != nil {
@@ -154,8 +183,8 @@ func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
 	return f
 }
 
-func textField[T ~string, S any](key, allowed string, parse func(string) (T, error), at func(*S) *T) field[S] {
-	return field[S]{key: key, allowed: allowed, raw: quoted,
+func textField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *T) field[S] {
+	return field[S]{key: key, meaning: meaning, allowed: allowed, raw: quoted,
 		set: func(s *S, raw json.RawMessage) error {
 			v, err := parseText(raw, parse)
 			if err == nil {
@@ -167,8 +196,8 @@ func textField[T ~string, S any](key, allowed string, parse func(string) (T, err
 	}
 }
 
-func listField[T ~string, S any](key, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
-	return field[S]{key: key, allowed: "a list, each item " + allowed, raw: listed,
+func listField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
+	return field[S]{key: key, meaning: meaning, allowed: "a list, each item " + allowed, raw: listed,
 		set: func(s *S, raw json.RawMessage) error {
 			var items []json.RawMessage
 			if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {

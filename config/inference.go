@@ -32,10 +32,10 @@ func inferenceDefaults() Inference {
 
 func inferenceFields() table[Settings] {
 	return table[Settings]{
-		live(textField("inference.baseURL", inferenceURLAllowed, parseInferenceURL, func(s *Settings) *InferenceURL { return &s.Inference.BaseURL })),
-		live(textField("inference.model", modelAllowed+`, or ""`, parseUsualModel, func(s *Settings) *ModelName { return &s.Inference.Model })),
-		live(intField("inference.requestsPerDay", 0, maxRequestsPerDay, func(s *Settings) *int { return &s.Inference.RequestsPerDay })),
-		live(intField("inference.tokensPerDay", 0, maxTokensPerDay, func(s *Settings) *int { return &s.Inference.TokensPerDay })),
+		live(textField("inference.baseURL", "the endpoint that answers requests for inference, compatible with OpenAI's API", inferenceURLAllowed, parseInferenceURL, func(s *Settings) *InferenceURL { return &s.Inference.BaseURL })),
+		live(textField("inference.model", "the model for requests that name none", modelAllowed+`, or ""`, parseUsualModel, func(s *Settings) *ModelName { return &s.Inference.Model })),
+		live(intField("inference.requestsPerDay", "requests for inference that an agent may make in 24 hours; 0 is no limit", 0, maxRequestsPerDay, func(s *Settings) *int { return &s.Inference.RequestsPerDay })),
+		live(intField("inference.tokensPerDay", "tokens that an agent may use in 24 hours; 0 is no limit", 0, maxTokensPerDay, func(s *Settings) *int { return &s.Inference.TokensPerDay })),
 	}
 }
 

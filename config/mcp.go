@@ -16,8 +16,8 @@ type MCP struct {
 
 func mcpFields() table[Settings] {
 	return table[Settings]{
-		live(textField("mcp.listen", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
-		live(listField("mcp.origins", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
+		live(textField("mcp.listen", "where MCP is served over HTTP", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
+		live(listField("mcp.origins", "web pages that may call there", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
 	}
 }
 

@@ -74,28 +74,31 @@ func Defaults() Settings {
 	}
 }
 
-// EffectOf says from when a key counts; an unknown key is NextStart.
+// EffectOf says when a key takes effect; an unknown key is NextStart.
 func EffectOf(key string) Effect { return fields().effect(key) }
 
 // fields are the keys of sandbox.json in the order they are shown.
 func fields() table[Settings] {
 	return append(table[Settings]{
-		live(boolField("autoStart", func(s *Settings) *bool { return &s.AutoStart })),
-		intField("cpus", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
-		intField("memoryGB", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
-		textField("network", networkAllowed, parseNetwork, func(s *Settings) *Network { return &s.Network }),
-		textField("pack", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
-		intField("diskGB", minDiskGB, maxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
-		live(boolField("autoRestart", func(s *Settings) *bool { return &s.AutoRestart })),
-		live(intField("idleStopMinutes", 0, maxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
-		listField("mirrors", mirrorAllowed, parseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
-		listField("toolbox", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
-		live(textField("secrets", secretStoreAllowed, parseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
+		live(boolField("autoStart", "start the guest when the daemon starts", func(s *Settings) *bool { return &s.AutoStart })),
+		intField("cpus", "processors of the guest", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
+		intField("memoryGB", "memory of the guest", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
+		textField("network", "what the guest reaches outside of this computer", networkAllowed, parseNetwork, func(s *Settings) *Network { return &s.Network }),
+		textField("pack", "what the guest is made of", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
+		intField("diskGB", "size of the guest's disk; it never shrinks before the next reset", minDiskGB, maxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
+		live(boolField("autoRestart", "start the guest again when it has crashed or does not answer", func(s *Settings) *bool { return &s.AutoRestart })),
+		live(intField("idleStopMinutes", "stop a guest that nobody has used for so many minutes; 0 is never", 0, maxIdleStopMinutes, func(s *Settings) *int { return &s.IdleStopMinutes })),
+		listField("mirrors", "Alpine's package mirrors, tried in this order", mirrorAllowed, parseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
+		listField("toolbox", "packages that are added to an Alpine guest", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
+		live(textField("secrets", "where secrets are kept", secretStoreAllowed, parseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
 	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields())...)
 }
 
 // Keys are the keys that Set knows, in the order they are shown.
 func Keys() []string { return fields().keys() }
+
+// Describe says what there is to know of each key, in that order.
+func Describe() []Description { return fields().describe(Defaults()) }
 
 // Differences lists the keys of what two settings do not have in common.
 func (s Settings) Differences(other Settings) []string { return fields().differences(&s, &other) }

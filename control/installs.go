@@ -185,7 +185,7 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 	switch mend {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "no way to mend").Advise(`It is "nothing", "missing" or "all".`)
+		return fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
 	for _, text := range r.Plugins {

@@ -63,7 +63,7 @@ func commands() []command {
 		{"agent memory store", "TEXT|-", 1, 1, "keep something in mind", "osaurus-host agent memory store 'Her favourite colour is green.'", []flag{asJSON}, memoryStore},
 		{"events emit", "TYPE [JSON|-]", 1, 2, "tell an event", `osaurus-host events emit rss.new_item '{"title":"Hello"}'`, []flag{asJSON}, eventsEmit},
 		{"plugin create", "[FILE|-]", 0, 1, "make a plugin of a recipe; without a file, of what comes in", "osaurus-host plugin create recipe.json", []flag{asJSON}, pluginCreate},
-		{"log", "[LEVEL] MESSAGE|-", 1, many, "write a line of the log: debug, info (if none is said), warn, error", "osaurus-host log warn 'The feed is empty.'", []flag{asJSON}, logLine},
+		{"log", "[LEVEL] MESSAGE|-", 1, many, "write a line to the log; LEVEL is debug, info (the default), warn, error or stdout", "osaurus-host log warn 'The feed is empty.'", []flag{asJSON}, logLine},
 	}
 }
 

@@ -18,8 +18,9 @@ func newAgent(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make, show, change and delete agents",
-		Long: `An agent works in the sandbox as a Linux user of its own: in a room with a root, processes, network and limits that no
-other agent sees or touches. Its home folder is in the workspace on this computer. An agent's id can be used wherever its name can.`,
+		Long: `An agent works in the sandbox as a Linux user of its own, in a room of its own. It has its own file system, processes, network
+and limits there, which no other agent can see or change. Its home folder is in the workspace on this computer. Wherever an
+agent's name can be used, its id can too.`,
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
@@ -32,15 +33,14 @@ other agent sees or touches. Its home folder is in the workspace on this compute
 }
 
 func newAgentCreate(c console) *cobra.Command {
-	var asJSON bool
 	var id string
 	cmd := &cobra.Command{
 		Use:   "create NAME [KEY=VALUE...]",
 		Short: "Make an agent",
-		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces dashes. A home folder
-of that name that is there already becomes the agent's.
+		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces become dashes.
+If there is a home folder of that name already, it becomes the agent's.
 
-` + agentKeys(),
+` + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`,
 		Args: cobra.MinimumNArgs(1),
@@ -55,47 +55,32 @@ of that name that is there already becomes the agent's.
 			}
 			defer client.Close()
 			r, err := client.Agents.Create(cmd.Context(), &controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&id, "id", "", "the agent's id, a UUID (default a new one)")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newAgentList(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "list",
 		Short:   "List all agents",
 		Example: `  osaurus-sandbox agent list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Agents.List(cmd.Context(), &controlpb.ListAgentsRequest{})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID")
-			for _, a := range r.Agents {
-				writef(table, "%s\t%s\t%d\t%s\t%s\t%s\n", a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id)
-			}
-			return table.Flush()
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListAgentsResponse) error {
+				return printTable(w, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.Agents, func(a *controlpb.Agent) []any {
+					return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentShow(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show AGENT",
 		Short: "Show an agent and its settings",
 		Example: `  osaurus-sandbox agent show alice
@@ -103,43 +88,31 @@ func newAgentShow(c console) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentRename(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "rename AGENT NAME",
 		Short: "Give an agent another name",
-		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder follows at once if the agent has no room in a
-guest that runs, and otherwise when the guest starts the next time: nothing that runs finds its home moved.`,
+		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
+since the guest was started, and otherwise at the next start of the guest, so that nothing that runs loses its home.`,
 		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Rename(cmd.Context(), &controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]})
-			if err != nil {
-				return err
-			}
-			return printAgent(c.out, r.Agent, asJSON)
+			return reply(cmd, r.GetAgent(), err, printAgent)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentSet(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "set AGENT KEY=VALUE...",
-		Short:   "Change an agent's settings, all or none, and say when each counts",
-		Long:    agentKeys(),
+		Short:   "Change an agent's settings",
+		Long:    "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -153,18 +126,9 @@ func newAgentSet(c console) *cobra.Command {
 			}
 			defer client.Close()
 			r, err := client.Agents.Set(cmd.Context(), &controlpb.SetAgentRequest{Agent: args[0], Settings: settings})
-			if err != nil {
-				return err
-			}
-			var changed []string
-			for _, s := range r.Changed {
-				changed = append(changed, s.Key)
-			}
-			return printChanged(c.out, changed, config.AgentEffectOf, asJSON)
+			return reply(cmd, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newAgentReset(c console) *cobra.Command {
@@ -173,63 +137,49 @@ func newAgentReset(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reset AGENT",
 		Short:   "Undo what an agent installed or changed outside its home folder",
+		Long:    "Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its\nplugins are installed again.",
 		Example: `  osaurus-sandbox agent reset alice`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(cmd.Context(), c, yes, "reset "+args[0], loss); err != nil {
-				return err
-			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			_, err = client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
-			return err
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return confirm(cmd.Context(), c, yes, "reset "+args[0], loss)
 		},
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			_, err := client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
+			return reply(cmd, map[string]string{"agent": args[0]}, err, nil)
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newAgentDelete(c console) *cobra.Command {
-	var yes, workspace, secrets, asJSON bool
+	var yes, workspace, secrets bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
-		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept, for you or for
-an agent of the same name that is made later, unless you say --workspace. Its secrets are kept under its id unless you say --secrets.`,
+		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept unless you say
+--workspace: an agent of the same name that is made later gets it. Its secrets are kept under its id unless you say --secrets.`,
 		Example: `  osaurus-sandbox agent delete alice
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets)); err != nil {
-				return err
-			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets))
+		},
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			agent, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			if err != nil {
 				return err
 			}
 			r, err := client.Agents.Delete(cmd.Context(), &controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			return printLeft(c.err, r, agent.Agent.GetId())
-		},
+			return reply(cmd, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
+				return printLeft(c.err, r, agent.Agent.GetId())
+			})
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 // lossOf is what is lost with an agent.
@@ -273,8 +223,20 @@ func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
 	return nil
 }
 
-func agentKeys() string {
-	return "Keys: " + strings.Join(config.AgentKeys(), ", ") + ".\nWhat each means, may be and is without you: docs/operators.md. autonomousExec.enabled=true lets tools do all in the room."
+// describe is settings for help: what each may be, is by default, and means.
+func describe(keys []config.Description) string {
+	text := "Settings:\n"
+	for _, k := range keys {
+		usual, from := "", ""
+		if k.Default != "" {
+			usual = " (default " + k.Default + ")"
+		}
+		if k.Effect == config.NextStart {
+			from = "; takes effect at the next start of the guest"
+		}
+		text += fmt.Sprintf("\n  %s: %s%s\n      %s%s", k.Key, k.Allowed, usual, k.Meaning, from)
+	}
+	return text
 }
 
 // assignments are KEY=VALUE arguments.
@@ -290,23 +252,20 @@ func assignments(args []string) (map[string]string, error) {
 	return texts, nil
 }
 
-func printAgent(w io.Writer, a *controlpb.Agent, asJSON bool) error {
-	if asJSON {
-		return printProto(w, a)
-	}
+func printAgent(w io.Writer, a *controlpb.Agent) error {
 	table := newTable(w)
-	for _, row := range [][2]string{
-		{"name", a.Name}, {"id", a.Id}, {"user", fmt.Sprintf("%s, uid %d", a.User, a.Uid)}, {"home", a.Home}, {"folder", a.Folder},
-		{"created", when(a.Created)},
-	} {
-		writef(table, "%s\t%s\n", row[0], row[1])
-	}
+	table.row("name", a.Name)
+	table.row("id", a.Id)
+	table.row("user", fmt.Sprintf("%s, uid %d", a.User, a.Uid))
+	table.row("home", a.Home)
+	table.row("folder", a.Folder)
+	table.row("created", when(a.Created))
 	for _, s := range a.Settings {
 		text := settingText(a, s.Key)
 		if means := config.AgentZero(s.Key); text == "0" && means != "" {
 			text += ", " + means
 		}
-		writef(table, "%s\t%s\n", s.Key, text)
+		table.row(s.Key, text)
 	}
 	return table.Flush()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
 )
 
@@ -172,7 +173,7 @@ func TestAgents(t *testing.T) {
 		if code, out := as(t, "alice", hog); code != 0 {
 			t.Errorf("%d, %s", code, out)
 		}
-		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=64", "limits.homeMB=16"); out != "limits.memoryMB counts now\nlimits.homeMB counts now\n" {
+		if out := ok(t, "agent", "set", "alice", "limits.memoryMB=64", "limits.homeMB=16"); out != "limits.homeMB takes effect at once\nlimits.memoryMB takes effect at once\n" {
 			t.Errorf("%s", out)
 		}
 		var end struct{ OOM bool }
@@ -300,7 +301,7 @@ func TestAgents(t *testing.T) {
 		}
 	})
 	t.Run("asks before it deletes", func(t *testing.T) {
-		if code, _, stderr := sandbox(t, "agent", "delete", "carol"); code != exitInvalidArgs || !strings.Contains(stderr, "--yes") {
+		if code, _, stderr := sandbox(t, "agent", "delete", "carol"); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "--yes") {
 			t.Errorf("%d, %s", code, stderr)
 		}
 	})

@@ -22,8 +22,8 @@ func newArtifacts(c console) *cobra.Command {
 		Use:     "artifacts",
 		Aliases: []string{"artifact"},
 		Short:   "See, open and keep what agents have handed over",
-		Long: `What an agent hands over (its tool share_artifact) is copied to this computer, where the agent changes nothing any more, into a folder for
-each conversation. It stays when the agent is deleted.`,
+		Long: `What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
+cannot change it there. It stays when the agent is deleted.`,
 		Example: `  osaurus-sandbox artifacts list alice
   osaurus-sandbox artifacts open 42
   osaurus-sandbox artifacts save 42 ~/Documents`,
@@ -38,7 +38,7 @@ each conversation. It stays when the agent is deleted.`,
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil {
-		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "that is no number").Advise("See `osaurus-sandbox artifacts list`.")
+		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "not a number").Advise("See `osaurus-sandbox artifacts list`.")
 	}
 	r, err := client.Artifacts.Show(ctx, &controlpb.ShowArtifactRequest{Id: id})
 	if err != nil {
@@ -48,7 +48,6 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 }
 
 func newArtifactsList(c console) *cobra.Command {
-	var asJSON bool
 	var conversation string
 	cmd := &cobra.Command{
 		Use:   "list [AGENT]",
@@ -65,7 +64,7 @@ func newArtifactsList(c console) *cobra.Command {
 				}
 				list = append(list, r.Artifact)
 			}
-			if asJSON {
+			if wantsJSON(cmd) {
 				for _, f := range list {
 					if err := printLine(c.out, f); err != nil {
 						return err
@@ -73,22 +72,17 @@ func newArtifactsList(c console) *cobra.Command {
 				}
 				return nil
 			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT")
-			for _, f := range list {
+			return printTable(c.out, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", list, func(f *controlpb.Artifact) []any {
 				name := f.Name
 				if f.Folder {
 					name += "/"
 				}
-				writef(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), f.Agent, f.Session,
-					bytesText(uint64(f.Size)), plain.Clip(name), plain.Clip(f.Description))
-			}
-			return table.Flush()
+				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), plain.Clip(name), plain.Clip(f.Description)}
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&conversation, "conversation", "", "only those of a conversation")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one a line")
-	return cmd
+	return jsonFlag(cmd, "print JSON, one a line")
 }
 
 // openable reports whether opening an artifact runs nothing: documents, pictures,
@@ -103,12 +97,11 @@ func openable(f *controlpb.Artifact) bool {
 }
 
 func newArtifactsOpen(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return jsonFlag(&cobra.Command{
 		Use:   "open ARTIFACT",
 		Short: "Open what was handed over, or print where it is",
-		Long: `Documents, pictures, sound and film are opened as by a double click, where there is a desktop. Of all else the path is printed: opening it
-might run what an agent has written.`,
+		Long: `Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
+because opening it could run a program that an agent has written.`,
 		Example: `  osaurus-sandbox artifacts open 42
   less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
 		Args: cobra.ExactArgs(1),
@@ -117,7 +110,7 @@ might run what an agent has written.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if wantsJSON(cmd) {
 				return printProto(c.out, f)
 			}
 			program := opener()
@@ -131,12 +124,9 @@ might run what an agent has written.`,
 				}
 				return nil
 			}
-			_, err = writef(c.out, "%s\n", f.Path)
-			return err
+			return writef(c.out, "%s\n", f.Path)
 		}),
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "open nothing, and print JSON")
-	return cmd
+	}, "open nothing, and print JSON")
 }
 
 func newArtifactsDelete(c console) *cobra.Command {
@@ -159,14 +149,16 @@ func newArtifactsDelete(c console) *cobra.Command {
 			if err := confirm(cmd.Context(), c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err
 			}
+			deleted := []int64{}
 			for _, f := range list {
 				if _, err := client.Artifacts.Delete(cmd.Context(), &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
 					return err
 				}
+				deleted = append(deleted, f.Id)
 			}
-			return nil
+			return reply(cmd, map[string][]int64{"deleted": deleted}, nil, nil)
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return withJSON(cmd)
 }

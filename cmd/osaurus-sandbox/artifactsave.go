@@ -17,17 +17,16 @@ import (
 )
 
 func newArtifactsSave(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "save ARTIFACT [FOLDER | -]",
 		Short: "Copy what was handed over to where you want it",
-		Long:  "It is copied into the folder, which is the current one if none is said, under its own name. What is there is never replaced. - writes a file to standard output.",
+		Long:  "Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to\nstandard output.",
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
 		Args: cobra.RangeArgs(1, 2),
-		PreRunE: func(_ *cobra.Command, args []string) error {
-			if asJSON && toOut(args) {
-				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json").Advise("Standard output is for the file or for its path: say one of them.")
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if wantsJSON(cmd) && toOut(args) {
+				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json exclude each other").Advise("Standard output is for the file or for its path: say one of them.")
 			}
 			return nil
 		},
@@ -52,17 +51,9 @@ func newArtifactsSave(c console) *cobra.Command {
 				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
 			path := filepath.Join(to, f.Name)
-			if asJSON {
-				return printJSON(c.out, struct {
-					Path string `json:"path"`
-				}{path})
-			}
-			writef(c.err, "%s\n", path)
-			return nil
+			return reply(cmd, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // toOut reports whether what is saved is to be written to standard output, which is the

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/fault"
 )
 
 // An artifact that comes half is not there, so that it can be saved once more; what was there
@@ -22,7 +23,7 @@ func TestSaveBrokenOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewArtifactsHandler(artifact)))))
 			to := t.TempDir()
-			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != exitExecution || !strings.Contains(stderr, "the disk broke") {
+			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != fault.ExitExecution || !strings.Contains(stderr, "the disk broke") {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
 			if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
@@ -32,7 +33,7 @@ func TestSaveBrokenOff(t *testing.T) {
 			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != exitRejected {
+			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != fault.ExitRejected {
 				t.Errorf("over another: %d, %s%s", code, out, stderr)
 			}
 			if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {

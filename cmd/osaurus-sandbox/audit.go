@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"time"
 
@@ -43,7 +44,6 @@ func withAudit(ctx context.Context, do func(*store.DB, *audit.Log) error) error 
 }
 
 func newAuditList(c console) *cobra.Command {
-	var asJSON bool
 	var since, agent string
 	var limit int
 	cmd := &cobra.Command{
@@ -71,10 +71,10 @@ func newAuditList(c console) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					if asJSON {
+					if wantsJSON(cmd) {
 						err = printJSONLine(c.out, auditLine(e))
 					} else {
-						_, err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
+						err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
 							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, plain.Clip(aboutWhat(e)))
 					}
 					if err != nil {
@@ -85,11 +85,10 @@ func newAuditList(c console) *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (24h), or a time")
 	cmd.Flags().StringVar(&agent, "agent", "", "only what was asked for this agent")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many")
-	return cmd
+	return withJSON(cmd)
 }
 
 // aboutWhat is for whom something was done, what, and what came of it.
@@ -117,32 +116,27 @@ func auditLine(e audit.Entry) any {
 	}{e.Seq, e.Time, e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash}
 }
 
+// auditProof is of how many entries the audit is, and the hash of the last.
+type auditProof struct {
+	Records int64  `json:"records"`
+	Head    string `json:"head"`
+}
+
 func newAuditVerify(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "verify",
 		Short: "Prove that no entry was changed or taken away",
-		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3 and the first entry that is
-wrong is named. Keep the hash of the last entry elsewhere to be able to tell later whether the whole was written anew.`,
+		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
+named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
 		Example: `  osaurus-sandbox audit verify`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAudit(cmd.Context(), func(_ *store.DB, log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(c.out, struct {
-						Records int64  `json:"records"`
-						Head    string `json:"head"`
-					}{proof.Entries, proof.Hash.String()})
-				}
-				_, err = writef(c.out, "%d entries are whole\nlast hash: %s\n", proof.Entries, proof.Hash)
-				return err
+				return reply(cmd, auditProof{proof.Entries, proof.Hash.String()}, err, func(w io.Writer, p auditProof) error {
+					return writef(w, "%d entries are whole\nlast hash: %s\n", p.Records, p.Head)
+				})
 			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }

@@ -32,9 +32,10 @@ func newBoot(c console) *cobra.Command {
 		Long: `Boots a VM, runs the command in it as root with this terminal's input and output, and powers the VM off. Nothing that
 the command changes outside of its shares is kept.
 
-Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once. The exit code is the command's own,
-128+n if signal n ended it, 125 if the sandbox failed before it ran and 255 if afterwards, also when the VM is powered off, 126 if the command cannot be run, 127 if
-there is no such command.`,
+Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once.
+
+The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if there is no
+such command. It is 125 if the sandbox failed before the command ran; 255 if it failed afterwards, for example while powering off.`,
 		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
   tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
 // code runs Python for alice, and returns what it printed and the whole envelope.
@@ -213,9 +214,9 @@ func tryArtifacts(t *testing.T, home config.Home) {
 		t.Errorf("%q", out)
 	}
 	for want, args := range map[int][]string{
-		exitRejected:    {"save", rows["in"].ID, to},
-		exitInvalidArgs: {"save", rows["in"].ID, "-"},
-		exitNotFound:    {"open", "4711"},
+		fault.ExitRejected:    {"save", rows["in"].ID, to},
+		fault.ExitInvalidArgs: {"save", rows["in"].ID, "-"},
+		fault.ExitNotFound:    {"open", "4711"},
 	} {
 		if code, _, stderr := sandbox(t, append([]string{"artifacts"}, args...)...); code != want {
 			t.Errorf("%v: %d, %s", args, code, stderr)
@@ -229,7 +230,7 @@ func tryArtifacts(t *testing.T, home config.Home) {
 		}
 		ids = append(ids, r.ID)
 	}
-	if code, _, _ := sandbox(t, "artifacts", "delete", ids[0]); code != exitInvalidArgs {
+	if code, _, _ := sandbox(t, "artifacts", "delete", ids[0]); code != fault.ExitInvalidArgs {
 		t.Errorf("without a word: %d", code)
 	}
 	ok(t, slices.Concat([]string{"artifacts", "delete", "--yes"}, ids)...)

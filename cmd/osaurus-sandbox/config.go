@@ -50,14 +50,13 @@ func newConfigShow() *cobra.Command {
 }
 
 func newConfigGet(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "get KEY",
 		Short:   "Print one setting",
 		Long:    "Keys: " + strings.Join(config.Keys(), ", ") + ".",
 		Example: `  osaurus-sandbox config get cpus`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			_, settings, err := loadSettings()
 			if err != nil {
 				return err
@@ -75,27 +74,24 @@ func newConfigGet(c console) *cobra.Command {
 				return fault.Newf(fault.InvalidArgs, "get", args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
 			}
 			var plain string
-			if !asJSON && json.Unmarshal(value, &plain) == nil {
+			if !wantsJSON(cmd) && json.Unmarshal(value, &plain) == nil {
 				_, err = fmt.Fprintln(c.out, plain)
 			} else {
 				_, err = fmt.Fprintln(c.out, string(value))
 			}
 			return err
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newConfigSet(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "set KEY=VALUE...",
-		Short: "Change settings, all or none, and say when each counts",
+		Short: "Change settings",
+		Long:  "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.Describe()),
 		Example: `  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
   osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`,
-		Long: "Keys: " + strings.Join(config.Keys(), ", ") + ".",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			texts, err := assignments(args)
@@ -107,14 +103,9 @@ func newConfigSet(c console) *cobra.Command {
 				return err
 			}
 			changed, err := setSettings(cmd.Context(), home, texts)
-			if err != nil {
-				return err
-			}
-			return printChanged(c.out, changed, config.EffectOf, asJSON)
+			return reply(cmd, effects(changed, config.EffectOf), err, printEffects)
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // setSettings changes settings through the daemon, or in the file if none runs.
@@ -146,30 +137,32 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 
 func setThrough(ctx context.Context, client *control.Client, texts map[string]string) ([]string, error) {
 	r, err := client.SetConfig(ctx, &controlpb.SetConfigRequest{Settings: texts})
-	if err != nil {
-		return nil, err
-	}
-	var changed []string
-	for _, s := range r.Changed {
-		changed = append(changed, s.Key)
-	}
-	return changed, nil
+	return changedKeys(r.GetChanged()), err
 }
 
-func printChanged(w io.Writer, keys []string, effect func(string) config.Effect, asJSON bool) error {
-	if asJSON {
-		changed := map[string]config.Effect{}
-		for _, key := range keys {
-			changed[key] = effect(key)
-		}
-		return printJSON(w, changed)
+func changedKeys(settings []*controlpb.Setting) (keys []string) {
+	for _, s := range settings {
+		keys = append(keys, s.Key)
 	}
+	return keys
+}
+
+// effects is when each of the settings that were changed takes effect.
+func effects(keys []string, of func(string) config.Effect) map[string]config.Effect {
+	changed := map[string]config.Effect{}
 	for _, key := range keys {
-		when := "counts now"
-		if effect(key) == config.NextStart {
-			when = "counts from the next start on"
+		changed[key] = of(key)
+	}
+	return changed
+}
+
+func printEffects(w io.Writer, changed map[string]config.Effect) error {
+	for _, key := range slices.Sorted(maps.Keys(changed)) {
+		when := "at once"
+		if changed[key] == config.NextStart {
+			when = "at the next start"
 		}
-		if _, err := writef(w, "%s %s\n", key, when); err != nil {
+		if err := writef(w, "%s takes effect %s\n", key, when); err != nil {
 			return err
 		}
 	}

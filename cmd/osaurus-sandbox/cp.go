@@ -22,26 +22,25 @@ import (
 )
 
 func newCp(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "cp SRC... DST",
 		Short: "Copy files and folders into an agent's room, or out of it",
-		Long: `Copies as cp -r does, between this computer and an agent's room. There a place is AGENT:PATH, and below the agent's home unless PATH
-begins with a slash; here, a name with a colon in it is written ./a:b. - is standard input, or output, as one file.
+		Long: `Copies as cp -r does, between this computer and an agent's room. A place in the room is AGENT:PATH, below the agent's home unless
+PATH begins with a slash. A file of this computer with a colon in its name is written ./a:b. - is standard input or output, as one file.
 
-Where DST is a folder that is there, what is copied goes into it under its own name; else DST is its new name. A file takes the
-place of a file, whole or not at all, and a folder is added to a folder of its name. The agent itself reads and writes in its room.
+If DST is a folder, what is copied goes into it under its own name; else DST is the new name. A file replaces a file, whole or not
+at all. A folder is merged into a folder of its name. In the room, files are read and written with the agent's rights.
 
-What comes out is put beside its place first, and moved when all of it has come. No link is followed here, and those that lead out of what
-is copied are left out, as are pipes: that is said. A device outside /dev is refused, and more than 8 GiB or 500,000 files at a
-time. Nothing is taken out of files, secrets neither.`,
+What comes out of the room is put in place only when all of it has arrived. On this computer no link is followed. Pipes, and links
+that lead out of what is copied, are left out and named. A device outside /dev is refused, and so is more than 8 GiB or 500,000
+files at a time. Secrets in files are copied as they are.`,
 		Example: `  osaurus-sandbox cp ~/project alice:                    a folder, into her home
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
   tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			way, err := parseCopy(args, asJSON)
+			way, err := parseCopy(args, wantsJSON(cmd))
 			if err != nil {
 				return err
 			}
@@ -51,14 +50,9 @@ time. Nothing is taken out of files, secrets neither.`,
 			}
 			defer client.Close()
 			sum, err := way.do(cmd.Context(), c, client)
-			if err != nil {
-				return err
-			}
-			return printCopied(c, sum, asJSON)
+			return reply(cmd, sumJSON(sum), err, func(_ io.Writer, sum sumJSON) error { return printLeftOut(c.err, sum) })
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // copying is what is to be copied, all of it in one direction.
@@ -228,21 +222,21 @@ func keepInput(ctx context.Context, in io.Reader) (name string, err error) {
 	return f.Name(), err
 }
 
-// printCopied says to programs what was copied, and to everybody what was not.
-func printCopied(c console, sum parcel.Sum, asJSON bool) error {
-	if asJSON {
-		return printJSON(c.out, struct {
-			Files   int      `json:"files"`
-			Bytes   int64    `json:"bytes"`
-			LeftOut []string `json:"left_out,omitempty"`
-		}{sum.Files, sum.Bytes, sum.LeftOut})
-	}
+// sumJSON is what was copied, for programs.
+type sumJSON struct {
+	Files   int      `json:"files"`
+	Bytes   int64    `json:"bytes"`
+	LeftOut []string `json:"left_out,omitempty"`
+}
+
+// printLeftOut says what was not copied.
+func printLeftOut(w io.Writer, sum sumJSON) error {
 	if n := len(sum.LeftOut); n > 0 {
 		more := ""
 		if n > 1 {
 			more = fmt.Sprintf(" and %d more", n-1)
 		}
-		writef(c.err, "left out, being a link that leads elsewhere, a pipe or a device: %s%s\n", sum.LeftOut[0], more)
+		return writef(w, "left out, being a link that leads elsewhere, a pipe or a device: %s%s\n", sum.LeftOut[0], more)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
 // copied is what cp --json says.
@@ -92,13 +93,13 @@ func TestCp(t *testing.T) {
 		code int
 		args []string
 	}{
-		{exitInvalidArgs, []string{"project", "other"}}, {exitInvalidArgs, []string{"alice:a", "bob:b"}}, {exitInvalidArgs, []string{"alice:a", "bob:b", "c"}}, {exitInvalidArgs, []string{"alice:a", "b", "c"}},
-		{exitInvalidArgs, []string{"alice:a", "-", "--json"}}, {exitInvalidArgs, []string{"-", "project", room}}, {exitInvalidArgs, []string{"-", room + "/"}}, {exitInvalidArgs, []string{room + "/as", "-"}},
-		{exitInvalidArgs, []string{room + "/as", ""}}, {exitInvalidArgs, []string{"", room}}, {exitInvalidArgs, []string{"project", "-", room + "/d/"}}, {exitInvalidArgs, []string{"-", "alice:"}},
-		{exitInvalidArgs, []string{"-", room + "/.."}}, {exitRejected, []string{"-", room + "/as"}}, {exitInvalidArgs, []string{"\xff", room}},
-		{exitInvalidArgs, []string{"alice:/", "."}}, {exitInvalidArgs, []string{"project"}}, {exitNotFound, []string{"no such", room}}, {exitNotFound, []string{room + "/nothing", "."}}, {exitNotFound, []string{room + "/no/such", "."}},
-		{exitNotFound, []string{"project", room + "/no/such"}}, {exitNotFound, []string{"project", file, room + "/none"}}, {exitNotFound, []string{room + "/in", room + "/as", "none"}}, {exitNotFound, []string{"project", "nobody:"}},
-		{exitRejected, []string{"project", room + "/in"}}, {exitRejected, []string{room + "/as", "./notes:1"}},
+		{fault.ExitInvalidArgs, []string{"project", "other"}}, {fault.ExitInvalidArgs, []string{"alice:a", "bob:b"}}, {fault.ExitInvalidArgs, []string{"alice:a", "bob:b", "c"}}, {fault.ExitInvalidArgs, []string{"alice:a", "b", "c"}},
+		{fault.ExitInvalidArgs, []string{"alice:a", "-", "--json"}}, {fault.ExitInvalidArgs, []string{"-", "project", room}}, {fault.ExitInvalidArgs, []string{"-", room + "/"}}, {fault.ExitInvalidArgs, []string{room + "/as", "-"}},
+		{fault.ExitInvalidArgs, []string{room + "/as", ""}}, {fault.ExitInvalidArgs, []string{"", room}}, {fault.ExitInvalidArgs, []string{"project", "-", room + "/d/"}}, {fault.ExitInvalidArgs, []string{"-", "alice:"}},
+		{fault.ExitInvalidArgs, []string{"-", room + "/.."}}, {fault.ExitRejected, []string{"-", room + "/as"}}, {fault.ExitInvalidArgs, []string{"\xff", room}},
+		{fault.ExitInvalidArgs, []string{"alice:/", "."}}, {fault.ExitInvalidArgs, []string{"project"}}, {fault.ExitNotFound, []string{"no such", room}}, {fault.ExitNotFound, []string{room + "/nothing", "."}}, {fault.ExitNotFound, []string{room + "/no/such", "."}},
+		{fault.ExitNotFound, []string{"project", room + "/no/such"}}, {fault.ExitNotFound, []string{"project", file, room + "/none"}}, {fault.ExitNotFound, []string{room + "/in", room + "/as", "none"}}, {fault.ExitNotFound, []string{"project", "nobody:"}},
+		{fault.ExitRejected, []string{"project", room + "/in"}}, {fault.ExitRejected, []string{room + "/as", "./notes:1"}},
 	} {
 		if code, out, stderr := sandbox(t, append([]string{"cp"}, tc.args...)...); code != tc.code || out != "" || !strings.HasPrefix(stderr, failurePrefix) || strings.Contains(stderr, "run command") {
 			t.Errorf("%q: %d, want %d; %q, %s", tc.args, code, tc.code, out, stderr)
@@ -161,7 +162,7 @@ func tryCp(t *testing.T, home config.Home) {
 	}
 	ok(t, "cp", "alice:/tmp/copy", "alice:project", here)
 	holds(t, filepath.Join(here, "copy", "src", "main"), secretToken)
-	if code, _, stderr := sandbox(t, "cp", filepath.Join(here, "project"), "alice:/usr/local"); code != exitExecution || !strings.Contains(stderr, "ermission denied") {
+	if code, _, stderr := sandbox(t, "cp", filepath.Join(here, "project"), "alice:/usr/local"); code != fault.ExitExecution || !strings.Contains(stderr, "ermission denied") {
 		t.Errorf("where she may not write: %d, %s", code, stderr)
 	}
 	if code, _, stderr := sandbox(t, "cp", "bob:/root", here); code == 0 || !strings.Contains(stderr, "ermission denied") {

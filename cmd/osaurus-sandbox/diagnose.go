@@ -15,27 +15,25 @@ import (
 )
 
 func newDiagnose(c console) *cobra.Command {
-	var asJSON bool
 	var target string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "Test whether the sandbox does what agents need",
-		Long: `Starts the guest if need be, does every check at once, and says what to do where one fails; the exit code is then 1.
-What this guest does not have is not checked.`,
+		Long: `Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
+fails. What this guest does not have is not checked.`,
 		Example: `  osaurus-sandbox diagnose`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			failed := 0
+			failed, print := 0, printCheck
+			if wantsJSON(cmd) {
+				print = printLine
+			}
 			for r, err := range control.Messages(client.Diagnose(cmd.Context(), &controlpb.DiagnoseRequest{NatTarget: target})) {
 				if err != nil {
 					return err
 				}
 				if !r.Passed {
 					failed++
-				}
-				print := printCheck
-				if asJSON {
-					print = printLine[*controlpb.DiagnoseResponse]
 				}
 				if err := print(c.out, r); err != nil {
 					return err
@@ -47,9 +45,8 @@ What this guest does not have is not checked.`,
 			return nil
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&target, "nat-target", diagnose.DefaultTarget, "what the guest fetches to prove its network")
-	return cmd
+	return withJSON(cmd)
 }
 
 func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
@@ -57,9 +54,9 @@ func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
 	if !r.Passed {
 		verdict = paintFor(w).bad("FAILED")
 	}
-	_, err := writef(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
+	err := writef(w, "%s  %-18s %6.2f s  %s: %s\n", verdict, r.Name, r.Took.AsDuration().Round(10*time.Millisecond).Seconds(), r.Did, r.Found)
 	if err == nil && r.Advice != "" {
-		_, err = writef(w, "%8s%s\n", "", r.Advice)
+		err = writef(w, "%8s%s\n", "", r.Advice)
 	}
 	return err
 }

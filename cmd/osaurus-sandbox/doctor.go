@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
@@ -9,11 +11,10 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this computer can do, and what is missing",
-		Long:  "Looks at this computer as a host of guests, and changes nothing. For everything missing or slow it names the command that mends it.\nThe exit code is 6 if no guest can be booted until something is mended.",
+		Long:  "Checks whether this computer can run the sandbox, and changes nothing. For everything that is missing or slow it names the\ncommand that helps. The exit code is 6 if no guest can be booted before something is repaired.",
 		Example: `  osaurus-sandbox doctor
   osaurus-sandbox doctor --json | jq .`,
 		Args: cobra.NoArgs,
@@ -23,32 +24,26 @@ func newDoctor() *cobra.Command {
 				return err
 			}
 			report := doctor.Examine(cmd.Context(), doctor.Host{Home: home, Driver: checkDriver})
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = printReport(cmd, report)
-			}
+			err = reply(cmd, report, nil, printReport)
 			if err == nil && !report.Ready {
 				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Mend what is missing above, then run osaurus-sandbox doctor again.")
 			}
 			return err
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
-func printReport(cmd *cobra.Command, r doctor.Report) error {
-	p := paintFor(cmd.OutOrStdout())
-	table := newTable(cmd.OutOrStdout())
+func printReport(w io.Writer, r doctor.Report) error {
+	p := paintFor(w)
+	table := newTable(w)
 	for _, f := range r.Findings {
 		status := p.good(string(f.Status))
 		if f.Mend != "" {
 			status = p.bad(string(f.Status))
 		}
-		writef(table, "%s\t%s\t%s\n", status, f.What, f.Detail)
+		table.row(status, f.What, f.Detail)
 		if f.Mend != "" {
-			writef(table, "%s\t\tmend: %s\n", p.bad(""), f.Mend)
+			table.row(p.bad(""), "", "mend: "+f.Mend)
 		}
 	}
 	return table.Flush()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/doctor"
 )
 
@@ -32,7 +33,7 @@ func TestDoctor(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	code, out, said = sandbox(t, "doctor")
-	if code != exitUnavailable || !strings.Contains(out, "version 5.2 is too old") || !strings.Contains(out, "mend: ") || !strings.Contains(said, "setup is required") {
+	if code != fault.ExitUnavailable || !strings.Contains(out, "version 5.2 is too old") || !strings.Contains(out, "mend: ") || !strings.Contains(said, "setup is required") {
 		t.Errorf("doctor with an old QEMU: %d\n%s%s", code, out, said)
 	}
 }

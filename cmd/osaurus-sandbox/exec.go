@@ -14,28 +14,29 @@ import (
 )
 
 func newExec(c console) *cobra.Command {
-	var asRoot, tty, asJSON, noInput bool
+	var asRoot, tty, noInput bool
 	var dir, session string
 	var env, secrets []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "exec {AGENT | --root} [flags] -- COMMAND [ARG...]",
 		Short: "Run a command as an agent, or as root of the guest",
-		Long: `Runs a command as an agent, in its room, with this terminal's input and output. With --root it runs as root of the agent's
-own room, to install packages there; no other agent sees any of it. With --root and no agent it runs as root of the guest: the
-door of whoever operates the sandbox, past all that keeps agents apart. Each use is in the audit.
+		Long: `Runs a command as an agent, in its room, with this terminal's input and output. With --root it runs as root of the agent's room,
+to install packages there, which no other agent sees. With --root and no agent it runs as root of the guest, outside all rooms:
+for administration only. Each use is in the audit.
 
-The guest is started if need be. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The exit code
-is the command's own, 128+n if signal n ended it, 125 if the sandbox failed and it did not run, 126 if it cannot be run, 127 if there
-is no such command, and 255 if it had begun and how it ended is not known: the guest or the daemon ended meanwhile. Where one
-of them ends in the moment in which the command is started it is 125, and the command may have begun. With --json the command's output and its end are told in one JSON object, and the exit code is the same.
+The guest is started if it does not run. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The command
+reads all of this program's standard input: in a loop that reads the lines of a file, say -n.
 
-The command reads what this program is given to read, all of it: in a loop that reads lines of a file, say -n.
+The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if there is no
+such command. It is 125 if the sandbox failed and the command did not run; only if the guest or the daemon ended at that very
+moment may it have begun. It is 255 if the guest or the daemon ended while it ran, and nobody knows how it ended. With --json the
+output and the end of the command are printed as one JSON object. A command that --timeout ended has 143, 137, or its own code.
 
-With --session the command runs in a shell of the agent's that stays: the next one finds the folder, variables and functions
-that this one leaves. A single argument is then a line for the shell, several are words that it takes as they are. The command
-reads nothing, and its output comes at its end, also after Ctrl-C: of a long one the beginning and the end. --cwd and --env count
-only for a shell that is made anew; --timeout is 30s unless you say otherwise. The exit code 125 says that no answer came.`,
+With --session the command runs in a shell of the agent that stays: the next command finds the folder, variables and functions of
+this one. A single argument is a line for that shell; several arguments are a command and its words. The command has no input. Its
+output is printed when it has ended, by Ctrl-C too, and only the beginning and the end of it if it is long. --cwd and --env take
+effect only if the shell is new. --timeout is 30s unless you set it. The exit code is 125 if no answer came.`,
 		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
   osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
   osaurus-sandbox exec alice --secret TOKEN -- ./deploy
@@ -46,22 +47,22 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise. T
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := c // for this run
+			c, asJSON := c, wantsJSON(cmd) // for this run
 			agent, args, err := whose(cmd, args, asRoot)
 			if err != nil {
 				return err
 			}
 			if noInput && tty {
-				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --no-stdin").Advise("A terminal is there to be typed on: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --no-stdin exclude each other").Advise("Say one of them: a terminal is there to be typed on.")
 			}
 			if noInput {
 				c.in = nil
 			}
 			if tty && asJSON {
-				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --json").Advise("A terminal's output is for a person: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--tty and --json exclude each other").Advise("Say one of them: a terminal's output is for a person.")
 			}
 			if len(secrets) > 0 && (agent == "" || session != "") {
-				return fault.Newf(fault.InvalidArgs, "run command", "", "--secret is for a command of its own, of an agent").Advise("In a session, have the shell ask: osaurus-host secrets get " + secrets[0] + ".")
+				return fault.Newf(fault.InvalidArgs, "run command", "", "--secret needs an agent, and does not go with --session").Advise("In a session, have the shell ask: osaurus-host secrets get " + secrets[0] + ".")
 			}
 			if session != "" && (tty || asRoot) {
 				return fault.Newf(fault.InvalidArgs, "run command", "", "--session goes with neither --tty nor --root").Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
@@ -102,12 +103,11 @@ only for a shell that is made anew; --timeout is 30s unless you say otherwise. T
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.DurationVar(&timeout, "timeout", 0, "end it after this long, as in 90s")
-	f.StringVar(&session, "session", "", "in this persistent shell of the agent's")
+	f.StringVar(&session, "session", "", "run it in this persistent shell of the agent")
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 	f.BoolVar(&tty, "tty", false, "run it on a terminal, as large as this one")
-	f.BoolVarP(&noInput, "no-stdin", "n", false, "have it read nothing, and leave what this program is given to read to others")
-	f.BoolVar(&asJSON, "json", false, "print one JSON object at its end")
-	return cmd
+	f.BoolVarP(&noInput, "no-stdin", "n", false, "give it no input, and leave standard input unread")
+	return jsonFlag(cmd, "print one JSON object at its end")
 }
 
 // whose tells the agent from the command: they are on either side of "--".
@@ -117,7 +117,7 @@ func whose(cmd *cobra.Command, args []string, asRoot bool) (agent string, comman
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0:
-		return wrong("which part is the command?", "Write -- before it: osaurus-sandbox exec alice -- whoami.")
+		return wrong("it is not clear which part is the command", "Write -- before it: osaurus-sandbox exec alice -- whoami.")
 	case dash > 1:
 		return wrong("more than one agent", "Write one name before the --.")
 	case dash == len(args):
@@ -125,7 +125,7 @@ func whose(cmd *cobra.Command, args []string, asRoot bool) (agent string, comman
 	case dash == 1:
 		return args[0], args[1:], nil
 	case !asRoot:
-		return wrong("as whom?", "Name an agent before the --, or say --root: the command is then root of the guest.")
+		return wrong("no agent is named", "Name an agent before the --, or say --root: the command is then root of the guest.")
 	}
 	return "", args, nil
 }

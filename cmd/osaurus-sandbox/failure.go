@@ -17,14 +17,7 @@ import (
 
 // Exit codes. They are part of the interface: scripts rely on them.
 const (
-	exitOK           = 0
-	exitExecution    = fault.ExitExecution
-	exitInvalidArgs  = fault.ExitInvalidArgs
-	exitRejected     = fault.ExitRejected
-	exitUserDenied   = fault.ExitUserDenied
-	exitUnavailable  = fault.ExitUnavailable
-	exitNotFound     = fault.ExitNotFound
-	exitToolNotFound = fault.ExitToolNotFound
+	exitOK = 0
 
 	// A command that runs another (boot, exec) keeps all codes but these for it, as
 	// env and timeout do.

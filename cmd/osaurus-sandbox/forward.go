@@ -28,19 +28,19 @@ const (
 )
 
 func newForward(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "forward AGENT [LOCAL:]PORT...",
 		Short: "Reach a server that an agent runs, from this computer",
-		Long: `Opens ports of this computer that lead to those in an agent's room, until you press Ctrl-C: where the agent runs a web server,
-your browser shows what it serves. A port is opened under its own number; LOCAL:PORT says another, and 0 as LOCAL takes
-any that is free. What listens in the room may listen on its loopback alone, and may be started later, or again.
+		Long: `Opens ports of this computer that lead to ports in an agent's room, until you press Ctrl-C: if the agent runs a web server, you can
+see it in your browser. Each port has the same number here, unless you write LOCAL:PORT; 0 as LOCAL takes any free port. The server
+may listen on the room's loopback address only, and may be started later, or restarted.
 
-The guest is started if need be, and not stopped as idle meanwhile. What is opened is opened on 127.0.0.1: every program of
-this computer, of every user, can connect, and what it is answered is the agent's word. It is TCP, with whatever is spoken on it.
+Up to 64 ports can be opened, with up to 32 connections at a time: more wait. Any TCP protocol works. The guest is started if it
+does not run, and not stopped as idle meanwhile.
 
-Browsers tell cookies apart by address and not by port: a page of the agent's is sent those of all that you use on 127.0.0.1,
-and can set them. Where that matters open it in another profile, or in a private window.`,
+The ports are opened on 127.0.0.1: every program of every user of this computer can connect. Do not trust what the agent's server
+sends. Browsers do not keep the cookies of different ports apart: the agent's pages get, and can change, the cookies of everything
+that you use on 127.0.0.1. If that matters, use another browser profile or a private window.`,
 		Example: `  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
   osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
   osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`,
@@ -58,11 +58,9 @@ and can set them. Where that matters open it in another profile, or in a private
 				return err
 			}
 			defer client.Close()
-			return f.run(cmd.Context(), client, asJSON)
+			return f.run(cmd.Context(), client, wantsJSON(cmd))
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // forwarder has ports of this computer lead to those of an agent.
@@ -203,8 +201,7 @@ func (f *forwarder) say(d door, asJSON bool) error {
 			Port    config.Port `json:"port"` // of the agent
 		}{d.Addr().String(), f.agent, d.port})
 	}
-	_, err := writef(f.out, "http://%s is port %v of %s\n", d.Addr(), d.port, f.agent)
-	return err
+	return writef(f.out, "http://%s is port %v of %s\n", d.Addr(), d.port, f.agent)
 }
 
 // complain says why a connection could not be carried, unless it was just said.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/freeport"
 )
 
@@ -168,7 +169,7 @@ func TestForward(t *testing.T) {
 	}
 
 	taken := portOf(t, f.address)
-	if code, out, stderr := sandbox(t, "forward", "alice", taken+":"+port); code != exitRejected || out != "" || !strings.Contains(stderr, "osaurus-sandbox forward alice ") {
+	if code, out, stderr := sandbox(t, "forward", "alice", taken+":"+port); code != fault.ExitRejected || out != "" || !strings.Contains(stderr, "osaurus-sandbox forward alice ") {
 		t.Errorf("a port that is taken: %d, %q, %s", code, out, stderr)
 	}
 	f.end()
@@ -176,8 +177,8 @@ func TestForward(t *testing.T) {
 		code int
 		args []string
 	}{
-		{exitNotFound, []string{"nobody", "0:" + port}}, {exitInvalidArgs, []string{"alice"}}, {exitInvalidArgs, []string{"alice", "0"}}, {exitInvalidArgs, []string{"alice", "x"}},
-		{exitInvalidArgs, []string{"alice", "80:0"}}, {exitInvalidArgs, []string{"alice", ":80"}}, {exitInvalidArgs, []string{"alice", "80:"}}, {exitInvalidArgs, []string{"alice", "0.0.0.0:80"}},
+		{fault.ExitNotFound, []string{"nobody", "0:" + port}}, {fault.ExitInvalidArgs, []string{"alice"}}, {fault.ExitInvalidArgs, []string{"alice", "0"}}, {fault.ExitInvalidArgs, []string{"alice", "x"}},
+		{fault.ExitInvalidArgs, []string{"alice", "80:0"}}, {fault.ExitInvalidArgs, []string{"alice", ":80"}}, {fault.ExitInvalidArgs, []string{"alice", "80:"}}, {fault.ExitInvalidArgs, []string{"alice", "0.0.0.0:80"}},
 	} {
 		if code, out, stderr := sandbox(t, append([]string{"forward"}, tc.args...)...); code != tc.code || out != "" || !strings.Contains(stderr, "advice: ") {
 			t.Errorf("%q: %d, %q, %s", tc.args, code, out, stderr)

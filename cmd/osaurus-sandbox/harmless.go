@@ -16,8 +16,9 @@ type safe string
 // writef is fmt.Fprintf for people. What an agent, a guest or a recipe says is among
 // the arguments as likely as not: none of them makes another line, nor does anything
 // to the terminal. Only what is safe stays as it is.
-func writef(w io.Writer, format string, args ...any) (int, error) {
-	return io.WriteString(w, string(safef(format, args...)))
+func writef(w io.Writer, format string, args ...any) error {
+	_, err := io.WriteString(w, string(safef(format, args...)))
+	return err
 }
 
 // safef is the text that writef writes.

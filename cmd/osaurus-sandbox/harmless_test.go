@@ -256,7 +256,7 @@ func TestNothingIsObeyed(t *testing.T) {
 				code := run(t.Context(), console{strings.NewReader("value\n"), &out, &out}, line)
 				text := out.String()
 				switch {
-				case code == exitInvalidArgs && !fails && name != "plugin lint": // which ends so
+				case code == fault.ExitInvalidArgs && !fails && name != "plugin lint": // which ends so
 					t.Errorf("%q is no command line: %s", line, text)
 				case strings.ContainsFunc(text, obeyed):
 					t.Errorf("%q prints %q", line, text)

@@ -3,9 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -17,15 +17,41 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// shortID is how much of a job's id is shown: nobody meets another by chance.
-const shortID = 12
+// shortID is as much of an id as is shown: nobody meets another by chance.
+func shortID(id string) string {
+	const shown = 12
+	return id[:min(len(id), shown)]
+}
+
+// byPrefix is the one of ids that begins with text, which is a whole one if it is of their length.
+func byPrefix(kind, text string, length int, ids iter.Seq2[string, error]) (string, error) {
+	if len(text) == length || text == "" {
+		return text, nil
+	}
+	op, found := "find "+kind, ""
+	for id, err := range ids {
+		switch {
+		case err != nil:
+			return "", err
+		case !strings.HasPrefix(id, text):
+		case found != "":
+			return "", fault.Newf(fault.InvalidArgs, op, text, "more than one id begins so").Advise("Write more of it.")
+		default:
+			found = id
+		}
+	}
+	if found == "" {
+		return "", fault.Newf(fault.NotFound, op, text, "there is none whose id begins so").Advise("See `osaurus-sandbox " + kind + " list`.")
+	}
+	return found, nil
+}
 
 func newJob(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
 		Short: "Run commands of agents in the background",
-		Long: `A job is a command of an agent that nobody waits for. It goes on when this program, its terminal or the connection ends, keeps
-the guest from being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
+		Long: `A job is a command that an agent runs in the background. It goes on when this program or its terminal ends. It keeps the guest from
+being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
 		Example: `  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
   osaurus-sandbox job tail -f alice $id
   osaurus-sandbox job wait alice $id
@@ -38,7 +64,6 @@ the guest from being stopped as idle, and ends with the guest. The beginning of 
 }
 
 func newJobStart(c console) *cobra.Command {
-	var asJSON bool
 	var env, secrets []string
 	var dir, label string
 	cmd := &cobra.Command{
@@ -49,7 +74,7 @@ func newJobStart(c console) *cobra.Command {
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 {
-				return fault.Newf(fault.InvalidArgs, "start job", "", "which part is the command?").
+				return fault.Newf(fault.InvalidArgs, "start job", "", "it is not clear which part is the command").
 					Advise("Write one name of an agent, then --, then the command: osaurus-sandbox job start alice -- make.")
 			}
 			client, err := need(cmd.Context())
@@ -62,14 +87,7 @@ func newJobStart(c console) *cobra.Command {
 				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
 			})
 			stop()
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r.Job)
-			}
-			_, err = writef(c.out, "%s\n", r.Job.Id)
-			return err
+			return reply(cmd, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
 		},
 	}
 	f := cmd.Flags()
@@ -77,38 +95,26 @@ func newJobStart(c console) *cobra.Command {
 	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
 	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
 	f.StringVar(&label, "label", "", "what you call it")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newJobList(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list [AGENT]",
 		Short: "List the jobs of an agent, or of all",
-		Long:  "Lists the jobs that run, and those that ended last. It starts no guest: without one there are none.",
+		Long:  "Lists the jobs that run, and those that ended last. It does not start the guest: if that does not run, there are none.",
 		Example: `  osaurus-sandbox job list
   osaurus-sandbox job list alice`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Jobs.List(cmd.Context(), &controlpb.ListJobsRequest{Agent: first(args)})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND")
-			for _, j := range r.Jobs {
-				writef(table, "%s\t%.*s\t%s\t%s\t%s\t%s\n", j.Agent, shortID, j.Id, jobState(j),
-					when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command))
-			}
-			return table.Flush()
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListJobsResponse) error {
+				return printTable(w, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.Jobs, func(j *controlpb.Job) []any {
+					return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // jobState is how a job is, in a few words.
@@ -143,53 +149,46 @@ func withJob(ctx context.Context, agent, text string, do func(client *control.Cl
 		return err
 	}
 	defer client.Close()
-	const whole = 32
-	if len(text) == whole || text == "" {
-		return do(client, text)
-	}
-	r, err := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: agent})
+	const length = 32
+	id, err := byPrefix("job", text, length, func(yield func(string, error) bool) {
+		r, err := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: agent})
+		if err != nil {
+			yield("", err)
+		}
+		for _, j := range r.GetJobs() {
+			if !yield(j.Id, nil) {
+				return
+			}
+		}
+	})
 	if err != nil {
 		return err
 	}
-	var found []string
-	for _, j := range r.Jobs {
-		if strings.HasPrefix(j.Id, text) {
-			found = append(found, j.Id)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return do(client, found[0])
-	case 0:
-		return fault.New(fault.NotFound, "find job", text, errors.New(agent+" has none whose id begins so")).Advise("See `osaurus-sandbox job list`; jobs end with their guest.")
-	}
-	return fault.Newf(fault.InvalidArgs, "find job", text, "more than one id begins so").Advise("Write more of it.")
+	return do(client, id)
 }
 
-func printJob(w io.Writer, j *controlpb.Job, asJSON bool) error {
-	if asJSON {
-		return printProto(w, j)
-	}
+func printJob(w io.Writer, j *controlpb.Job) error {
 	table := newTable(w)
-	rows := [][2]string{{"id", j.Id}, {"agent", j.Agent}, {"command", j.Command}, {"label", j.Label}, {"state", jobState(j)}, {"started", when(j.Started)}}
+	table.field("id", j.Id)
+	table.field("agent", j.Agent)
+	table.field("command", j.Command)
+	table.field("label", j.Label)
+	table.field("state", jobState(j))
+	table.field("started", when(j.Started))
 	if !j.Running {
-		rows = append(rows, [2]string{"took", j.Ended.AsTime().Sub(j.Started.AsTime()).Round(time.Millisecond).String()})
+		table.field("took", j.Ended.AsTime().Sub(j.Started.AsTime()).Round(time.Millisecond).String())
 	}
 	output := bytesText(j.Written)
 	if j.Dropped > 0 {
 		output += ", of which the first " + bytesText(j.Dropped) + " are not kept"
 	}
-	for _, row := range append(rows, [2]string{"output", output}, [2]string{"log in the room", j.LogFile}) {
-		if row[1] != "" {
-			writef(table, "%s\t%s\n", row[0], row[1])
-		}
-	}
+	table.field("output", output)
+	table.field("log in the room", j.LogFile)
 	return table.Flush()
 }
 
 func newJobShow(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "show AGENT JOB",
 		Short:   "Show how a job is doing",
 		Example: `  osaurus-sandbox job show alice 3f2a`,
@@ -197,24 +196,18 @@ func newJobShow(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				r, err := client.Jobs.Poll(cmd.Context(), &controlpb.PollJobRequest{Agent: args[0], Id: id})
-				if err != nil {
-					return err
-				}
-				return printJob(c.out, r.Job, asJSON)
+				return reply(cmd, r.GetJob(), err, printJob)
 			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newJobWait(c console) *cobra.Command {
-	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:         "wait AGENT JOB",
 		Short:       "Wait until a job has ended",
-		Long:        "Waits until a job has ended. The exit code is the job's own, 128+n if signal n ended it, and 125 if it still runs when --timeout is over, or if its code is not known.",
+		Long:        "Waits until a job has ended. The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs when\n--timeout is over, or if its code is not known.",
 		Example:     `  osaurus-sandbox job wait alice 3f2a --timeout 10m`,
 		Args:        cobra.ExactArgs(2),
 		Annotations: map[string]string{runsCommand: "true"},
@@ -225,10 +218,7 @@ func newJobWait(c console) *cobra.Command {
 					request.Timeout = durationpb.New(timeout)
 				}
 				r, err := client.Jobs.Wait(cmd.Context(), request)
-				if err == nil {
-					err = printJob(c.out, r.Job, asJSON)
-				}
-				switch {
+				switch err := reply(cmd, r.GetJob(), err, printJob); {
 				case err != nil:
 					return err
 				case r.Job.Running:
@@ -240,13 +230,12 @@ func newJobWait(c console) *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default for ever)")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newJobKill(c console) *cobra.Command {
-	var asJSON, hard bool
+	var hard bool
 	cmd := &cobra.Command{
 		Use:   "kill AGENT JOB",
 		Short: "End a job and all that it has started",
@@ -257,14 +246,10 @@ func newJobKill(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				r, err := client.Jobs.Kill(cmd.Context(), &controlpb.KillJobRequest{Agent: args[0], Id: id, Kill: hard})
-				if err != nil || !asJSON {
-					return err
-				}
-				return printProto(c.out, r.Job)
+				return reply(cmd, r.GetJob(), err, nil)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&hard, "kill", false, "SIGKILL, which no program can refuse")
-	return cmd
+	cmd.Flags().BoolVar(&hard, "kill", false, "send SIGKILL, which no program can ignore")
+	return withJSON(cmd)
 }

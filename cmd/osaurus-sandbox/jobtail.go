@@ -16,7 +16,7 @@ import (
 const tailBytes = 64 << 10
 
 func newJobTail(c console) *cobra.Command {
-	var asJSON, follow, all bool
+	var follow, all bool
 	var lines int
 	cmd := &cobra.Command{
 		Use:   "tail AGENT JOB",
@@ -27,7 +27,7 @@ func newJobTail(c console) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
-				return fault.Newf(fault.InvalidArgs, "read output of job", args[1], "a number of lines is not negative").Advise("Say how many lines from the end are wanted; --all shows all.")
+				return fault.Newf(fault.InvalidArgs, "read output of job", args[1], "the number of lines is negative").Advise("Say how many lines from the end are wanted; --all shows all.")
 			}
 			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
 				request := &controlpb.TailJobRequest{Agent: args[0], Id: id, FromEnd: tailBytes, Follow: follow}
@@ -40,7 +40,7 @@ func newJobTail(c console) *cobra.Command {
 				}
 				defer stream.Close()
 				show := func(part *controlpb.TailJobResponse) error {
-					if asJSON {
+					if wantsJSON(cmd) {
 						return printLine(c.out, part)
 					}
 					_, err := c.out.Write(part.Data)
@@ -53,11 +53,10 @@ func newJobTail(c console) *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many lines")
-	return cmd
+	return withJSON(cmd)
 }
 
 // jobOutput is what the daemon answers of a job's output, part by part.

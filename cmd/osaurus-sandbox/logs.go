@@ -14,15 +14,16 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/plain"
 )
 
 func newLogs(c console) *cobra.Command {
-	var asJSON, follow bool
+	var follow bool
 	var since, source, agent string
 	cmd := &cobra.Command{
 		Use:   "logs",
-		Short: "Print the daemon's log and the guest's console, or what an agent's programs have logged",
-		Long:  "Where no daemon runs, it prints what the last one has left, and what one that did not come up has said.",
+		Short: "Print the logs of the daemon, the guest or an agent",
+		Long:  "If no daemon runs, it prints the logs of the last one, and why one did not start.",
 		Example: `  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
   osaurus-sandbox logs -f --agent alice`,
@@ -32,61 +33,49 @@ func newLogs(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			print := printLog(c, asJSON)
 			client, err := reach(cmd.Context())
 			if fault.KindOf(err) == fault.Unavailable && agent == "" && !follow {
-				return logsWithoutDaemon(c, source, from.AsTime(), print)
+				return logsWithoutDaemon(cmd, source, from.AsTime())
 			}
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
-			for l, err := range control.Messages(client.Logs(cmd.Context(), request)) {
-				if err == nil {
-					err = print(l)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			return replyEach(cmd, control.Messages(client.Logs(cmd.Context(), request)), printLog)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to be written")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)")
-	cmd.Flags().StringVar(&source, "source", "", "only daemon or console")
-	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, in place of both")
-	return cmd
+	cmd.Flags().StringVar(&source, "source", "", "only this one: daemon, or console of the guest")
+	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, instead of both")
+	return withJSON(cmd)
 }
 
 // printLog prints a line of a log.
-func printLog(c console, asJSON bool) func(*controlpb.LogsResponse) error {
-	return func(l *controlpb.LogsResponse) (err error) {
-		switch {
-		case asJSON:
-			return printLine(c.out, l)
-		case l.Level != "":
-			_, err = writef(c.out, "%s  %s  %-6s  %s\n", l.Source, when(l.Time), l.Level, l.Text)
-		case l.Time != nil:
-			_, err = writef(c.out, "%-7s  %s  %s\n", l.Source, when(l.Time), l.Text)
-		default:
-			_, err = writef(c.out, "%-7s  %s\n", l.Source, l.Text)
-		}
-		return err
+func printLog(w io.Writer, l *controlpb.LogsResponse) error {
+	switch {
+	case l.Level != "":
+		return writef(w, "%s  %s  %-6s  %s\n", l.Source, when(l.Time), l.Level, l.Text)
+	case l.Time != nil:
+		return writef(w, "%-7s  %s  %s\n", l.Source, when(l.Time), l.Text)
 	}
+	return writef(w, "%-7s  %s\n", l.Source, l.Text)
 }
 
 // logsWithoutDaemon prints what daemons have left in the home: nobody else can say why
 // one does not come up.
-func logsWithoutDaemon(c console, source string, since time.Time, print func(*controlpb.LogsResponse) error) error {
+func logsWithoutDaemon(cmd *cobra.Command, source string, since time.Time) error {
 	home, err := config.FindHome()
 	if err != nil {
 		return err
 	}
-	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
-	return control.LeftLogs(home, source, since, print)
+	writef(cmd.ErrOrStderr(), "No daemon answers. This is what is in %s:\n", home.Logs())
+	show := printLog
+	if wantsJSON(cmd) {
+		show = printLine
+	}
+	return control.LeftLogs(home, source, since, func(l *controlpb.LogsResponse) error { return show(cmd.OutOrStdout(), l) })
 }
 
 // parseSince reads how far back, as a duration or a time; empty is everything.
@@ -107,17 +96,17 @@ func parseSince(text string) (*timestamppb.Timestamp, error) {
 }
 
 func newEvents(c console) *cobra.Command {
-	var asJSON, follow bool
+	var follow bool
 	var after int64
 	var agent string
 	var agents bool
 	var topics []string
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happened to the sandbox, or what agents' programs have told",
-		Long: `Prints what happened to the sandbox. Each event has a number; with --after, a program goes on where it ended. With --agent it
-prints what concerns an agent instead: what its programs have told (osaurus-host events emit), and what those of others have told under
-a topic that begins with "shared:". These have numbers of their own.`,
+		Short: "Print what happened to the sandbox, or the events of agents' programs",
+		Long: `Prints what happened to the sandbox. Each event has a number: with --after a program can go on where it ended. With --agent it
+prints the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic
+begins with "shared:". These have numbers of their own.`,
 		Example: `  osaurus-sandbox events -f
   osaurus-sandbox events -f --agent alice --topic 'rss.*'`,
 		Args: cobra.NoArgs,
@@ -128,31 +117,20 @@ a topic that begins with "shared:". These have numbers of their own.`,
 			}
 			defer client.Close()
 			if agents || agent != "" || len(topics) > 0 {
-				return printTopics(cmd.Context(), c, client, &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}, asJSON)
+				request := &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}
+				return replyEach(cmd, control.Messages(client.Topics.Read(cmd.Context(), request)), printTopic)
 			}
-			print := printEvent
-			if asJSON {
-				print = printLine[*controlpb.EventsResponse]
-			}
-			for e, err := range control.Messages(client.Events(cmd.Context(), &controlpb.EventsRequest{After: after, Follow: follow})) {
-				if err == nil {
-					err = print(c.out, e)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			request := &controlpb.EventsRequest{After: after, Follow: follow}
+			return replyEach(cmd, control.Messages(client.Events(cmd.Context(), request)), printEvent)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is yet to happen")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
 	cmd.Flags().Int64Var(&after, "after", 0, "only events with greater numbers")
-	cmd.Flags().StringVar(&agent, "agent", "", "what concerns this agent")
-	cmd.Flags().BoolVar(&agents, "agents", false, "what programs of all agents have told")
-	cmd.Flags().StringSliceVar(&topics, "topic", nil, "of that, only this topic, or all that begin so with * at its end")
+	cmd.Flags().StringVar(&agent, "agent", "", "events that this agent gets")
+	cmd.Flags().BoolVar(&agents, "agents", false, "events of all agents' programs")
+	cmd.Flags().StringSliceVar(&topics, "topic", nil, "only events of this topic; with * at its end, of all topics that begin so")
 	cmd.MarkFlagsMutuallyExclusive("agent", "agents")
-	return cmd
+	return withJSON(cmd)
 }
 
 func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
@@ -162,6 +140,13 @@ func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
 			parts = append(parts, name+"="+value)
 		}
 	}
-	_, err := writef(w, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
-	return err
+	return writef(w, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
+}
+
+// printTopic prints what a program of an agent has told.
+func printTopic(w io.Writer, e *controlpb.ReadTopicsResponse) error {
+	if e.GapTo != 0 {
+		return writef(w, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
+	}
+	return writef(w, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, plain.Clip(e.Payload), e.Source)
 }

@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/fault"
 )
 
 // Why a daemon does not come up can be read where none runs.
@@ -39,11 +40,11 @@ func TestLogsWithoutDaemon(t *testing.T) {
 			t.Errorf("%v: %d, %q, %q", tc.args, code, out, stderr)
 		}
 	}
-	if code, _, _ := sandbox(t, "logs", "--source", "guest"); code != exitInvalidArgs {
+	if code, _, _ := sandbox(t, "logs", "--source", "guest"); code != fault.ExitInvalidArgs {
 		t.Errorf("a log that is none: %d", code)
 	}
 	for _, line := range []string{"-f", "--agent=alice"} {
-		if code, _, _ := sandbox(t, "logs", line); code != exitUnavailable {
+		if code, _, _ := sandbox(t, "logs", line); code != fault.ExitUnavailable {
 			t.Errorf("%s, which takes a daemon: %d", line, code)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -30,20 +29,22 @@ func newMachineCommands(c console) []*cobra.Command {
 	for _, m := range []machineCommand{
 		{
 			use: "up", short: "Start the sandbox, and make what it needs first",
-			long: "Starts the daemon and the guest unless they are running. What the guest needs is made first if it is missing: a pack, an image, a disk.",
+			long: "Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.",
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Up(ctx, &controlpb.UpRequest{}))
 			},
 		},
 		{
 			use: "restart", short: "Stop the guest and start it again",
+			long: `Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
+and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Restart(ctx, &controlpb.RestartRequest{}))
 			},
 		},
 		{
 			use: "provision", short: "Check and make all that a guest needs, and start it",
-			long: "Like up, but trusts nothing that is there: it checks all that can be checked, and makes again what is broken.",
+			long: "Like up, but checks everything that is there already, and makes again what is broken.",
 			do:   provision,
 		},
 		{
@@ -57,7 +58,7 @@ func newMachineCommands(c console) []*cobra.Command {
 		},
 		{
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
-			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. Nothing starts again until somebody needs a guest: you, or an app that calls a tool.",
+			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. They are made again when you or an\napp need the guest the next time.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
 			last:    true,
@@ -72,7 +73,7 @@ func newMachineCommands(c console) []*cobra.Command {
 }
 
 func newMachineCommand(c console, m machineCommand) *cobra.Command {
-	var asJSON, yes bool
+	var yes bool
 	example := "  osaurus-sandbox " + m.use
 	if m.confirm != "" {
 		example += "\n" + example + " --yes"
@@ -105,28 +106,27 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 			if m.last && own {
 				err = quit(ctx, client, home)
 			}
-			return errors.Join(printStatus(c.out, status, asJSON), err)
+			return errors.Join(reply(cmd, status, nil, printStatus), err)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	if m.confirm != "" {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	}
-	return cmd
+	return withJSON(cmd)
 }
 
 func newDown(c console) *cobra.Command {
-	var asJSON, daemon bool
+	var daemon bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Power the guest off",
-		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off: the gentle way, or the hard way if
-it does not obey. The daemon stays, and starts the guest for the next command that needs it. With --daemon it ends too.`,
+		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off, by force if it does not react. The daemon
+goes on, and starts the guest again for the next command that needs it. With --daemon the daemon ends too.`,
 		Example: `  osaurus-sandbox down
   osaurus-sandbox down --daemon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
+			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // for programs: a person did ask for it
 			home, err := config.FindHome()
 			if err != nil {
 				return err
@@ -134,40 +134,23 @@ it does not obey. The daemon stays, and starts the guest for the next command th
 			client, err := control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
 				// Then no guest runs: it would have ended with its daemon.
-				return errors.Join(released(ctx, home), printNoDaemon(c.out, asJSON))
+				return errors.Join(released(ctx, home), reply(cmd, noDaemon, nil, nil))
 			}
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			if daemon { // of whatever version it is
-				if err := quit(ctx, client, home); err != nil {
-					return err
-				}
-				return printNoDaemon(c.out, asJSON)
+				return reply(cmd, noDaemon, quit(ctx, client, home), nil)
 			}
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
 				return answer(client.Down(ctx, &controlpb.DownRequest{}))
 			})
-			if err != nil {
-				return err
-			}
-			return printStatus(c.out, status, asJSON)
+			return reply(cmd, status, err, printStatus)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&daemon, "daemon", false, "end the daemon too")
-	return cmd
-}
-
-// printNoDaemon says, to programs alone, that nothing runs: a person did ask for it.
-func printNoDaemon(w io.Writer, asJSON bool) error {
-	if !asJSON {
-		return nil
-	}
-	return printJSON(w, struct {
-		Daemon bool `json:"daemon"`
-	}{})
+	return withJSON(cmd)
 }
 
 // answer is the status in an answer.

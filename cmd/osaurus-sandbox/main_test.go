@@ -108,7 +108,7 @@ func TestMisuse(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
 	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}, {"artifacts", "save", "1", "-", "--json"}} {
 		code, stdout, stderr := sandbox(t, args...)
-		if code != exitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") {
+		if code != fault.ExitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
 	}
@@ -181,7 +181,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("config show: %s", out)
 	}
 	// All or none: the second value is wrong.
-	if code, _, _ := sandbox(t, "config", "set", "cpus=2", "diskGB=0"); code != exitInvalidArgs {
+	if code, _, _ := sandbox(t, "config", "set", "cpus=2", "diskGB=0"); code != fault.ExitInvalidArgs {
 		t.Errorf("config set of a wrong value: %d", code)
 	}
 	if text, _ := os.ReadFile(home.SettingsFile()); string(text) != "{\n  \"cpus\": 4,\n  \"network\": \"none\"\n}\n" {
@@ -190,7 +190,7 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(home.SettingsFile(), []byte(`{"cpus": 4`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := sandbox(t, "config", "show"); code != exitInvalidArgs || !strings.Contains(stderr, "sandbox.json:1:11") {
+	if code, _, stderr := sandbox(t, "config", "show"); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "sandbox.json:1:11") {
 		t.Errorf("config show of a broken file: %d, %s", code, stderr)
 	}
 }

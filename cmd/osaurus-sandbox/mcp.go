@@ -18,11 +18,11 @@ func newMCP(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Let apps work in the sandbox, over the Model Context Protocol",
-		Long: `Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as an agent: the one
-that is named, or one that is named after the app and made when it first comes. Such an agent may only read until a person lets it do
+		Long: `Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as the agent
+--agent, or as one with the app's name, which is made when the app connects first. Such a new agent may only read, until you allow
 more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 
-"mcp install" writes the command into an app's configuration. docs/mcp.md says more.`,
+"mcp install" writes the command into an app's configuration.`,
 		Example: `  osaurus-sandbox mcp install claude-code
   osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp --agent alice --profile lean`,
@@ -47,7 +47,7 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 	}
 	cmd.AddCommand(newMCPInstall(c), newMCPUninstall(c), newMCPConfig(c))
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent that the app works as (default one named after the app)")
-	cmd.Flags().StringVar(&profile, "profile", "full", "full, or lean for models that cannot hold many tools in mind")
+	cmd.Flags().StringVar(&profile, "profile", "full", "which tools: full, or lean for small models")
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
 )
 
@@ -215,7 +216,7 @@ func TestMCPWithoutGuest(t *testing.T) {
 	}
 	a.close()
 	a.pure(t)
-	if code, _, stderr := sandbox(t, "mcp", "--profile", "fat"); code != exitInvalidArgs {
+	if code, _, stderr := sandbox(t, "mcp", "--profile", "fat"); code != fault.ExitInvalidArgs {
 		t.Errorf("a profile that is none: %d, %s", code, stderr)
 	}
 }

@@ -26,13 +26,12 @@ import (
 type setup struct {
 	agent, profile   string
 	readOnly, dryRun bool
-	asJSON           bool
 }
 
 func (s *setup) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.agent, "agent", "", "the agent that the client works as (default one named after it)")
-	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "full, or lean for models that cannot hold many tools in mind")
-	jsonFlag(cmd, &s.asJSON)
+	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "which tools: full, or lean for small models")
+	withJSON(cmd)
 }
 
 func newMCPInstall(c console) *cobra.Command {
@@ -40,9 +39,10 @@ func newMCPInstall(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install CLIENT",
 		Short: "Connect an app: add the sandbox to its MCP servers",
-		Long: `Adds this program to the file in which a client keeps the servers that it starts, shows what is changed there, and keeps the file as it was
-beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With --read-only
-it may only read. If the agent is there already its autonomousExec.enabled is set so, for everything that works as that agent.
+		Long: `Adds this program to the MCP servers in a client's configuration file, shows what it changes there, and keeps a copy of the file
+beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With
+--read-only it may only read. If there is such an agent already, its setting autonomousExec.enabled is changed accordingly, for
+everything that works as that agent.
 
 ` + ownTools + `
 
@@ -73,7 +73,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			switch {
 			case err != nil:
 				return err
-			case s.asJSON:
+			case wantsJSON(cmd):
 				return printJSON(c.out, struct {
 					clientEditJSON
 					Agent    string `json:"agent"`
@@ -90,7 +90,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			}
 			switch {
 			case !file.changed:
-				_, err = writef(c.out, "%s starts it already.\n", client.Title)
+				err = writef(c.out, "%s starts it already.\n", client.Title)
 			case !s.dryRun:
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
@@ -116,14 +116,14 @@ func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
 }
 
 func newMCPUninstall(c console) *cobra.Command {
-	var dryRun, asJSON bool
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:     "uninstall CLIENT",
 		Short:   "Undo mcp install",
 		Long:    `Takes this program out of a client's file again. The agent stays, with its files: osaurus-sandbox agent delete NAME`,
 		Example: `  osaurus-sandbox mcp uninstall cursor`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := clients.Find(args[0])
 			if err != nil {
 				return err
@@ -132,11 +132,10 @@ func newMCPUninstall(c console) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case asJSON:
+			case wantsJSON(cmd):
 				return printJSON(c.out, editAsJSON(client, file))
 			case !file.changed:
-				_, err = writef(c.out, "%s does not start it.\n", client.Title)
-				return err
+				return writef(c.out, "%s does not start it.\n", client.Title)
 			}
 			if _, err = fmt.Fprint(c.out, file.diff); err == nil && !dryRun {
 				_, err = fmt.Fprintln(c.out, client.Then)
@@ -145,8 +144,7 @@ func newMCPUninstall(c console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newMCPConfig(c console) *cobra.Command {
@@ -154,8 +152,8 @@ func newMCPConfig(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config CLIENT",
 		Short: "Print the entry for a client's file",
-		Long: `Prints what mcp install would write, for people who keep their files themselves. The agent that the entry names must exist, or the
-client cannot connect: osaurus-sandbox agent create NAME
+		Long: `Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
+the entry names: osaurus-sandbox agent create NAME
 
 Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp config cursor
@@ -171,7 +169,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 				return err
 			}
 			there := hasAgent(cmd.Context(), s.agent)
-			if s.asJSON {
+			if wantsJSON(cmd) {
 				return printJSON(c.out, struct {
 					Client      string `json:"client"`
 					File        string `json:"file"`
@@ -286,8 +284,8 @@ func (s *setup) allow(ctx context.Context, client clients.Client, agent string) 
 }
 
 // ownTools is what nobody should take for granted of an app that was connected.
-const ownTools = `The app's own tools for commands and files go on working on this computer, outside of the sandbox, where only the tools that are added work.
-Turn its own off if that is not what you want: docs/mcp.md says how.`
+const ownTools = `The app's own tools for commands and files still work on this computer, outside of the sandbox: only the tools that are added work inside.
+If you do not want that, turn the app's own tools off in its settings.`
 
 // tell says as whom a client works, what that may do, and what it does not change.
 func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
@@ -295,7 +293,7 @@ func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
 	if s.readOnly {
 		may = "may only read"
 	}
-	_, err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
+	err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
 		client.Title, in.agent, may, in.agent, tools.Exec, s.readOnly, lines(ownTools))
 	if err == nil && in.state == supervisor.NotProvisioned {
 		_, err = fmt.Fprintln(w, "There is no sandbox yet. Make it once: osaurus-sandbox up")

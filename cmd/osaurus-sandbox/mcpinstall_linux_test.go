@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 )
 
 // TestMCPInstall is a person who has a client start the server, and takes it back.
@@ -48,7 +49,7 @@ func TestMCPInstall(t *testing.T) {
 	}
 	is(before)
 	out = ok(t, "mcp", "install", "zed")
-	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files go on working on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
+	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files still work on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
 		t.Errorf("%s", out)
 	}
 	if text, err := os.ReadFile(real + backupSuffix); err != nil || string(text) != before {
@@ -92,11 +93,11 @@ func TestMCPInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range [][]string{{"install", "zed", "--agent", "never"}, {"uninstall", "zed"}} {
-		if code, _, stderr := sandbox(t, append([]string{"mcp"}, line...)...); code != exitInvalidArgs || !strings.Contains(stderr, "line 1") {
+		if code, _, stderr := sandbox(t, append([]string{"mcp"}, line...)...); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "line 1") {
 			t.Errorf("%v of a broken file: %d, %s", line, code, stderr)
 		}
 	}
-	if code, _, _ := sandbox(t, "agent", "show", "never"); code != exitNotFound {
+	if code, _, _ := sandbox(t, "agent", "show", "never"); code != fault.ExitNotFound {
 		t.Errorf("an agent is made for what cannot be connected: %d", code)
 	}
 	is(broken)
@@ -157,7 +158,7 @@ func TestMCPInstall(t *testing.T) {
 	}
 	nobody := config.NewAgentID()
 	for _, line := range [][]string{{"mcp", "install", "cursor"}, {"audit", "list"}} {
-		if code, _, stderr := sandbox(t, append(line, "--agent", string(nobody))...); code != exitNotFound {
+		if code, _, stderr := sandbox(t, append(line, "--agent", string(nobody))...); code != fault.ExitNotFound {
 			t.Errorf("%v for nobody's id: %d, %s", line, code, stderr)
 		}
 	}
@@ -172,7 +173,7 @@ func TestMCPInstall(t *testing.T) {
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
 	}
-	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != exitNotFound || !strings.Contains(stderr, "claude-code") {
+	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != fault.ExitNotFound || !strings.Contains(stderr, "claude-code") {
 		t.Errorf("a client that is not known: %d, %s", code, stderr)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"iter"
 	"strconv"
@@ -20,8 +19,9 @@ func newMemory(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "See and change what agents remember",
-		Long: `Programs of an agent store facts and query them (osaurus-host agent memory). 2,000 are kept for each agent. To make room
-the oldest of those that matter least is forgotten, but never one that you have pinned, nor for a program one that you have added. Yours are found first.`,
+		Long: `Programs of an agent store facts and search for them (osaurus-host agent memory). 2,000 are kept for each agent; beyond that, the
+oldest of the least important ones is forgotten. A fact that you have pinned is never forgotten, and one that you have added is not
+forgotten for one that a program stores. Searches find your facts first.`,
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
@@ -37,22 +37,18 @@ func facts(ctx context.Context, client *control.Client, agent string) iter.Seq2[
 	return control.Messages(client.Memory.List(ctx, &controlpb.ListFactsRequest{Agent: agent}))
 }
 
-func printFacts(w io.Writer, facts []*controlpb.Fact) error {
-	table := newTable(w)
-	fmt.Fprintln(table, "ID\tCREATED\tPINNED\tSOURCE\tFACT")
-	for _, f := range facts {
+func printFacts(w io.Writer, r *controlpb.SearchFactsResponse) error {
+	return printTable(w, "ID\tCREATED\tPINNED\tSOURCE\tFACT", r.Facts, func(f *controlpb.Fact) []any {
 		pinned := ""
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		writef(table, "%d\t%s\t%s\t%s\t%s\n", f.Id, when(f.Created), pinned, f.Source, plain.Clip(f.Content))
-	}
-	return table.Flush()
+		return []any{f.Id, when(f.Created), pinned, f.Source, plain.Clip(f.Content)}
+	})
 }
 
 func newMemoryList(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "list AGENT",
 		Short:   "List all facts of an agent, the oldest first",
 		Example: `  osaurus-sandbox memory list alice`,
@@ -65,14 +61,9 @@ func newMemoryList(c console) *cobra.Command {
 				}
 				answer.Facts = append(answer.Facts, r.Fact)
 			}
-			if asJSON {
-				return printProto(c.out, answer)
-			}
-			return printFacts(c.out, answer.Facts)
+			return reply(cmd, answer, nil, printFacts)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newMemoryExport(c console) *cobra.Command {
@@ -98,7 +89,6 @@ func newMemoryExport(c console) *cobra.Command {
 }
 
 func newMemorySearch(c console) *cobra.Command {
-	var asJSON bool
 	var limit uint32
 	cmd := &cobra.Command{
 		Use:     "search AGENT [WORD...]",
@@ -107,22 +97,15 @@ func newMemorySearch(c console) *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Search(cmd.Context(), &controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			return printFacts(c.out, r.Facts)
+			return reply(cmd, r, err, printFacts)
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().Uint32Var(&limit, "limit", 10, "at most so many facts, up to 100")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newMemoryAdd(c console) *cobra.Command {
-	var asJSON, pin bool
+	var pin bool
 	cmd := &cobra.Command{
 		Use:     "add AGENT WORD...",
 		Short:   "Add a fact, and print its id",
@@ -130,23 +113,15 @@ func newMemoryAdd(c console) *cobra.Command {
 		Args:    cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Add(cmd.Context(), &controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r.Fact)
-			}
-			_, err = fmt.Fprintln(c.out, r.Fact.Id)
-			return err
+			return reply(cmd, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&pin, "pin", false, "never forget it to make room, and find it before others")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newMemoryPin(c console) *cobra.Command {
-	var asJSON, undo bool
+	var undo bool
 	cmd := &cobra.Command{
 		Use:   "pin AGENT FACT",
 		Short: "Keep a fact from being forgotten to make room",
@@ -156,16 +131,12 @@ func newMemoryPin(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
 				r, err := client.Memory.Pin(cmd.Context(), &controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo})
-				if err != nil || !asJSON {
-					return err
-				}
-				return printProto(c.out, r.Fact)
+				return reply(cmd, r.GetFact(), err, nil)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&undo, "undo", false, "let it be forgotten again")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newMemoryDelete(c console) *cobra.Command {
@@ -178,22 +149,22 @@ func newMemoryDelete(c console) *cobra.Command {
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all != (len(args) == 1) {
-				return fault.Newf(fault.InvalidArgs, "delete memory", "", "which fact?").Advise("Write its id, or --all.")
+				return fault.Newf(fault.InvalidArgs, "delete memory", "", "no fact is named, or --all and one").Advise("Write its id, or --all.")
 			}
 			if all {
-				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "What the agent has in mind will be gone."); err != nil {
+				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "All that the agent remembers will be gone."); err != nil {
 					return err
 				}
 			}
 			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
-				_, err := client.Memory.Delete(cmd.Context(), &controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all})
-				return err
+				r, err := client.Memory.Delete(cmd.Context(), &controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all})
+				return reply(cmd, r, err, nil)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return withJSON(cmd)
 }
 
 // withFact calls the daemon about the fact that the second argument names, if there

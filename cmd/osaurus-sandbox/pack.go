@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,10 +16,10 @@ func newPack(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Make and keep what guests are made of",
-		Long: `A pack is a kernel, its modules and a root file system, each pinned by size and digest.
+		Long: `A pack is a kernel, its modules and a root file system, each with its size and digest.
 
-It is built from Alpine's pinned releases (alpine), from this host's own package manager (debian), or imported from a
-file that another computer exported.`,
+It is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that another
+computer exported.`,
 		Example: `  osaurus-sandbox pack list
   osaurus-sandbox pack build debian
   osaurus-sandbox pack verify`,
@@ -36,8 +37,7 @@ func packs() (pack.Store, error) {
 }
 
 func newPackList() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "list",
 		Short:   "List the packs that are here",
 		Example: `  osaurus-sandbox pack list`,
@@ -49,24 +49,19 @@ func newPackList() *cobra.Command {
 			}
 			// What can be opened is listed, also beside what cannot.
 			list, broken := store.List()
-			if asJSON {
-				manifests := []pack.Manifest{}
-				for _, p := range list {
-					manifests = append(manifests, p.Manifest)
-				}
-				return errors.Join(printJSON(cmd.OutOrStdout(), manifests), broken)
-			}
-			table := newTable(cmd.OutOrStdout())
-			fmt.Fprintln(table, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST")
+			manifests := []pack.Manifest{}
 			for _, p := range list {
-				m := p.Manifest
-				writef(table, "%s\t%s %s\t%s\t%.1f MB\t%.16s\n", m.Name, m.Distribution, m.Version, m.Arch, megabytes(size(m)), p.Digest().String())
+				manifests = append(manifests, p.Manifest)
 			}
-			return errors.Join(table.Flush(), broken)
+			err = reply(cmd, map[string][]pack.Manifest{"packs": manifests}, nil, func(w io.Writer, _ map[string][]pack.Manifest) error {
+				return printTable(w, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST", list, func(p pack.Pack) []any {
+					m := p.Manifest
+					return []any{m.Name, m.Distribution + " " + m.Version, m.Arch, fmt.Sprintf("%.1f MB", megabytes(size(m))), fmt.Sprintf("%.16s", p.Digest())}
+				})
+			})
+			return errors.Join(err, broken)
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func size(m pack.Manifest) (sum int64) {
@@ -77,7 +72,7 @@ func size(m pack.Manifest) (sum int64) {
 }
 
 func newPackShow() *cobra.Command {
-	cmd := &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use:     "show PACK",
 		Short:   "Print a pack's manifest",
 		Example: `  osaurus-sandbox pack show debian-12-amd64`,
@@ -89,9 +84,7 @@ func newPackShow() *cobra.Command {
 			}
 			return printJSON(cmd.OutOrStdout(), p.Manifest)
 		},
-	}
-	alwaysJSON(cmd)
-	return cmd
+	})
 }
 
 // openPack opens a pack that is here: by its name, or in a folder.
@@ -115,15 +108,15 @@ func newPackBuild(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [PACK]",
 		Short: "Build a pack and its image, unless they are here already",
-		Long: `Builds a pack (by default that of the setting "pack") and what is booted of it, and prints its name.
+		Long: `Builds a pack and the image that is booted from it, and prints the pack's name. PACK is one of these, or the name or path of a pack
+that is here, of which only the image is built. The default is the setting "pack".
 
-alpine: of Alpine's pinned release; every download is checked against a digest in this program.
-debian: of this host's own package archives, with its package manager and the signatures it trusts.
-auto:   alpine, or debian if Alpine's host cannot be reached at all.
-A pack that is here, by its name or path, is built an image of.
+  alpine  from a release of Alpine; every download is checked against a digest in this program
+  debian  from this computer's package archives, with its package manager and the signatures that it trusts
+  auto    alpine, or debian if Alpine's server cannot be reached at all
 
-Alpine comes without tools: those of the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a
-network that is left for later. An image in which a byte has changed since it was built is built again.`,
+Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
+is done later. An image that has changed since it was built is built again.`,
 		Example: `  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`,
 		Args: cobra.MaximumNArgs(1),
@@ -137,15 +130,11 @@ network that is left for later. An image in which a byte has changed since it wa
 			if err != nil {
 				return err
 			}
-			if err := buildImage(cmd.Context(), baker(home, settings), p, report); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
-			return nil
+			return replyPack(cmd, p, buildImage(cmd.Context(), baker(home, settings), p, report))
 		},
 	}
 	archFlag(cmd, &arch)
-	return cmd
+	return withJSON(cmd)
 }
 
 func archFlag(cmd *cobra.Command, to *string) {
@@ -153,7 +142,7 @@ func archFlag(cmd *cobra.Command, to *string) {
 }
 
 func newPackVerify(c console) *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "verify [PACK...]",
 		Short: "Check every byte of packs against their manifests",
 		Long:  "Checks every byte of the packs that are named, or of all, against the digests in their manifests.",
@@ -162,16 +151,22 @@ func newPackVerify(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := choose(args)
 			report := showProgress(c.err)
+			whole := []string{}
 			for _, p := range chosen {
 				if bad := p.Verify(cmd.Context(), report); bad != nil {
 					err = errors.Join(err, bad)
 					continue
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name, "is whole")
+				whole = append(whole, p.Manifest.Name)
 			}
-			return err
+			return errors.Join(reply(cmd, map[string][]string{"whole": whole}, nil, func(w io.Writer, _ map[string][]string) error {
+				for _, name := range whole {
+					writef(w, "%s is whole\n", name)
+				}
+				return nil
+			}), err)
 		},
-	}
+	})
 }
 
 func choose(args []string) ([]pack.Pack, error) {
@@ -194,7 +189,7 @@ func choose(args []string) ([]pack.Pack, error) {
 }
 
 func newPackExport(c console) *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "export PACK FILE",
 		Short:   "Write a pack into one file, for a computer without a network",
 		Example: "  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst",
@@ -204,13 +199,21 @@ func newPackExport(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return pack.Export(cmd.Context(), p, args[1], showProgress(c.err))
+			err = pack.Export(cmd.Context(), p, args[1], showProgress(c.err))
+			return reply(cmd, map[string]string{"pack": p.Manifest.Name, "file": args[1]}, err, nil)
 		},
-	}
+	})
+}
+
+// replyPack says which pack is there now.
+func replyPack(cmd *cobra.Command, p pack.Pack, err error) error {
+	return reply(cmd, map[string]string{"pack": p.Manifest.Name}, err, func(w io.Writer, _ map[string]string) error {
+		return writef(w, "%s\n", p.Manifest.Name)
+	})
 }
 
 func newPackImport(c console) *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "import FILE",
 		Short:   "Add a pack from a file or folder, after checking every byte",
 		Example: `  osaurus-sandbox pack import debian.tar.zst`,
@@ -221,20 +224,16 @@ func newPackImport(c console) *cobra.Command {
 				return err
 			}
 			p, err := store.Import(cmd.Context(), args[0], showProgress(c.err))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), p.Manifest.Name)
-			return nil
+			return replyPack(cmd, p, err)
 		},
-	}
+	})
 }
 
 func newPackRemove() *cobra.Command {
-	return &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "remove PACK...",
 		Short:   "Delete packs",
-		Long:    "Deletes packs that are in the store. Images that were made of them stay, and boot without them.",
+		Long:    "Deletes packs. Images that were built from them stay, and boot without them.",
 		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -242,10 +241,15 @@ func newPackRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			removed := []string{}
 			for _, name := range args {
-				err = errors.Join(err, store.Remove(cmd.Context(), name))
+				if failed := store.Remove(cmd.Context(), name); failed != nil {
+					err = errors.Join(err, failed)
+				} else {
+					removed = append(removed, name)
+				}
 			}
-			return err
+			return errors.Join(reply(cmd, map[string][]string{"removed": removed}, nil, nil), err)
 		},
-	}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
 )
 
@@ -27,16 +28,17 @@ func TestPack(t *testing.T) {
 		return errOut
 	}
 	expect(exitOK, "[]", "list", "--json")
-	expect(exitNotFound, "", "show", name)
+	expect(fault.ExitNotFound, "", "show", name)
 	expect(exitOK, name, "import", small.Dir)
 	expect(exitOK, name+"  busybox", "list")
 	expect(exitOK, `"name": "`+name+`"`, "show", name)
 	expect(exitOK, name+" is whole", "verify")
 	expect(exitOK, "", "export", name, file)
+	expect(exitOK, `"`+name+`"`, "verify", "--json")
 
 	_, out, _ := sandbox(t, "pack", "list", "--json")
-	var listed []struct{ Name, Arch string }
-	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 1 || listed[0].Arch != "amd64" {
+	var listed struct{ Packs []struct{ Name, Arch string } }
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed.Packs) != 1 || listed.Packs[0].Arch != "amd64" {
 		t.Errorf("pack list --json: %v, %s", err, out)
 	}
 
@@ -50,17 +52,17 @@ func TestPack(t *testing.T) {
 	if err := os.WriteFile(kernel, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if said := expect(exitRejected, "", "verify", name); !strings.Contains(said, kernel) || !strings.Contains(said, was) || !strings.Contains(said, "advice: ") {
+	if said := expect(fault.ExitRejected, "", "verify", name); !strings.Contains(said, kernel) || !strings.Contains(said, was) || !strings.Contains(said, "advice: ") {
 		t.Errorf("a flipped byte: %s", said)
 	}
-	expect(exitRejected, "", "export", name, filepath.Join(t.TempDir(), "bad.tar.zst"))
+	expect(fault.ExitRejected, "", "export", name, filepath.Join(t.TempDir(), "bad.tar.zst"))
 	expect(exitOK, "", "remove", name)
 	expect(exitOK, "[]", "list", "--json")
-	expect(exitNotFound, "", "remove", name)
+	expect(fault.ExitNotFound, "", "remove", name)
 
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	expect(exitOK, name, "import", file)
 	expect(exitOK, name+" is whole", "verify", name)
-	expect(exitNotFound, "", "build", "gentoo")
-	expect(exitInvalidArgs, "", "build", "--arch", "mips")
+	expect(fault.ExitNotFound, "", "build", "gentoo")
+	expect(fault.ExitInvalidArgs, "", "build", "--arch", "mips")
 }

@@ -18,8 +18,9 @@ func newPlugin(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
 		Short: "Write, keep and share plugins: tools of your own for agents",
-		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes with all
-that they were before; what is installed for an agent is a copy, which changes only when you say so. The format: docs/plugins.md.`,
+		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes, with all
+their earlier revisions. What is installed for an agent is a copy, which changes only when you update it. "plugin init" writes an
+example, and "plugin schema" prints the format.`,
 		Example: `  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library
@@ -46,39 +47,26 @@ func oneLine(text string) string {
 }
 
 func newPluginList(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "list",
 		Short:   "List the plugins of the library",
 		Example: `  osaurus-sandbox plugin list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.ListPlugins(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION")
-			for _, p := range r.Plugins {
-				writef(table, "%s\t%s\t%s\t%s\t%d\t%s\n", p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description))
-			}
-			if err := table.Flush(); err != nil {
-				return err
-			}
-			for _, b := range r.Broken {
-				writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
-				if b.Advice != "" {
-					writef(c.err, "advice: %s\n", b.Advice)
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
+				for _, b := range r.Broken {
+					writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
+					if b.Advice != "" {
+						writef(c.err, advicePrefix+"%s\n", b.Advice)
+					}
 				}
-			}
-			return nil
+				return printTable(w, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION", r.Plugins, func(p *controlpb.Plugin) []any {
+					return []any{p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description)}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // revisionText is a plugin's revision, as a person reads it.
@@ -97,50 +85,37 @@ func modifiedText(p *controlpb.Plugin) string {
 }
 
 func newPluginShow(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "show PLUGIN",
 		Short:   "Show what a plugin has and asks for",
 		Example: `  osaurus-sandbox plugin show word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0]})
-			switch {
-			case err != nil:
-				return err
-			case r.Plugin == nil:
-				return fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
-			case asJSON:
-				return printProto(c.out, r.Plugin)
+			if err == nil && r.Plugin == nil {
+				err = fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
 			}
-			return printPlugin(c.out, r.Plugin)
+			return reply(cmd, r.GetPlugin(), err, printPlugin)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // printPlugin prints what a person wants to know before they install a plugin.
 func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	table := newTable(w)
-	row := func(name, text string) {
-		if text != "" {
-			writef(table, "%s\t%s\n", name, text)
-		}
-	}
-	row("id", p.Id)
-	row("name", p.Name)
-	row("description", strings.Join(strings.Fields(p.Description), " "))
-	row("version", p.Version)
-	row("author", p.Author)
-	row("source", p.Source)
-	row("revision", revisionText(p))
-	row("modified", modifiedText(p))
-	row("imported from", p.ImportedFrom)
-	row("created by", p.CreatedBy)
-	row("tools", strings.Join(p.Tools, ", "))
-	row("asks for", strings.Join(asksFor(p), "; "))
-	row("hash", p.Hash)
+	table.field("id", p.Id)
+	table.field("name", p.Name)
+	table.field("description", strings.Join(strings.Fields(p.Description), " "))
+	table.field("version", p.Version)
+	table.field("author", p.Author)
+	table.field("source", p.Source)
+	table.field("revision", revisionText(p))
+	table.field("modified", modifiedText(p))
+	table.field("imported from", p.ImportedFrom)
+	table.field("created by", p.CreatedBy)
+	table.field("tools", strings.Join(p.Tools, ", "))
+	table.field("asks for", strings.Join(asksFor(p), "; "))
+	table.field("hash", p.Hash)
 	return table.Flush()
 }
 

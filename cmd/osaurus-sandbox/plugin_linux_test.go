@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
 )
 
@@ -18,10 +19,13 @@ func TestPluginFile(t *testing.T) {
 	if out := ok(t, "plugin", "lint", "--strict", "word-count.json"); out != "" {
 		t.Errorf("a new recipe has findings: %s", out)
 	}
-	if code, _, stderr := sandbox(t, "plugin", "init", "word count"); code != exitRejected || !strings.Contains(stderr, "--force") {
+	if code, _, stderr := sandbox(t, "plugin", "init", "word count"); code != fault.ExitRejected || !strings.Contains(stderr, "--force") {
 		t.Errorf("init over a file: %d, %s", code, stderr)
 	}
-	if code, _, stderr := sandbox(t, "plugin", "init", "Wörter"); code != exitInvalidArgs {
+	if code, out, _ := sandbox(t, "plugin", "init", "Word Count", "--output", "-", "--json"); code != fault.ExitInvalidArgs || out != "" {
+		t.Errorf("init that is to print two things: %d, %s", code, out)
+	}
+	if code, _, stderr := sandbox(t, "plugin", "init", "Wörter"); code != fault.ExitInvalidArgs {
 		t.Errorf("init with a name of which no id can be made: %d, %s", code, stderr)
 	}
 	if err := os.WriteFile("bad.json", []byte("{\n  \"name\": \"Bad\",\n  \"description\": \"x\",\n  \"tools\": [{\"id\": \"a\", \"description\": \"b\",\n    \"run\": \"cat $PARAM_X\", \"timeout\": \"soon\"}]\n}"), 0o600); err != nil {
@@ -29,13 +33,13 @@ func TestPluginFile(t *testing.T) {
 	}
 	code, out, _ := sandbox(t, "plugin", "lint", "bad.json")
 	for _, want := range []string{"bad.json:5:39: error: $.tools[0].timeout: is a text, not a whole number of seconds", "bad.json:5:12: warning: $.tools[0].run: $PARAM_X is taken apart", "[unquoted-param]\n    Write \"$PARAM_X\", with the quotes."} {
-		if code != exitInvalidArgs || !strings.Contains(out, want) {
+		if code != fault.ExitInvalidArgs || !strings.Contains(out, want) {
 			t.Errorf("lint: %d, without %q:\n%s", code, want, out)
 		}
 	}
 	code, out, _ = sandbox(t, "plugin", "lint", "--json", "bad.json")
-	var findings []fileFinding
-	if err := json.Unmarshal([]byte(out), &findings); code != exitInvalidArgs || err != nil || len(findings) < 2 || findings[0].Severity != plugins.Fault {
+	var said findings
+	if err := json.Unmarshal([]byte(out), &said); code != fault.ExitInvalidArgs || err != nil || len(said.Findings) < 2 || said.Findings[0].Severity != plugins.Fault {
 		t.Errorf("lint --json: %d, %v, %s", code, err, out)
 	}
 	if out := ok(t, "plugin", "schema"); !strings.Contains(out, plugins.SchemaURL) {
@@ -63,7 +67,7 @@ func TestPluginLibrary(t *testing.T) {
 
 	// Another recipe of the same name is not taken by accident.
 	text := strings.Replace(ok(t, "plugin", "export", "word-count"), "0.1.0", "0.2.0", 1)
-	if code, _, stderr := fed(t, text, "plugin", "import", "-"); code != exitRejected || !strings.Contains(stderr, "--update") {
+	if code, _, stderr := fed(t, text, "plugin", "import", "-"); code != fault.ExitRejected || !strings.Contains(stderr, "--update") {
 		t.Errorf("import of another: %d, %s", code, stderr)
 	}
 	if code, out, stderr := fed(t, text, "plugin", "import", "-", "--update"); code != 0 || !strings.Contains(out, "revision 2") {
@@ -81,11 +85,11 @@ func TestPluginLibrary(t *testing.T) {
 	}
 	ok(t, "plugin", "duplicate", "word-count", "Line Count")
 	ok(t, "plugin", "rename", "line-count", "Lines")
-	if code, _, stderr := sandbox(t, "plugin", "remove", "lines"); code != exitInvalidArgs {
+	if code, _, stderr := sandbox(t, "plugin", "remove", "lines"); code != fault.ExitInvalidArgs {
 		t.Errorf("remove without being asked: %d, %s", code, stderr)
 	}
 	ok(t, "plugin", "remove", "lines", "--yes")
-	if code, _, _ := sandbox(t, "plugin", "show", "lines"); code != exitNotFound {
+	if code, _, _ := sandbox(t, "plugin", "show", "lines"); code != fault.ExitNotFound {
 		t.Errorf("show of what was removed: %d", code)
 	}
 	// A recipe may be larger than what else is told to the daemon at once.
@@ -103,7 +107,7 @@ func TestPluginLibrary(t *testing.T) {
 	if again, err := plugins.Parse([]byte(ok(t, "plugin", "export", "large"))); err != nil || again.Files["c"] != large.Files["c"] {
 		t.Errorf("a large recipe is not what it was: %v", err)
 	}
-	if code, _, stderr := sandbox(t, "plugin", "import", "https://127.0.0.1/x.json"); code != exitRejected {
+	if code, _, stderr := sandbox(t, "plugin", "import", "https://127.0.0.1/x.json"); code != fault.ExitRejected {
 		t.Errorf("import from this computer: %d, %s", code, stderr)
 	}
 }
@@ -127,14 +131,14 @@ func TestPluginEdit(t *testing.T) {
 	}
 	t.Setenv("EDITOR", `sed -i 's/"id": "count"/"id": "no such id!"/'`)
 	code, _, stderr := sandbox(t, "plugin", "edit", "word-count")
-	if code != exitInvalidArgs || !strings.Contains(stderr, "error: $.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
+	if code != fault.ExitInvalidArgs || !strings.Contains(stderr, "error: $.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
 		t.Errorf("edited into no recipe: %d, %s", code, stderr)
 	}
 	if out := ok(t, "plugin", "history", "word-count"); strings.Count(out, "\n") != 3 {
 		t.Errorf("what is no recipe was kept: %s", out)
 	}
 	t.Setenv("EDITOR", "false")
-	if code, _, _ := sandbox(t, "plugin", "edit", "word-count"); code != exitExecution {
+	if code, _, _ := sandbox(t, "plugin", "edit", "word-count"); code != fault.ExitExecution {
 		t.Errorf("an editor that fails: %d", code)
 	}
 	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/plugins"
 )
@@ -52,14 +51,17 @@ func writeNew(path string, text []byte, force bool) error {
 
 func newPluginInit(c console) *cobra.Command {
 	var output string
-	var force, asJSON bool
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "init NAME",
 		Short: "Start a recipe: one that works, to make your own from",
 		Example: `  osaurus-sandbox plugin init "Word Count"
   osaurus-sandbox plugin init "Word Count" --output - | less`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output == "-" && wantsJSON(cmd) {
+				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json exclude each other").Advise("Standard output is for the recipe or for where it is: say one of them.")
+			}
 			r := plugins.Skeleton(args[0])
 			id, err := r.ID()
 			if err != nil {
@@ -76,38 +78,30 @@ func newPluginInit(c console) *cobra.Command {
 			if output == "" {
 				output = string(id) + ".json"
 			}
-			if err := writeNew(output, text, force); err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(c.out, struct {
-					Plugin config.PluginID `json:"plugin"`
-					File   string          `json:"file"`
-				}{id, output})
-			}
-			_, err = writef(c.out, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
-			return err
+			wrote := map[string]string{"plugin": string(id), "file": output}
+			return reply(cmd, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
+				return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "the `FILE`; - is standard output (default: the plugin's id and .json)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newPluginLint(c console) *cobra.Command {
-	var asJSON, strict bool
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
 		Short: "Check recipes: what is wrong, where, and what to do",
-		Long: `Errors are what a recipe is refused for, and end the command with exit code 2. Warnings are what will not do what you meant, or
-lets a tool's caller do more than you meant. - is standard input.`,
+		Long: `A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
+who call a tool do more than you mean. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json
   osaurus-sandbox plugin lint --strict --json plugins/*.json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			counted := map[plugins.Severity]int{}
-			all := []fileFinding{}
+			all := findings{Findings: []fileFinding{}}
 			for _, path := range args {
 				text, err := readRecipe(c, path)
 				if err != nil {
@@ -115,10 +109,10 @@ lets a tool's caller do more than you meant. - is standard input.`,
 				}
 				for _, f := range plugins.Lint(text) {
 					counted[f.Severity]++
-					all = append(all, fileFinding{path, f})
+					all.Findings = append(all.Findings, fileFinding{path, f})
 				}
 			}
-			if err := printFindings(c.out, all, asJSON); err != nil {
+			if err := reply(cmd, all, nil, printFindings); err != nil {
 				return err
 			}
 			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
@@ -127,9 +121,13 @@ lets a tool's caller do more than you meant. - is standard input.`,
 			return nil
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit code 2 for warnings too")
-	return cmd
+	return withJSON(cmd)
+}
+
+// findings are what is wrong with files.
+type findings struct {
+	Findings []fileFinding `json:"findings"`
 }
 
 // fileFinding is what is wrong with a file.
@@ -139,17 +137,14 @@ type fileFinding struct {
 }
 
 // printFindings prints what is wrong as compilers do, with the remedy below.
-func printFindings(w io.Writer, findings []fileFinding, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, findings)
-	}
+func printFindings(w io.Writer, all findings) error {
 	p := paintFor(w)
-	for _, f := range findings {
+	for _, f := range all.Findings {
 		severity := p.busy(string(f.Severity))
 		if f.Severity == plugins.Fault {
 			severity = p.bad(string(f.Severity))
 		}
-		if _, err := writef(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
+		if err := writef(w, "%s:%d:%d: %s: %s: %s [%s]\n    %s\n", f.File, f.Line, f.Column, severity, f.Path, f.Text, f.Rule, f.Fix); err != nil {
 			return err
 		}
 	}
@@ -157,7 +152,7 @@ func printFindings(w io.Writer, findings []fileFinding, asJSON bool) error {
 }
 
 func newPluginSchema(c console) *cobra.Command {
-	cmd := &cobra.Command{
+	return alwaysJSON(&cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of recipes, for editors",
 		Example: `  osaurus-sandbox plugin schema > plugin.schema.json`,
@@ -170,7 +165,5 @@ func newPluginSchema(c console) *cobra.Command {
 			_, err = c.out.Write(text)
 			return err
 		},
-	}
-	alwaysJSON(cmd)
-	return cmd
+	})
 }

@@ -21,12 +21,11 @@ import (
 )
 
 func newPluginEdit(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "edit PLUGIN",
 		Short: "Change a recipe of the library in your editor",
-		Long: `The editor is that of $VISUAL or $EDITOR, or vi. What it leaves is kept only if it has no errors; else you are asked whether to go on with it,
-and where nobody is there to ask, the file stays where it is and the plugin what it was. Another name gives the plugin another id.`,
+		Long: `The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
+again. If nobody is there to be asked, the plugin is not changed, and your file is kept. Another name gives the plugin another id.`,
 		Example: `  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -35,14 +34,11 @@ and where nobody is there to ask, the file stays where it is and the plugin what
 				return err
 			}
 			if p == nil {
-				_, err = fmt.Fprintln(c.err, "nothing changed")
-				return err
+				return writef(c.err, "nothing changed\n")
 			}
-			return printRevised(c.out, "kept", p, asJSON)
+			return replyRevised(cmd, "kept", p, nil)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // editPlugin has a person change a recipe until it has no faults. It is nil if nothing changed.
@@ -108,15 +104,15 @@ func edited(ctx context.Context, c console, path string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		findings := plugins.Lint(text)
-		var all []fileFinding
-		for _, f := range findings {
-			all = append(all, fileFinding{path, f})
+		list := plugins.Lint(text)
+		var all findings
+		for _, f := range list {
+			all.Findings = append(all.Findings, fileFinding{path, f})
 		}
-		if err := printFindings(c.err, all, false); err != nil {
+		if err := printFindings(c.err, all); err != nil {
 			return nil, err
 		}
-		refused := plugins.Refusal(findings)
+		refused := plugins.Refusal(list)
 		if refused == nil {
 			return text, nil
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strconv"
 
@@ -14,38 +13,27 @@ import (
 )
 
 func newPluginHistory(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "history PLUGIN",
 		Short:   "List the revisions of a plugin, newest first",
 		Example: `  osaurus-sandbox plugin history word-count`,
 		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: args[0]})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "REVISION\tMODIFIED\tVERSION\tHASH\t")
-			for _, p := range r.Revisions {
-				at, note := "", p.Error
-				if p.Modified != nil {
-					at = when(p.Modified)
-				}
-				if p.Current {
-					note = "current"
-				}
-				const shown = 12 // tells revisions apart
-				writef(table, "%d\t%s\t%s\t%s\t%s\n", p.Revision, at, p.Version, p.Hash[:min(len(p.Hash), shown)], note)
-			}
-			return table.Flush()
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.PluginHistoryResponse) error {
+				return printTable(w, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.Revisions, func(p *controlpb.PluginHistoryResponse_Revision) []any {
+					at, note := "", p.Error
+					if p.Modified != nil {
+						at = when(p.Modified)
+					}
+					if p.Current {
+						note = "current"
+					}
+					return []any{p.Revision, at, p.Version, shortID(p.Hash), note}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // revisionOf reads the number of a revision.
@@ -58,11 +46,10 @@ func revisionOf(text string) (uint32, error) {
 }
 
 func newPluginDiff(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "diff PLUGIN [FROM [TO]]",
 		Short: "Show what changed between two revisions of a plugin",
-		Long:  `Without FROM it is the revision before the current; without TO, what the plugin is now.`,
+		Long:  `Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
 		Example: `  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`,
 		Args: cobra.RangeArgs(1, 3),
@@ -88,18 +75,11 @@ func newPluginDiff(c console) *cobra.Command {
 				}
 			}
 			diff, err := plugins.Diff(recipes[0], recipes[1])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(c.out, map[string]any{"from": ends[0], "to": ends[1], "diff": diff})
-			}
-			_, err = io.WriteString(c.out, string(lines(diff)))
-			return err
+			return reply(cmd, map[string]any{"from": ends[0], "to": ends[1], "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
+				return writef(w, "%s", lines(diff))
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // beforeCurrent is the newest revision that is not the current.
@@ -113,15 +93,14 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 			return p.Revision, nil
 		}
 	}
-	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + plugin)
+	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "it has no earlier revision").Advise("See: osaurus-sandbox plugin history " + plugin)
 }
 
 func newPluginRollback(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "rollback PLUGIN [REVISION]",
 		Short: "Go back to an earlier revision of a plugin",
-		Long:  `Without REVISION it is the one before the current. It becomes the newest revision; no other is lost.`,
+		Long:  `Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
 		Example: `  osaurus-sandbox plugin rollback word-count
   osaurus-sandbox plugin rollback word-count 3`,
 		Args: cobra.RangeArgs(1, 2),
@@ -133,12 +112,7 @@ func newPluginRollback(c console) *cobra.Command {
 				}
 			}
 			r, err := client.Plugins.Rollback(cmd.Context(), request)
-			if err != nil {
-				return err
-			}
-			return printRevised(c.out, "rolled back", r.Plugin, asJSON)
+			return replyRevised(cmd, "rolled back", r.GetPlugin(), err)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }

@@ -29,8 +29,8 @@ func newPluginInstall(c console) *cobra.Command {
 	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{}, &cobra.Command{
 		Use:   "install PLUGIN AGENT",
 		Short: "Install a plugin for an agent",
-		Long: `Installs a plugin for an agent, whose it is alone: its packages, its files in ~/plugins/ID, its setup, its tools. All of it or nothing: what fails is
-taken back, also if this is interrupted. A secret that the plugin declares and that is not there is asked for (osaurus-sandbox prompt watch).`,
+		Long: `Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup, its tools. If something fails or you
+interrupt it, all is undone. If a secret that the plugin needs is missing, you are asked for it: osaurus-sandbox prompt watch.`,
 		Example: `  osaurus-sandbox plugin install python-data-tools alice
   osaurus-sandbox plugin install web-clipper alice --without-secrets`,
 	})
@@ -46,30 +46,24 @@ func newPluginUpdate(c console) *cobra.Command {
 
 // pluginInstallCommand makes a command that installs, as the request says.
 func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cobra.Command) *cobra.Command {
-	var asJSON bool
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		r.Plugin, r.Agent = args[0], args[1]
 		p, err := installPlugin(cmd.Context(), client, r, showSteps(c.err))
-		switch {
-		case err != nil:
+		return reply(cmd, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
+			err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+			for _, warning := range p.Warnings {
+				writef(c.err, "%s\n", plain.Clip(warning))
+			}
+			noteShutGate(cmd.Context(), c, client, p)
+			if len(p.WithoutSecrets) > 0 {
+				writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
+			}
 			return err
-		case asJSON:
-			return printProto(c.out, p)
-		}
-		writef(c.out, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
-		for _, w := range p.Warnings {
-			writef(c.err, "%s\n", plain.Clip(w))
-		}
-		noteShutGate(cmd.Context(), c, client, p)
-		if len(p.WithoutSecrets) > 0 {
-			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
-		}
-		return nil
+		})
 	})
-	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "go on where a secret is missing, and ask nobody")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "install it even if a secret is missing, and ask nobody")
+	return withJSON(cmd)
 }
 
 // noteShutGate says how an agent is let call the tools that it has just been given, if it
@@ -123,74 +117,71 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 }
 
 func newPluginUninstall() *cobra.Command {
-	return &cobra.Command{
+	return pluginOfAgentCommand(&cobra.Command{
 		Use:   "uninstall PLUGIN AGENT",
 		Short: "Remove a plugin from an agent",
-		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need them. The library
-keeps the plugin.`,
+		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need
+them. The library keeps the plugin.`,
 		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
-		Args:    cobra.ExactArgs(2),
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Uninstall(cmd.Context(), &controlpb.UninstallPluginRequest{Plugin: args[0], Agent: args[1]})
-			return err
-		}),
-	}
+	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
+		_, err := client.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: plugin, Agent: agent})
+		return err
+	})
 }
 
 func newPluginEnable() *cobra.Command {
-	return &cobra.Command{
+	return pluginOfAgentCommand(&cobra.Command{
 		Use: "enable PLUGIN AGENT", Short: "Give an agent the tools of a disabled plugin again",
 		Example: `  osaurus-sandbox plugin enable word-count alice`,
-		Args:    cobra.ExactArgs(2),
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Enable(cmd.Context(), &controlpb.EnablePluginRequest{Plugin: args[0], Agent: args[1]})
-			return err
-		}),
-	}
+	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
+		_, err := client.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: plugin, Agent: agent})
+		return err
+	})
 }
 
 func newPluginDisable() *cobra.Command {
-	return &cobra.Command{
+	return pluginOfAgentCommand(&cobra.Command{
 		Use: "disable PLUGIN AGENT", Short: "Take a plugin's tools away from an agent, and keep its files",
 		Example: `  osaurus-sandbox plugin disable word-count alice`,
-		Args:    cobra.ExactArgs(2),
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Installs.Disable(cmd.Context(), &controlpb.DisablePluginRequest{Plugin: args[0], Agent: args[1]})
-			return err
-		}),
-	}
+	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
+		_, err := client.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: plugin, Agent: agent})
+		return err
+	})
+}
+
+// pluginOfAgentCommand makes a command that does something with a plugin of an agent, and says
+// to programs with which.
+func pluginOfAgentCommand(cmd *cobra.Command, do func(ctx context.Context, client *control.Client, plugin, agent string) error) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(2)
+	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+		err := do(cmd.Context(), client, args[0], args[1])
+		return reply(cmd, map[string]string{"plugin": args[0], "agent": args[1]}, err, nil)
+	})
+	return withJSON(cmd)
 }
 
 func newPluginVerify(c console) *cobra.Command {
-	var asJSON bool
 	var mend string
 	cmd := &cobra.Command{
 		Use:   "verify AGENT [PLUGIN...]",
 		Short: "Check that an agent's plugins are as installed, and repair them",
-		Long: `Compares files, packages and the agent's layer with what was installed. What is gone is put back, as after each start of the sandbox. What was changed
-is only said, since the agent may have meant it: --mend all puts that back too, and --mend nothing only looks.`,
+		Long: `Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
+is only reported, since the agent may have wanted it: --mend all restores that too, and --mend nothing only looks.`,
 		Example: `  osaurus-sandbox plugin verify alice --mend all`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.VerifyPlugins(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return errors.Join(printProto(c.out, r), unsound(args[0], r))
-			}
-			return errors.Join(printReports(c.out, r), unsound(args[0], r))
+			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
 		}),
 	}
-	cmd.Flags().StringVar(&mend, "mend", "missing", "what is put back: nothing, missing, all")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	cmd.Flags().StringVar(&mend, "mend", "missing", "what is restored: nothing, missing, all")
+	return withJSON(cmd)
 }
 
 // unsound is the failure of a look at plugins that are not as they should be.
 func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 	var ids []string
-	for _, report := range r.Reports {
+	for _, report := range r.GetReports() {
 		if len(report.Problems) > 0 && !report.Mended {
 			ids = append(ids, report.Plugin)
 		}
@@ -203,57 +194,40 @@ func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 }
 
 func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
-	table := newTable(w)
-	fmt.Fprintln(table, "PLUGIN\tIS\tPROBLEMS")
-	for _, report := range r.Reports {
-		is := "in order"
+	return printTable(w, "PLUGIN\tSTATE\tPROBLEMS", r.Reports, func(report *controlpb.VerifyPluginsResponse_Report) []any {
+		state := "in order"
 		switch {
 		case report.Mended:
-			is = "mended"
+			state = "mended"
 		case len(report.Problems) > 0:
-			is = "damaged"
+			state = "damaged"
 		}
 		problems := strings.Join(report.Problems, "; ")
 		if report.Error != "" {
 			problems += ": " + plain.Clip(report.Error)
 		}
-		writef(table, "%s\t%s\t%s\n", report.Plugin, is, problems)
-	}
-	return table.Flush()
+		return []any{report.Plugin, state, problems}
+	})
 }
 
 func newPluginStatus(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "status [AGENT]",
 		Short:   "List the plugins of an agent, or of all, and how they are",
 		Example: `  osaurus-sandbox plugin status alice`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.ListInstalled(cmd.Context(), first(args))
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			for _, b := range r.Broken {
-				writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
-			}
-			return printInstalled(c.out, r.Plugins)
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
+				for _, b := range r.Broken {
+					writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
+				}
+				return printTable(w, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS", r.Plugins, func(p *controlpb.InstalledPlugin) []any {
+					return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), howPlugin(p), len(p.Tools)}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
-func printInstalled(w io.Writer, list []*controlpb.InstalledPlugin) error {
-	table := newTable(w)
-	fmt.Fprintln(table, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS")
-	for _, p := range list {
-		writef(table, "%s\t%s\t%s\t%s\t%s\t%d\n", p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), howPlugin(p), len(p.Tools))
-	}
-	return table.Flush()
+	})
 }
 
 // howPlugin is how a plugin is, in a few words.
@@ -263,7 +237,7 @@ func howPlugin(p *controlpb.InstalledPlugin) string {
 		words = append(words, "disabled")
 	}
 	if p.Outdated {
-		words = append(words, "update there")
+		words = append(words, "update available")
 	}
 	if len(p.WithoutSecrets) > 0 {
 		words = append(words, "lacks "+strings.Join(p.WithoutSecrets, " "))

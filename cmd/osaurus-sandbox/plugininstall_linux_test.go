@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/fault"
 )
 
 // dataTools is a recipe of the shape of the desktop app's page's, with Alpine's names of packages, and a
@@ -67,7 +68,7 @@ func tryInstalls(t *testing.T, home config.Home) {
 	if code, out := as(t, "alice", "test ! -e pwned && rm plugins/data-tools/helpers.py && echo '#' >> plugins/data-tools/bin/show"); code != 0 {
 		t.Error(out)
 	}
-	if code, out, _ := sandbox(t, "plugin", "verify", "alice"); code != exitExecution || !strings.Contains(out, "gone: helpers.py; changed: bin/show") {
+	if code, out, _ := sandbox(t, "plugin", "verify", "alice"); code != fault.ExitExecution || !strings.Contains(out, "gone: helpers.py; changed: bin/show") {
 		t.Errorf("%d, %s", code, out)
 	}
 	if out := ok(t, "plugin", "verify", "alice", "--mend", "all"); !strings.Contains(out, "mended") {
@@ -87,7 +88,7 @@ func tryInstalls(t *testing.T, home config.Home) {
 	if err := os.WriteFile(library, []byte(strings.Replace(dataTools, `"setup": "`, `"setup": "rm -rf bin; echo on purpose >&2; exit 3; `, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := sandbox(t, "plugin", "update", "data-tools", "alice", "--without-secrets"); code != exitExecution || !strings.Contains(stderr, "setup") || !strings.Contains(stderr, "on purpose") {
+	if code, _, stderr := sandbox(t, "plugin", "update", "data-tools", "alice", "--without-secrets"); code != fault.ExitExecution || !strings.Contains(stderr, "setup") || !strings.Contains(stderr, "on purpose") {
 		t.Errorf("%d, %s", code, stderr)
 	}
 	pluginWorks(t, "alice", "its update failed")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -14,13 +15,13 @@ import (
 
 func newPluginRegister(c console) *cobra.Command {
 	var file string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "register AGENT [ID]",
 		Short: "Turn what an agent has written into a plugin",
-		Long: `Makes a plugin of the folder ~/plugins/ID of an agent, with its plugin.json and all texts beside it, as the agent itself does with the tool
-sandbox_plugin_register: it is checked, gets no network (hosts that it lists are kept for when that can be enforced) and may not ask models, is kept in the library and installed for the
-agent. With --file it is made of a whole recipe instead. Either all of it is done or nothing.`,
+		Long: `Makes a plugin of an agent's folder ~/plugins/ID, with its plugin.json and all texts beside it, as the agent itself does with the tool
+sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent. The plugin gets no network and may
+not use inference; the hosts that it lists are kept for the time when they can be enforced. With --file it is made of a whole recipe
+instead. Either all of this is done or nothing.`,
 		Example: `  osaurus-sandbox plugin register alice rss-watch
   osaurus-sandbox plugin register alice --file rss-watch.json`,
 		Args: cobra.RangeArgs(1, 2),
@@ -39,19 +40,11 @@ agent. With --file it is made of a whole recipe instead. Either all of it is don
 				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: args[1]}
 			}
 			p, err := registerPlugin(cmd.Context(), client, r, showProgress(c.err))
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, p)
-			}
-			printRegistered(c, args[0], p)
-			return nil
+			return reply(cmd, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c, args[0], p) })
 		}),
 	}
 	cmd.Flags().StringVar(&file, "file", "", "a recipe; - is standard input")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 // registerPlugin has a plugin be registered, and shows how far that is.
@@ -73,7 +66,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 	return p, nil
 }
 
-func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
+func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) error {
 	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
 		writef(c.out, "  %s  %s\n", t.Name, plain.Clip(t.Description))
@@ -81,5 +74,5 @@ func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) {
 	for _, w := range p.Warnings {
 		writef(c.err, "%s\n", plain.Clip(w))
 	}
-	writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
+	return writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
 )
 
 // watcher is a plugin that uses all that a recipe may declare, and tries what it may not.
@@ -92,7 +93,7 @@ func tryPlugins(t *testing.T, home config.Home) {
 				t.Errorf("%s: %v", tool, e)
 			}
 		}
-		if code, out := as(t, "alice", "OSAURUS_PLUGIN=watcher osaurus-host config get last"); code != exitRejected || !strings.Contains(out, "not asked by a program of that plugin") {
+		if code, out := as(t, "alice", "OSAURUS_PLUGIN=watcher osaurus-host config get last"); code != fault.ExitRejected || !strings.Contains(out, "not asked by a program of that plugin") {
 			t.Errorf("the agent as the plugin: %d, %s", code, out)
 		}
 	})
@@ -112,7 +113,7 @@ func tryPlugins(t *testing.T, home config.Home) {
 	})
 	t.Run("and takes it back", func(t *testing.T) {
 		ok(t, "plugin", "uninstall", "watcher", "alice")
-		if code, _, _ := sandbox(t, "tool", "call", "alice", "watcher_say", "text=x"); code != exitToolNotFound {
+		if code, _, _ := sandbox(t, "tool", "call", "alice", "watcher_say", "text=x"); code != fault.ExitToolNotFound {
 			t.Errorf("its tool: %d", code)
 		}
 		if code, out := as(t, "alice", "while kill -0 $(cat daemon.pid) 2>/dev/null; do sleep 0.2; done; ls -A plugins", "--timeout", patience.String()); code != 0 || strings.Contains(out, "watcher") {

@@ -15,14 +15,13 @@ import (
 )
 
 func newPluginImport(c console) *cobra.Command {
-	var asJSON bool
 	request := &controlpb.ImportPluginRequest{}
 	cmd := &cobra.Command{
 		Use:   "import SOURCE",
 		Short: "Add a recipe to the library",
-		Long: `SOURCE is a file, - for standard input, an address of the web (https only), or a repository on GitHub: OWNER/NAME, perhaps with @ and a
-branch, tag or commit. Of a repository osaurus.json is read, or plugin.json, at the commit that the branch or tag is now; the recipe says
-which. The daemon downloads, and only from public addresses.`,
+		Long: `SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with a
+branch, tag or commit. Of a repository it reads osaurus.json or plugin.json, and the recipe remembers from which commit. The daemon
+does the download, and only from public addresses.`,
 		Example: `  osaurus-sandbox plugin import word-count.json
   osaurus-sandbox plugin import owner/name@v1.2 --dry-run
   osaurus-sandbox plugin import https://example.com/recipe.json --update`,
@@ -38,19 +37,12 @@ which. The daemon downloads, and only from public addresses.`,
 				request.From = &controlpb.ImportPluginRequest_Source{Source: args[0]}
 			}
 			r, err := client.Plugins.Import(cmd.Context(), request)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			return printImported(c, r, request.DryRun)
+			return reply(cmd, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error { return printImported(c, r, request.DryRun) })
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name that is there; plugin rollback has it again")
+	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name, if there is one; plugin rollback undoes that")
 	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "show it, and keep nothing")
-	return cmd
+	return withJSON(cmd)
 }
 
 // isFile reports whether a source is a file, also one that is not there: a mistyped name is nobody's repository.
@@ -73,8 +65,7 @@ func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) er
 	if dryRun {
 		done = "would import " + p.Id
 	}
-	_, err := writef(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
-	return err
+	return writef(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
 }
 
 func newPluginExport(c console) *cobra.Command {
@@ -99,67 +90,49 @@ func newPluginExport(c console) *cobra.Command {
 			return err
 		}),
 	}
-	alwaysJSON(cmd)
 	cmd.Flags().StringVar(&output, "output", "", "write it to this `FILE`")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	cmd.Flags().Uint32Var(&revision, "revision", 0, "as it was then (default: as it is)")
-	return cmd
+	return alwaysJSON(cmd)
 }
 
-// printRevised says what was done with a plugin.
-func printRevised(w io.Writer, done string, p *controlpb.Plugin, asJSON bool) error {
-	if asJSON {
-		return printProto(w, p)
-	}
-	_, err := writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
-	return err
+// replyRevised says what was done with a plugin.
+func replyRevised(cmd *cobra.Command, done string, p *controlpb.Plugin, err error) error {
+	return reply(cmd, p, err, func(w io.Writer, p *controlpb.Plugin) error {
+		return writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
+	})
 }
 
 func newPluginDuplicate(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "duplicate PLUGIN NAME",
 		Short:   "Copy a plugin's recipe under another name",
 		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Duplicate(cmd.Context(), &controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]})
-			if err != nil {
-				return err
-			}
-			return printRevised(c.out, "made", r.Plugin, asJSON)
+			return replyRevised(cmd, "made", r.GetPlugin(), err)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newPluginRename(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "rename PLUGIN NAME",
 		Short:   "Give a plugin another name, and with it another id",
-		Long:    `Its revisions go with it. What is installed for agents keeps the old id, until it is uninstalled.`,
+		Long:    `It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
 		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := rename(cmd.Context(), client, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			return printRevised(c.out, "it is now", r, asJSON)
+			p, err := rename(cmd.Context(), client, args[0], args[1])
+			return replyRevised(cmd, "it is now", p, err)
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func rename(ctx context.Context, client *control.Client, plugin, name string) (*controlpb.Plugin, error) {
 	r, err := client.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: plugin, Name: name})
-	if err != nil {
-		return nil, err
-	}
-	return r.Plugin, nil
+	return r.GetPlugin(), err
 }
 
 func newPluginRemove(c console) *cobra.Command {
@@ -167,19 +140,19 @@ func newPluginRemove(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove PLUGIN",
 		Short:   "Delete a plugin from the library, with all its revisions",
-		Long:    `What is installed for agents stays: see plugin uninstall.`,
+		Long:    `What is installed for agents stays: "plugin uninstall" removes that.`,
 		Example: `  osaurus-sandbox plugin remove word-count`,
 		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return confirm(cmd.Context(), c, yes, "remove "+args[0], "The recipe and all its revisions will be gone.")
+		},
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			if err := confirm(cmd.Context(), c, yes, "remove "+args[0], "The recipe and all its revisions will be gone."); err != nil {
-				return err
-			}
 			_, err := client.Plugins.Remove(cmd.Context(), &controlpb.RemovePluginRequest{Plugin: args[0]})
-			return err
+			return reply(cmd, map[string]string{"plugin": args[0]}, err, nil)
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return withJSON(cmd)
 }
 
 // recipeAt is a plugin's recipe, as it is or as it was.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,39 +12,25 @@ import (
 )
 
 func newPs(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "ps [AGENT]",
 		Short: "List what runs for agents",
-		Long:  "Lists the processes of an agent, or of all. It starts no guest: without one nothing runs.",
+		Long:  "Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.",
 		Example: `  osaurus-sandbox ps
   osaurus-sandbox ps alice`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Processes(cmd.Context(), &controlpb.AgentProcessesRequest{Agent: first(args)})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r)
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND")
-			for _, p := range r.Processes {
-				writef(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10*time.Millisecond),
-					bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command)
-			}
-			if err := table.Flush(); err != nil {
-				return err
-			}
-			if r.Truncated {
-				_, err = fmt.Fprintln(c.err, "There are more.")
-			}
-			return err
+			return reply(cmd, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {
+				if r.Truncated {
+					defer writef(c.err, "There are more.\n")
+				}
+				return printTable(w, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND", r.Processes, func(p *controlpb.AgentProcess) []any {
+					return []any{p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10 * time.Millisecond), bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command}
+				})
+			})
 		}),
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 // first is the first argument, or empty.

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
-
-	"osaurus-sandbox/internal/plain"
 )
 
 func newRoot(c console) *cobra.Command {
@@ -82,29 +78,3 @@ func inGroups(root *cobra.Command, groups []group) {
 // showHelp is what a command does that only has others below it. Without it
 // cobra takes any unknown word for a call for help.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-
-func jsonFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "json", false, "print JSON")
-}
-
-// alwaysJSON is the flag of a command that prints nothing else: whoever says it
-// everywhere is not wrong here.
-func alwaysJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", true, "print JSON, as it always does") }
-
-// printJSON prints JSON for people and programs.
-func printJSON(w io.Writer, v any) error {
-	text, err := plain.Document(v)
-	if err == nil {
-		_, err = io.WriteString(w, harmlessJSON(text))
-	}
-	return err
-}
-
-// printJSONLine prints JSON on one line.
-func printJSONLine(w io.Writer, v any) error {
-	text, err := plain.JSON(v)
-	if err == nil {
-		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
-	}
-	return err
-}

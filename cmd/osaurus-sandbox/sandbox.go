@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -35,7 +36,6 @@ func newSandbox(c console) *cobra.Command {
 
 func newSandboxTest(c console) *cobra.Command {
 	var backend, agent string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Run the conformance kit on a backend",
@@ -44,7 +44,7 @@ func newSandboxTest(c console) *cobra.Command {
   room          an agent's room in the VM, over the daemon's API
   local-UNSAFE  this very computer, confined by its own kernel and by no VM: for development only
 
-The kit works in new folders, which it removes. It takes a minute or some.`,
+The kit works in new folders, which it removes. It takes a few minutes.`,
 		Example: `  osaurus-sandbox sandbox test --backend room --agent alice
   osaurus-sandbox sandbox test --backend local-UNSAFE --json`,
 		Args: cobra.NoArgs,
@@ -55,18 +55,14 @@ The kit works in new folders, which it removes. It takes a minute or some.`,
 			}
 			defer done()
 			each := func(r sandboxtest.Result) { _ = r.Print(c.out) } // the last line's failure is told
-			if asJSON {
+			if wantsJSON(cmd) {
 				each = nil
 			}
 			report, err := sandboxtest.Check(cmd.Context(), suite, each)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = printJSON(c.out, report)
-			} else {
-				err = report.PrintTotal(c.out)
-			}
+			err = reply(cmd, report, nil, func(w io.Writer, r sandboxtest.Report) error { return r.PrintTotal(w) })
 			if err == nil && !report.OK() {
 				err = fault.Newf(fault.Execution, "test backend", backend, "%d promises were not kept", report.Failed).
 					Advise("Do not use it for what these promises are needed for.")
@@ -76,10 +72,9 @@ The kit works in new folders, which it removes. It takes a minute or some.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&backend, "backend", backendRoom, "which one: "+strings.Join([]string{backendRoom, backendLocal}, ", "))
-	f.StringVar(&agent, "agent", "", "in whose room")
-	jsonFlag(cmd, &asJSON)
+	f.StringVar(&agent, "agent", "", "the agent in whose room it runs")
 	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{backendRoom, backendLocal}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+	return withJSON(cmd)
 }
 
 // suiteOf makes a backend ready for the kit. done gives back what it took.
@@ -88,7 +83,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suit
 	switch backend {
 	case backendRoom:
 		if agent == "" {
-			return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "in whose room?").Advise("Name an agent: --agent alice.")
+			return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "--agent is missing").Advise("Name an agent: --agent alice.")
 		}
 		client, err := need(ctx)
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,13 +19,12 @@ func newSecret(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
 		Short: "Keep secrets for agents",
-		Long: `Secrets are kept where the setting "secrets" says: in the Keychain on macOS, in the keyring of your session on Linux, or in an
-encrypted file, if you choose that: osaurus-sandbox config set secrets=file. doctor says whether that works.
+		Long: `Secrets are kept in the Keychain on macOS and in the keyring of your session on Linux, or in an encrypted file, if you choose
+that: osaurus-sandbox config set secrets=file. "doctor" says whether it works.
 
-AGENT is the agent's name or id, or @host for what this host alone needs: @host INFERENCE_API_KEY is what it shows to the endpoint
-for inference. With --plugin the secret is for that plugin of the agent alone. An agent's secrets stay when it is deleted, under its
-id, which no other agent ever has, unless it is deleted with --secrets. In what an agent's programs write, its secrets are replaced
-by their names.`,
+AGENT is the agent's name or id, or @host for this computer itself: @host INFERENCE_API_KEY is the key for the inference endpoint.
+With --plugin only that plugin of the agent can read the secret. When an agent is deleted, its secrets are kept under its id unless
+you say --secrets. In the output of an agent's programs, secrets are replaced by their names.`,
 		Example: `  osaurus-sandbox secret set alice TOKEN
   osaurus-sandbox secret list alice
   osaurus-sandbox secret delete alice TOKEN`,
@@ -80,7 +80,7 @@ func secretStore(c console) (secrets.Store, error) {
 }
 
 func pluginFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: the secret is for it alone")
+	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: only it can read the secret")
 }
 
 // called names a secret to a person, who may have called its agent by its name.
@@ -91,23 +91,20 @@ func called(k secrets.Key, agent string) string {
 	return k.String()
 }
 
-// printKey says what was done with a secret.
-func printKey(c console, done, agent string, k secrets.Key, asJSON bool) error {
-	if asJSON {
-		return printJSON(c.out, k)
-	}
-	_, err := writef(c.out, "%s %s\n", done, called(k, agent))
-	return err
+// replyKey says what was done with a secret.
+func replyKey(cmd *cobra.Command, done, agent string, k secrets.Key, err error) error {
+	return reply(cmd, k, err, func(w io.Writer, k secrets.Key) error {
+		return writef(w, "%s %s\n", done, called(k, agent))
+	})
 }
 
 func newSecretSet(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
 		Short: "Keep a secret, replacing any of that name",
-		Long: `The secret is read from standard input, without a newline at its end, or asked for on the terminal and not
-shown. It is never an argument: other programs see those, and the shell remembers them.`,
+		Long: `On a terminal you type the secret, which is not shown. Otherwise it is read from standard input, without a newline at its end. It is
+never an argument: other programs can see those, and the shell remembers them.`,
 		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
   osaurus-sandbox secret set alice TLS_KEY < key.pem`,
@@ -121,20 +118,15 @@ shown. It is never an argument: other programs see those, and the shell remember
 			if err != nil {
 				return err
 			}
-			if err := setSecret(cmd.Context(), c, k, v); err != nil {
-				return err
-			}
-			return printKey(c, "kept", args[0], k, asJSON)
+			return replyKey(cmd, "kept", args[0], k, setSecret(cmd.Context(), c, k, v))
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretList(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list AGENT",
 		Short:   "List the names of an agent's secrets",
@@ -158,24 +150,17 @@ func newSecretList(c console) *cobra.Command {
 			if of != "" {
 				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Plugin != of })
 			}
-			if asJSON {
-				return printJSON(c.out, keys)
-			}
-			table := newTable(c.out)
-			for _, k := range keys {
-				writef(table, "%s\t%s\n", k.Name, k.Plugin)
-			}
-			return table.Flush()
+			return reply(cmd, map[string][]secrets.Key{"secrets": append([]secrets.Key{}, keys...)}, nil, func(w io.Writer, _ map[string][]secrets.Key) error {
+				return printTable(w, "", keys, func(k secrets.Key) []any { return []any{k.Name, k.Plugin} })
+			})
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretDelete(c console) *cobra.Command {
 	var plugin string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "delete AGENT NAME",
 		Short:   "Delete a secret",
@@ -186,23 +171,19 @@ func newSecretDelete(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := deleteSecret(cmd.Context(), c, k); err != nil {
-				return err
-			}
-			return printKey(c, "deleted", args[0], k, asJSON)
+			return replyKey(cmd, "deleted", args[0], k, deleteSecret(cmd.Context(), c, k))
 		},
 	}
 	pluginFlag(cmd, &plugin)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }
 
 func newSecretPassphrase(c console) *cobra.Command {
-	var remove, asJSON bool
+	var remove bool
 	cmd := &cobra.Command{
 		Use:   "passphrase",
 		Short: "Put a passphrase on the encrypted file's key, or change it",
-		Long: `For secrets that are kept in the encrypted file. Without a passphrase whoever can read the home has key and file. With one, the
+		Long: `For secrets that are kept in the encrypted file. Without a passphrase, whoever can read the home can decrypt it. With one, the
 daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
 		Example: `  osaurus-sandbox secret passphrase
   osaurus-sandbox secret passphrase --remove`,
@@ -225,15 +206,11 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 					err = file.Protect(cmd.Context(), passphrase)
 				}
 			}
-			if err != nil || !asJSON {
-				return err
-			}
-			return printJSON(c.out, map[string]bool{"passphrase": !remove})
+			return reply(cmd, map[string]bool{"passphrase": !remove}, err, nil)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
-	return cmd
+	return withJSON(cmd)
 }
 
 // newPassphrase is a passphrase from standard input; on a terminal it is typed
@@ -245,7 +222,7 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	}
 	second, err := readSecret(ctx, c, "it once more")
 	if err == nil && second.Reveal() != first.Reveal() {
-		err = fault.Newf(fault.InvalidArgs, "set passphrase", "", "the two are different").Advise("Nothing was changed. Try again.")
+		err = fault.Newf(fault.InvalidArgs, "set passphrase", "", "the two passphrases differ").Advise("Nothing was changed. Try again.")
 	}
 	return first, err
 }

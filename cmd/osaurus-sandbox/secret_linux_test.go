@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/secrets/agefile"
 )
 
@@ -63,22 +64,22 @@ func TestSecret(t *testing.T) {
 		{secretToken, []string{"secret", "set", strings.ToLower(someAgent), "TOKEN", "--plugin", "p"}, 0, "kept TOKEN of plugin p of agent " + someAgent},
 		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  \nTOKEN  p\n"},
 		{"", []string{"secret", "list", someAgent, "--plugin", "p", "--json"}, 0, `"plugin": "p"`},
-		{"", []string{"secret", "list", someAgent, "--plugin", "q", "--json"}, 0, "[]\n"},
+		{"", []string{"secret", "list", someAgent, "--plugin", "q", "--json"}, 0, "\"secrets\": []"},
 		{"", []string{"secret", "delete", someAgent, "TOKEN"}, 0, "deleted TOKEN"},
-		{"", []string{"secret", "delete", someAgent, "TOKEN"}, exitNotFound, "no such secret"},
+		{"", []string{"secret", "delete", someAgent, "TOKEN"}, fault.ExitNotFound, "no such secret"},
 		{"", []string{"secret", "list", someAgent}, 0, "TOKEN  p\n"},
 
 		{secretToken, []string{"secret", "set", "@host", "INFERENCE_API_KEY"}, 0, "kept INFERENCE_API_KEY of this host"},
 		{"", []string{"secret", "list", "@host"}, 0, "INFERENCE_API_KEY"},
 		{"", []string{"secret", "delete", "@host", "INFERENCE_API_KEY"}, 0, "deleted"},
 
-		{"", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
-		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "it is empty"},
-		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "NUL"},
-		{strings.Repeat("x", 1<<20), []string{"secret", "set", someAgent, "TOKEN"}, exitInvalidArgs, "longer than 65536"},
-		{"x", []string{"secret", "set", someAgent, "to.ken"}, exitInvalidArgs, "letters, digits and underscores"},
-		{"x", []string{"secret", "set", someAgent, "TOKEN", "--plugin", "../p"}, exitInvalidArgs, "plugin id"},
-		{"x", []string{"secret", "set", someAgent, "TOKEN", "value"}, exitInvalidArgs, "accepts 2"},
+		{"", []string{"secret", "set", someAgent, "TOKEN"}, fault.ExitInvalidArgs, "it is empty"},
+		{"\n", []string{"secret", "set", someAgent, "TOKEN"}, fault.ExitInvalidArgs, "it is empty"},
+		{secretToken + "\x00", []string{"secret", "set", someAgent, "TOKEN"}, fault.ExitInvalidArgs, "NUL"},
+		{strings.Repeat("x", 1<<20), []string{"secret", "set", someAgent, "TOKEN"}, fault.ExitInvalidArgs, "longer than 65536"},
+		{"x", []string{"secret", "set", someAgent, "to.ken"}, fault.ExitInvalidArgs, "letters, digits and underscores"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "--plugin", "../p"}, fault.ExitInvalidArgs, "plugin id"},
+		{"x", []string{"secret", "set", someAgent, "TOKEN", "value"}, fault.ExitInvalidArgs, "accepts 2"},
 	} {
 		code, out, stderr := fed(t, tc.input, tc.args...)
 		if code != tc.code || !strings.Contains(out+stderr, tc.want) || code != 0 && !strings.Contains(stderr, "advice: ") {
@@ -102,10 +103,10 @@ func TestSecretWithoutStore(t *testing.T) {
 		if code, _, stderr := sandbox(t, "config", "set", "secrets="+which); code != 0 {
 			t.Fatal(stderr)
 		}
-		if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != exitUnavailable || !strings.Contains(stderr, "config set secrets=file") {
+		if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != fault.ExitUnavailable || !strings.Contains(stderr, "config set secrets=file") {
 			t.Errorf("%s: %d, %s", which, code, stderr)
 		}
-		if code, _, stderr := fed(t, secretToken, "secret", "passphrase"); code != exitInvalidArgs {
+		if code, _, stderr := fed(t, secretToken, "secret", "passphrase"); code != fault.ExitInvalidArgs {
 			t.Errorf("%s: %d, %s", which, code, stderr)
 		}
 	}
@@ -133,7 +134,7 @@ func TestSecretPassphrase(t *testing.T) {
 	do(0, "", "", "secret", "passphrase", "--remove")
 	t.Setenv(agefile.PassphraseFileVariable, "")
 	do(0, "TOKEN", "", "secret", "list", someAgent)
-	do(exitInvalidArgs, "it is empty", "", "secret", "passphrase")
+	do(fault.ExitInvalidArgs, "it is empty", "", "secret", "passphrase")
 	do(0, "", "open sesame\n", "secret", "passphrase")
 	if text, err := os.ReadFile(home.SecretsKey()); err != nil || bytes.Contains(text, []byte("SECRET-KEY")) {
 		t.Errorf("the key is open: %v", err)
@@ -213,11 +214,11 @@ func TestSecretPassphraseTyped(t *testing.T) {
 	term := onTerminal(t, nil, "secret", "passphrase")
 	term.answer("the new passphrase", "sesame")
 	term.answer("it once more", "barley")
-	if code, shown := term.end(); code != exitInvalidArgs || !strings.Contains(shown, "the two are different") || strings.Contains(shown, "sesame") {
+	if code, shown := term.end(); code != fault.ExitInvalidArgs || !strings.Contains(shown, "the two passphrases differ") || strings.Contains(shown, "sesame") {
 		t.Errorf("typed differently: %d, %q", code, shown)
 	}
 	putPassphrase(t, home, "sesame")
-	for typed, want := range map[string]int{"sesame": 0, "barley": exitUserDenied} {
+	for typed, want := range map[string]int{"sesame": 0, "barley": fault.ExitUserDenied} {
 		term := onTerminal(t, nil, "secret", "list", someAgent)
 		term.answer("the passphrase", typed)
 		if code, shown := term.end(); code != want || strings.Contains(shown, "TOKEN") != (want == 0) || strings.Contains(shown, typed) {
@@ -251,7 +252,7 @@ func TestCanary(t *testing.T) {
 	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || out != "kept TOKEN of agent alice\n" {
 		t.Fatal(out, stderr)
 	}
-	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != exitNotFound {
+	if code, _, stderr := fed(t, secretToken, "secret", "set", "bob", "TOKEN"); code != fault.ExitNotFound {
 		t.Errorf("of an agent that is not there: %d, %s", code, stderr)
 	}
 	answerPrompt(t)
@@ -345,7 +346,7 @@ func answerPrompt(t *testing.T) {
 	if got := <-asked; !strings.HasPrefix(got, "0 kept ASKED of agent alice") {
 		t.Errorf("who asked got %s", got)
 	}
-	if code, _, stderr := fed(t, secretToken, "prompt", "answer"); code != exitNotFound {
+	if code, _, stderr := fed(t, secretToken, "prompt", "answer"); code != fault.ExitNotFound {
 		t.Errorf("nothing waits: %d, %s", code, stderr)
 	}
 	for _, what := range []string{"secret.set", "secret.ask", "prompt.answer"} {
@@ -370,7 +371,7 @@ func answerPrompt(t *testing.T) {
 			t.Errorf("%d, %s", code, stderr)
 		}
 	}
-	if code := <-denied; code != exitUserDenied {
+	if code := <-denied; code != fault.ExitUserDenied {
 		t.Errorf("denied: %d", code)
 	}
 }

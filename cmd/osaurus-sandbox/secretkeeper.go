@@ -73,12 +73,11 @@ func listSecrets(ctx context.Context, c console, agent config.AgentID) (keys []s
 func newSecretAsk(c console) *cobra.Command {
 	var plugin, text string
 	var timeout time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ask AGENT NAME",
 		Short: "Ask a person for a secret, and wait for the answer",
-		Long: `Asks with a prompt, which any terminal or app that is attached can answer: osaurus-sandbox prompt answer. The exit code is 4 if
-they say no, and 5 if nobody answers.`,
+		Long: `Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
+is no, and 5 if nobody answers.`,
 		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -90,15 +89,12 @@ they say no, and 5 if nobody answers.`,
 			if timeout != 0 {
 				request.Timeout = durationpb.New(timeout)
 			}
-			if _, err := client.Secrets.Ask(cmd.Context(), request); err != nil {
-				return err
-			}
-			return printKey(c, "kept", args[0], k, asJSON)
+			_, err = client.Secrets.Ask(cmd.Context(), request)
+			return replyKey(cmd, "kept", args[0], k, err)
 		}),
 	}
 	pluginFlag(cmd, &plugin)
 	cmd.Flags().StringVar(&text, "text", "", "what it is for")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default 5m)")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return withJSON(cmd)
 }

@@ -21,7 +21,7 @@ func TestSecretsByDaemon(t *testing.T) {
 		set    int
 		want   string // in what is listed
 	}{
-		"the audit is full":   {refusing{set: true}, exitUnavailable, "THEIRS"},
+		"the audit is full":   {refusing{set: true}, fault.ExitUnavailable, "THEIRS"},
 		"the store is closed": {refusing{list: true, set: true}, 0, "TOKEN"},
 		"all is well":         {refusing{}, 0, "THEIRS"},
 	} {

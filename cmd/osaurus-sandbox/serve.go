@@ -20,8 +20,8 @@ func newServe(c console) *cobra.Command {
 		Long: `Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
 Other commands start it by themselves, in the background.
 
-For apps that cannot use Unix sockets it also listens on TCP, if told so with --listen. Such apps send the token that is in
-config/api-token of the home: "Authorization: Bearer TOKEN".`,
+With --listen it also listens on TCP, for apps that cannot use Unix sockets. They send the token that is in config/api-token of the
+home: "Authorization: Bearer TOKEN".`,
 		Example: `  osaurus-sandbox serve
   osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`,
 		Args: cobra.NoArgs,

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,8 @@ func newService(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
 		Short: "Start the daemon whenever you log in",
-		Long: `The daemon becomes a service of yours: a systemd user unit on Linux, a launchd agent on macOS. Whether it then starts the
-guest too says the setting autoStart.`,
+		Long: `The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart says
+whether it starts the guest too.`,
 		Example: `  osaurus-sandbox service install
   osaurus-sandbox service status
   osaurus-sandbox service uninstall`,
@@ -35,25 +34,17 @@ func thisService() (service.Service, error) {
 	return service.New(home)
 }
 
-// report says what became of a service.
-func report(ctx context.Context, c console, s service.Service, did string, asJSON bool) error {
-	if !asJSON {
-		_, err := fmt.Fprintln(c.out, did, s.File())
-		return err
-	}
-	status, err := s.Status(ctx)
-	if err != nil {
-		return err
-	}
-	return printJSON(c.out, status)
+// replyService says how a service is, or what became of it.
+func replyService(cmd *cobra.Command, s service.Service, show func(io.Writer, service.Status) error) error {
+	status, err := s.Status(cmd.Context())
+	return reply(cmd, status, err, show)
 }
 
 func newServiceInstall(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "install",
 		Short:   "Install the service and start it",
-		Long:    "Installs the service and starts it. A daemon that runs is ended before, and its guest with it.",
+		Long:    "Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.",
 		Example: `  osaurus-sandbox service install`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,16 +69,13 @@ func newServiceInstall(c console) *cobra.Command {
 			if err := s.Install(cmd.Context()); err != nil {
 				return err
 			}
-			return report(cmd.Context(), c, s, "installed", asJSON)
+			return replyService(cmd, s, func(w io.Writer, s service.Status) error { return writef(w, "installed %s\n", s.File) })
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newServiceUninstall(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "uninstall",
 		Short:   "Stop the service and remove it",
 		Example: `  osaurus-sandbox service uninstall`,
@@ -100,16 +88,13 @@ func newServiceUninstall(c console) *cobra.Command {
 			if err := s.Uninstall(cmd.Context()); err != nil {
 				return err
 			}
-			return report(cmd.Context(), c, s, "removed", asJSON)
+			return replyService(cmd, s, func(w io.Writer, s service.Status) error { return writef(w, "removed %s\n", s.File) })
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newServiceStatus(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "status",
 		Short:   "Show whether the service is installed and running",
 		Example: `  osaurus-sandbox service status`,
@@ -119,17 +104,9 @@ func newServiceStatus(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			status, err := s.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(c.out, status)
-			}
-			_, err = writef(c.out, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", status.File, status.Installed, status.Current, status.Running)
-			return err
+			return replyService(cmd, s, func(w io.Writer, s service.Status) error {
+				return writef(w, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", s.File, s.Installed, s.Current, s.Running)
+			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm/image/pack"
 )
@@ -66,7 +67,7 @@ func sessionPack(t *testing.T) pack.Pack {
 func TestSession(t *testing.T) {
 	sessionHome(t, "a home, mit Käse")
 
-	if code, _, stderr := sandbox(t, "status"); code != exitUnavailable || !strings.Contains(stderr, "advice: ") {
+	if code, _, stderr := sandbox(t, "status"); code != fault.ExitUnavailable || !strings.Contains(stderr, "advice: ") {
 		t.Errorf("status without a daemon: %d, %s", code, stderr)
 	}
 	code, out, stderr := sandbox(t, "up")
@@ -122,7 +123,7 @@ func TestSession(t *testing.T) {
 		if code != 0 || !strings.HasPrefix(out, "a \"b\"\n") || !strings.Contains(out, "tea, no milk") || !strings.Contains(out, "task_id") {
 			t.Errorf("%d, %s%s", code, out, stderr)
 		}
-		if code, out, stderr := ask(`osaurus-host inference chat -m hello`); code != exitUnavailable || !strings.Contains(stderr, "inference.baseURL") {
+		if code, out, stderr := ask(`osaurus-host inference chat -m hello`); code != fault.ExitUnavailable || !strings.Contains(stderr, "inference.baseURL") {
 			t.Errorf("without a model: %d, %s%s", code, out, stderr)
 		}
 		if code, _, stderr := sandbox(t, "config", "set", "secrets=file"); code != 0 {
@@ -132,13 +133,13 @@ func TestSession(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(secretToken))) // of what nobody is shown
-		if code, out, stderr := ask(`osaurus-host secrets get API_KEY | tr -d '\n' | sha256sum; osaurus-host secrets get API_KEY; osaurus-host secrets get NONE`); code != exitNotFound || out != hash+"  -\n[REDACTED:API_KEY]\n" {
+		if code, out, stderr := ask(`osaurus-host secrets get API_KEY | tr -d '\n' | sha256sum; osaurus-host secrets get API_KEY; osaurus-host secrets get NONE`); code != fault.ExitNotFound || out != hash+"  -\n[REDACTED:API_KEY]\n" {
 			t.Errorf("secrets: %d, %s%s", code, out, stderr)
 		}
 		if code, _, stderr := sandbox(t, "config", "set", "bridge.memoryPerMinute=0"); code != 0 {
 			t.Fatal(stderr)
 		}
-		if code, out, stderr := ask(`osaurus-host agent memory query milk`); code != exitRejected || !strings.Contains(stderr, "limit of 0 requests to the memory") {
+		if code, out, stderr := ask(`osaurus-host agent memory query milk`); code != fault.ExitRejected || !strings.Contains(stderr, "limit of 0 requests to the memory") {
 			t.Errorf("beyond the limit: %d, %s%s", code, out, stderr)
 		}
 		for _, tc := range []struct {
@@ -165,11 +166,11 @@ func TestSession(t *testing.T) {
 			}
 		}
 		// The package tool needs mirrors, which the test does without.
-		if failed := strings.Count(out, "FAILED"); failed > 1 || failed == 1 && (code != exitExecution || !strings.Contains(out, "FAILED  packages")) {
+		if failed := strings.Count(out, "FAILED"); failed > 1 || failed == 1 && (code != fault.ExitExecution || !strings.Contains(out, "FAILED  packages")) {
 			t.Errorf("%d, %s%s", code, out, stderr)
 		}
 		code, out, _ = sandbox(t, "diagnose", "--nat-target", "http://sandbox.invalid/") // a name, at which busybox's own wget crashes
-		if code != exitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "exit code 1: ") || !strings.Contains(out, "firewall") {
+		if code != fault.ExitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "exit code 1: ") || !strings.Contains(out, "firewall") {
 			t.Errorf("a target that is not there: %d, %s", code, out)
 		}
 		for _, args := range [][]string{{"agent", "list"}, {"top", "--count", "1"}} {
@@ -182,7 +183,7 @@ func TestSession(t *testing.T) {
 		}
 	})
 	t.Run("settings", func(t *testing.T) {
-		if code, out, stderr := sandbox(t, "config", "set", "cpus=3"); code != 0 || out != "cpus counts from the next start on\n" {
+		if code, out, stderr := sandbox(t, "config", "set", "cpus=3"); code != 0 || out != "cpus takes effect at the next start\n" {
 			t.Errorf("%d, %s%s", code, out, stderr)
 		}
 		if _, out, _ := sandbox(t, "config", "get", "cpus"); out != "3\n" {
@@ -205,7 +206,7 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("reset and remove ask", func(t *testing.T) {
 		for _, what := range []string{"reset", "remove"} {
-			if code, _, stderr := sandbox(t, what); code != exitInvalidArgs || !strings.Contains(stderr, "--yes") {
+			if code, _, stderr := sandbox(t, what); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "--yes") {
 				t.Errorf("%s: %d, %s", what, code, stderr)
 			}
 		}
@@ -220,7 +221,7 @@ func TestSession(t *testing.T) {
 	t.Run("a frozen guest", testFrozen)
 	t.Run("a second home beside it", secondHome)
 	t.Run("a second daemon", func(t *testing.T) {
-		if code, _, stderr := sandbox(t, "serve"); code != exitRejected || !strings.Contains(stderr, "has it") {
+		if code, _, stderr := sandbox(t, "serve"); code != fault.ExitRejected || !strings.Contains(stderr, "has it") {
 			t.Errorf("%d, %s", code, stderr)
 		}
 	})

@@ -24,13 +24,13 @@ func newShell(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell AGENT",
 		Short: "Work in an agent's shell, beside the agent",
-		Long: `Puts you before a persistent shell of an agent: the very one in which its tools and exec --session run their commands. You
-see what was last typed and shown in it, and from then on all that happens, theirs and yours.
+		Long: `Connects this terminal to a persistent shell of an agent: the same one in which its tools and exec --session run their commands. You
+see the end of what was typed and shown in it, and then everything that the agent and you do.
 
-` + detachKeyName + ` pressed twice leaves the shell running, and so does losing the connection; come back with the same command. All other
-keys are the shell's, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.
+Press ` + detachKeyName + ` twice to leave the shell running; it also goes on if the connection is lost. Come back with the same command. All other
+keys go to the shell, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.
 
-The guest is started if need be, and not stopped as idle while you are there.`,
+The guest is started if it does not run, and not stopped as idle while you are there.`,
 		Example: `  osaurus-sandbox shell alice
   osaurus-sandbox shell alice --session build`,
 		Args:        cobra.ExactArgs(1),
@@ -59,7 +59,7 @@ The guest is started if need be, and not stopped as idle while you are there.`,
 }
 
 func sessionFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "session", string(config.SessionDefault), "which of the agent's shells")
+	cmd.Flags().StringVar(to, "session", string(config.SessionDefault), "which shell of the agent")
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 }
 

@@ -2,26 +2,23 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 )
 
 func newStatus(c console) *cobra.Command {
-	var asJSON, watch bool
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the sandbox is",
-		Long:  "Answers at once, whatever state the guest is in. It starts nothing: the exit code is 6 if no daemon is running.",
+		Long:  "Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.",
 		Example: `  osaurus-sandbox status
   osaurus-sandbox status --watch
   osaurus-sandbox status --json | jq --raw-output .state`,
@@ -36,53 +33,19 @@ func newStatus(c console) *cobra.Command {
 			noteAnotherBuild(ctx, c, client)
 			if !watch {
 				status, err := answer(client.Status(ctx, &controlpb.StatusRequest{}))
-				if err != nil {
-					return err
-				}
-				return printStatus(c.out, status, asJSON)
+				return reply(cmd, status, err, printStatus)
 			}
-			print := printStatusLine
-			if asJSON {
-				print = printLine[*controlpb.Status]
-			}
-			for r, err := range control.Messages(client.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
-				if err == nil {
-					err = print(c.out, r.Status)
+			return replyEach(cmd, func(yield func(*controlpb.Status, error) bool) {
+				for r, err := range control.Messages(client.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
+					if !yield(r.GetStatus(), err) {
+						return
+					}
 				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			}, printStatusLine)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
-	return cmd
-}
-
-// inJSON is a message as JSON. What is zero, false or empty is there too: a program that
-// looks for it need not know what it would be. Messages that are not set, such as times, are not.
-func inJSON(m proto.Message) (json.RawMessage, error) {
-	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-}
-
-// printProto prints a message as JSON for people and programs.
-func printProto(w io.Writer, m proto.Message) error {
-	text, err := inJSON(m)
-	if err != nil {
-		return err
-	}
-	return printJSON(w, text) // its spaces are arbitrary
-}
-
-// printLine prints a message as one line of JSON.
-func printLine[M proto.Message](w io.Writer, m M) error {
-	text, err := inJSON(m)
-	if err != nil {
-		return err
-	}
-	return printJSONLine(w, text)
+	return withJSON(cmd)
 }
 
 // printStatusLine prints what changes most.
@@ -99,23 +62,14 @@ func printStatusLine(w io.Writer, s *controlpb.Status) error {
 	if s.Reason != nil {
 		line += safef(": %s", s.Reason.Text)
 	}
-	_, err := writef(w, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
-	return err
+	return writef(w, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
 }
 
-func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
-	if asJSON {
-		return printProto(w, s)
-	}
+func printStatus(w io.Writer, s *controlpb.Status) error {
 	table := newTable(w)
-	row := func(name string, text any) {
-		if text := safef("%s", text); text != "" {
-			writef(table, "%s\t%s\n", name, text)
-		}
-	}
-	row("state", safef("%s for %s (%s)", paintFor(w).state(s.State), ago(s.Since.AsTime()), s.Cause))
-	row("reason", s.GetReason().GetText())
-	row("advice", s.GetReason().GetAdvice())
+	table.field("state", safef("%s for %s (%s)", paintFor(w).state(s.State), ago(s.Since.AsTime()), s.Cause))
+	table.field("reason", s.GetReason().GetText())
+	table.field("advice", s.GetReason().GetAdvice())
 	if r := s.Retries; r != nil {
 		text := fmt.Sprintf("%d failed", r.Failures)
 		if r.NotBefore != nil {
@@ -124,24 +78,24 @@ func printStatus(w io.Writer, s *controlpb.Status, asJSON bool) error {
 		if r.ByHandOnly {
 			text += ", not again by itself: osaurus-sandbox up"
 		}
-		row("starts", text)
+		table.field("starts", text)
 	}
 	if m := s.Machine; m != nil {
-		row("machine", fmt.Sprintf("%d processors, %.1f GB, %s, %s", m.Cpus, gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
-		row("pack", strings.Join(append([]string{m.Pack}, nonEmpty(m.PackReason)...), ": "))
-		row("lacking", strings.Join(m.MissingPackages, ", "))
+		table.field("machine", fmt.Sprintf("%d processors, %.1f GB, %s, %s", m.Cpus, gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
+		table.field("pack", strings.Join(append([]string{m.Pack}, nonEmpty(m.PackReason)...), ": "))
+		table.field("lacking", strings.Join(m.MissingPackages, ", "))
 	}
 	if g := s.Guest; g != nil {
-		row("guest", fmt.Sprintf("%s, Linux %s, up %s", cmp.Or(g.Distribution, "unnamed"), g.Kernel, ago(s.Started.AsTime())))
-		row("memory", fmt.Sprintf("%.1f of %.1f GB free", gigabytes(g.MemoryAvailable), gigabytes(g.MemoryTotal)))
-		row("network", strings.Join(append([]string{g.Network}, nonEmpty(g.Address, g.NetworkTrouble)...), ", "))
-		row("warnings", strings.Join(g.Warnings, "; "))
+		table.field("guest", fmt.Sprintf("%s, Linux %s, up %s", cmp.Or(g.Distribution, "unnamed"), g.Kernel, ago(s.Started.AsTime())))
+		table.field("memory", fmt.Sprintf("%.1f of %.1f GB free", gigabytes(g.MemoryAvailable), gigabytes(g.MemoryTotal)))
+		table.field("network", strings.Join(append([]string{g.Network}, nonEmpty(g.Address, g.NetworkTrouble)...), ", "))
+		table.field("warnings", strings.Join(g.Warnings, "; "))
 	}
 	if s.Commands > 0 {
-		row("running", fmt.Sprintf("%d commands", s.Commands))
+		table.field("running", fmt.Sprintf("%d commands", s.Commands))
 	}
 	if s.IdleStop != nil {
-		row("stops", "at "+s.IdleStop.AsTime().Local().Format(time.TimeOnly)+" unless used")
+		table.field("stops", "at "+s.IdleStop.AsTime().Local().Format(time.TimeOnly)+" unless used")
 	}
 	return table.Flush()
 }

@@ -11,17 +11,16 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/plain"
 )
 
 func newTask(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
-		Short: "See and answer the tasks that agents dispatch",
-		Long: `Programs of an agent dispatch tasks (osaurus-host agent dispatch) for the app that serves it. An app takes one, does it, and says
-what it came to; until then it has it on lease, and if that is over somebody else may take it. A task that nobody takes for 24 hours
-expires. The beginning of a task's id is enough.`,
+		Short: "See and answer the tasks that agents create",
+		Long: `Programs of an agent create tasks for the app that it works for (osaurus-host agent dispatch). A worker takes a task for the time of
+its lease, does it and reports the result. If the lease ends first, another worker can take the task. A task that nobody takes for 24
+hours expires. The beginning of a task's id is enough.`,
 		Example: `  osaurus-sandbox task list
   osaurus-sandbox task show 7F3A
   osaurus-sandbox task cancel 7F3A
@@ -40,56 +39,39 @@ func withTask(ctx context.Context, text string, do func(client *control.Client, 
 		return err
 	}
 	defer client.Close()
-	const whole = 36
-	if len(text) == whole || text == "" {
-		return do(client, text)
-	}
-	var found []string
-	for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
-		if err != nil {
-			return err
+	const length = 36
+	id, err := byPrefix("task", strings.ToUpper(text), length, func(yield func(string, error) bool) {
+		for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
+			if !yield(r.GetTask().GetId(), err) {
+				return
+			}
 		}
-		if strings.HasPrefix(r.Task.Id, strings.ToUpper(text)) {
-			found = append(found, r.Task.Id)
-		}
+	})
+	if err != nil {
+		return err
 	}
-	switch len(found) {
-	case 1:
-		return do(client, found[0])
-	case 0:
-		return fault.Newf(fault.NotFound, "find task", text, "there is none whose id begins so").Advise("See `osaurus-sandbox task list`.")
-	}
-	return fault.Newf(fault.InvalidArgs, "find task", text, "more than one id begins so").Advise("Write more of it.")
+	return do(client, id)
 }
 
 func newTaskAdd(c console) *cobra.Command {
-	var asJSON bool
 	var key string
 	cmd := &cobra.Command{
 		Use:   "add AGENT WORD...",
-		Short: "Dispatch a task, and print its id",
+		Short: "Create a task, and print its id",
 		Example: `  osaurus-sandbox task add alice Mow the lawn
   osaurus-sandbox task add alice --key chat-1 Mow the lawn`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Tasks.Dispatch(cmd.Context(), &controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key})
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printProto(c.out, r.Task)
-			}
-			_, err = writef(c.out, "%s\n", r.Task.Id)
-			return err
+			return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&key, "key", "", "a task of the agent with this key is the same task")
-	return cmd
+	cmd.Flags().StringVar(&key, "key", "", "if the agent has a task with this key, that is the task")
+	return withJSON(cmd)
 }
 
 func newTaskList(c console) *cobra.Command {
-	var asJSON, open bool
+	var open bool
 	cmd := &cobra.Command{
 		Use:   "list [AGENT]",
 		Short: "List the tasks of an agent, or of all, the newest first",
@@ -98,17 +80,17 @@ func newTaskList(c console) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			table := newTable(c.out)
-			if !asJSON {
-				fmt.Fprintln(table, "AGENT\tTASK\tSTATE\tCREATED\tTEXT")
+			if !wantsJSON(cmd) {
+				table.row("AGENT", "TASK", "STATE", "CREATED", "TEXT")
 			}
 			for r, err := range control.Messages(client.Tasks.List(cmd.Context(), &controlpb.ListTasksRequest{Agent: first(args), Open: open})) {
 				switch t := r.GetTask(); {
 				case err != nil:
-				case asJSON:
+				case wantsJSON(cmd):
 					err = printLine(c.out, t)
 				default:
-					const row = 100 // of a text, enough to recognise it
-					_, err = writef(table, "%s\t%.*s\t%s\t%s\t%.*s\n", t.Agent, shortID, t.Id, t.State, when(t.Created), row, plain.Clip(t.Text))
+					const shown = 100 // of a text, enough to recognise it
+					table.row(t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.*s", shown, plain.Clip(t.Text)))
 				}
 				if err != nil {
 					return errors.Join(err, table.Flush())
@@ -117,86 +99,70 @@ func newTaskList(c console) *cobra.Command {
 			return table.Flush()
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
-	return cmd
+	return withJSON(cmd)
 }
 
-func printTask(w io.Writer, t *controlpb.Task, asJSON bool) error {
-	if asJSON {
-		return printProto(w, t)
-	}
-	until := "expires"
-	if t.State == "leased" {
-		until = "lease over"
-	}
-	rows := [][2]string{
-		{"id", t.Id}, {"agent", t.Agent}, {"state", t.State}, {"source", t.Source}, {"key", t.Key}, {"created", when(t.Created)},
-		{"depth", fmt.Sprint(t.Depth)}, {"leases", fmt.Sprint(t.Attempts)}, {"worker", t.Worker},
-	}
-	if t.Ended == nil {
-		rows = append(rows, [2]string{until, when(t.Until)})
-	} else {
-		rows = append(rows, [2]string{"ended", when(t.Ended)})
-	}
+func printTask(w io.Writer, t *controlpb.Task) error {
 	table := newTable(w)
-	for _, row := range append(rows, [2]string{"text", t.Text}, [2]string{"result", t.Result}) {
-		// Only a text or a result has more lines than one.
-		for i, line := range strings.Split(strings.TrimRight(row[1], "\n"), "\n") {
-			if i > 0 {
-				row[0] = ""
+	// Only a text or a result has more lines than one.
+	long := func(name, text string) {
+		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+			if line != "" || name == "" {
+				table.row(name, line)
 			}
-			if line != "" || i > 0 {
-				writef(table, "%s\t%s\n", row[0], plain.Text(line))
-			}
+			name = ""
 		}
 	}
+	table.field("id", t.Id)
+	table.field("agent", t.Agent)
+	table.field("state", t.State)
+	table.field("source", t.Source)
+	table.field("key", t.Key)
+	table.field("created", when(t.Created))
+	table.field("depth", fmt.Sprint(t.Depth))
+	table.field("leases", fmt.Sprint(t.Attempts))
+	table.field("worker", t.Worker)
+	switch {
+	case t.Ended != nil:
+		table.field("ended", when(t.Ended))
+	case t.State == "leased":
+		table.field("lease over", when(t.Until))
+	default:
+		table.field("expires", when(t.Until))
+	}
+	long("text", t.Text)
+	long("result", t.Result)
 	return table.Flush()
 }
 
 func newTaskShow(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "show TASK",
-		Short:   "Show a task and what it came to",
+		Short:   "Show a task and its result",
 		Example: `  osaurus-sandbox task show 7F3A`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Show(cmd.Context(), &controlpb.ShowTaskRequest{Id: id})
-				if err != nil {
-					return err
-				}
-				return printTask(c.out, r.Task, asJSON)
+				return reply(cmd, r.GetTask(), err, printTask)
 			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newTaskCancel(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "cancel TASK",
 		Short:   "End a task that has not ended",
-		Long:    "Ends a task that has not ended. Who has taken it is told so with the next word from there. A task that has ended is left as it is.",
+		Long:    "Ends a task that has not ended. The worker learns of it with its next call. A task that has ended is left as it is.",
 		Example: `  osaurus-sandbox task cancel 7F3A`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Cancel(cmd.Context(), &controlpb.CancelTaskRequest{Id: id})
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return printProto(c.out, r.Task)
-				}
-				_, err = writef(c.out, "%s\n", r.Task.State)
-				return err
+				return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
 			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }

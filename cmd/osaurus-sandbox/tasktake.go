@@ -16,9 +16,9 @@ func newTaskTake(c console) *cobra.Command {
 	var hold, wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "take [AGENT]",
-		Short: "Take the oldest task that waits, and print it with its lease as JSON",
-		Long: `Takes the oldest task that waits, of an agent or of any, to nobody else until the lease is over, and prints both as JSON. Say
-what it came to with "task done" or "task fail". Where none waits the exit code is 7.`,
+		Short: "Take the oldest waiting task, and print it with its lease as JSON",
+		Long: `Leases the oldest waiting task of an agent, or of any agent. Nobody else can take it until the lease ends. Prints both as JSON.
+Report the result with "task done" or "task fail". If no task waits, the exit code is 7.`,
 		Example: `  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
 		Args: cobra.MaximumNArgs(1),
@@ -33,15 +33,13 @@ what it came to with "task done" or "task fail". Where none waits the exit code 
 			return printProto(c.out, r)
 		}),
 	}
-	alwaysJSON(cmd)
-	cmd.Flags().DurationVar(&hold, "hold", time.Minute, "how long until somebody else may take it, up to 1h")
+	cmd.Flags().DurationVar(&hold, "hold", time.Minute, "how long the lease is, up to 1h")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for one")
-	return cmd
+	return alwaysJSON(cmd)
 }
 
 func newTaskDone(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "done TASK LEASE [WORD...]",
 		Short:   "Report a task done, with its result",
 		Example: `  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
@@ -49,19 +47,14 @@ func newTaskDone(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Complete(cmd.Context(), &controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")})
-				if err != nil || !asJSON {
-					return err
-				}
-				return printProto(c.out, r.Task)
+				return reply(cmd, r.GetTask(), err, nil)
 			})
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
 func newTaskFail(c console) *cobra.Command {
-	var asJSON, retry bool
+	var retry bool
 	cmd := &cobra.Command{
 		Use:     "fail TASK LEASE [WORD...]",
 		Short:   "Report a task failed, and why",
@@ -70,14 +63,10 @@ func newTaskFail(c console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
 				r, err := client.Tasks.Fail(cmd.Context(), &controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry})
-				if err != nil || !asJSON {
-					return err
-				}
-				return printProto(c.out, r.Task)
+				return reply(cmd, r.GetTask(), err, nil)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&retry, "retry", false, "somebody may try again, unless it was taken 3 times")
-	return cmd
+	cmd.Flags().BoolVar(&retry, "retry", false, "let somebody try again, unless it was taken 3 times")
+	return withJSON(cmd)
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/fault"
 )
 
 // trySessions is how shells that stay are used from the command line.
@@ -90,7 +92,7 @@ func tryJobs(t *testing.T) {
 		t.Errorf("the agent reads in %s: %q", shown.LogFile, out)
 	}
 	long := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
-	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, long[:shortID]+"  running") || !strings.Contains(out, "sleep 1000") {
+	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, shortID(long)+"  running") || !strings.Contains(out, "sleep 1000") {
 		t.Errorf("list: %s", out)
 	}
 	if code, _, stderr := sandbox(t, "job", "wait", "alice", long, "--timeout", "100ms"); code != exitSandbox || !strings.Contains(stderr, "still runs") {
@@ -105,7 +107,7 @@ func tryJobs(t *testing.T) {
 		t.Errorf("%+v %v", job, err)
 	}
 	for _, text := range []string{"ffff", strings.Repeat("0", 32)} {
-		if code, _, stderr := sandbox(t, "job", "show", "alice", text); code != exitNotFound {
+		if code, _, stderr := sandbox(t, "job", "show", "alice", text); code != fault.ExitNotFound {
 			t.Errorf("%s: %d, %s", text, code, stderr)
 		}
 	}
@@ -181,7 +183,7 @@ func tryTerminalsInAGuest(t *testing.T) {
 	}
 	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
 	ok(t, "restart")
-	if code, _, stderr := sandbox(t, "job", "show", "alice", id); code != exitNotFound {
+	if code, _, stderr := sandbox(t, "job", "show", "alice", id); code != fault.ExitNotFound {
 		t.Errorf("a job of the last guest: %d, %s", code, stderr)
 	}
 	if out := ok(t, "session", "list", "alice"); !strings.Contains(out, "ended") {
@@ -192,7 +194,7 @@ func tryTerminalsInAGuest(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	ok(t, "session", "close", "alice", "s")
-	if code, _, stderr := sandbox(t, "session", "show", "alice", "s"); code != exitNotFound {
+	if code, _, stderr := sandbox(t, "session", "show", "alice", "s"); code != fault.ExitNotFound {
 		t.Errorf("%d, %s", code, stderr)
 	}
 }

@@ -23,8 +23,8 @@ func newTool(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tool",
 		Short: "Call the tools that models call",
-		Long: `Tools are what a model works with: read, search, write and edit files, run commands, keep secrets. Each is called for an agent, and does what
-that agent may: those that change something need its setting autonomousExec.enabled.`,
+		Long: `Tools are what a model works with: they read, search, write and edit files, run commands, keep secrets. Each is called for an agent.
+Those that change something work only if the agent's setting autonomousExec.enabled is true.`,
 		Example: `  osaurus-sandbox agent set alice autonomousExec.enabled=true
   osaurus-sandbox tool list alice
   osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
@@ -51,7 +51,7 @@ func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, e
 }
 
 func newToolList(c console) *cobra.Command {
-	var lean, asJSON bool
+	var lean bool
 	cmd := &cobra.Command{
 		Use:     "list AGENT",
 		Short:   "List the tools that an agent may call",
@@ -59,32 +59,23 @@ func newToolList(c console) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := toolsOf(cmd.Context(), args[0], lean)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printProto(c.out, &controlpb.ListToolsResponse{Tools: list})
-			}
-			table := newTable(c.out)
-			fmt.Fprintln(table, "NAME\tCHANGES\tWHAT")
-			for _, t := range list {
-				changes := "something"
-				if t.ReadOnly {
-					changes = "nothing"
-				}
-				writef(table, "%s\t%s\t%s\n", t.Name, changes, t.Title)
-			}
-			return table.Flush()
+			return reply(cmd, &controlpb.ListToolsResponse{Tools: list}, err, func(w io.Writer, r *controlpb.ListToolsResponse) error {
+				return printTable(w, "NAME\tCHANGES\tWHAT", r.Tools, func(t *controlpb.Tool) []any {
+					changes := "something"
+					if t.ReadOnly {
+						changes = "nothing"
+					}
+					return []any{t.Name, changes, t.Title}
+				})
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that are enough for most work")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that most work needs")
+	return withJSON(cmd)
 }
 
 func newToolDescribe(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "describe AGENT TOOL",
 		Short:   "Show what a tool does and which arguments it takes",
 		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
@@ -99,18 +90,13 @@ func newToolDescribe(c console) *cobra.Command {
 				return fault.Newf(fault.ToolNotFound, "describe tool", args[1], "the agent has no such tool").
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
-			if asJSON {
-				return printProto(c.out, list[i])
-			}
-			return describe(c.out, list[i])
+			return reply(cmd, list[i], nil, printTool)
 		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	})
 }
 
-// describe prints a tool for a person.
-func describe(w io.Writer, t *controlpb.Tool) error {
+// printTool prints a tool for a person.
+func printTool(w io.Writer, t *controlpb.Tool) error {
 	var schema struct {
 		Properties map[string]struct {
 			Type, Description string
@@ -125,9 +111,7 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		return err
 	}
 	writef(w, "%s: %s\n\n%s\n\n", t.Name, t.Title, lines(t.Description))
-	table := newTable(w)
-	fmt.Fprintln(table, "ARGUMENT\tTYPE\tDEFAULT\tWHAT")
-	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+	return printTable(w, "ARGUMENT\tTYPE\tDEFAULT\tWHAT", slices.Sorted(maps.Keys(schema.Properties)), func(name string) []any {
 		p := schema.Properties[name]
 		usual := string(p.Default)
 		if slices.Contains(schema.Required, name) {
@@ -137,9 +121,8 @@ func describe(w io.Writer, t *controlpb.Tool) error {
 		if len(p.Enum) > 0 {
 			what = strings.TrimSpace(choices(p.Enum) + "  " + what)
 		}
-		writef(table, "%s\t%s\t%s\t%s\n", name, p.Type, usual, what)
-	}
-	return table.Flush()
+		return []any{name, p.Type, usual, what}
+	})
 }
 
 // choices are the values that an argument may have, for a person.
@@ -153,12 +136,11 @@ func choices(values []any) string {
 
 func newToolCall(c console) *cobra.Command {
 	var turn, conversation string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool for an agent, and print its result",
-		Long: `Arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. A call that failed
-ends with the exit code of its kind; with --json the whole envelope is printed, as a model gets it.`,
+		Long: `The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With --json
+the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
 		Example: `  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
   osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
   echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`,
@@ -185,13 +167,12 @@ ends with the exit code of its kind; with --json the whole envelope is printed, 
 				}
 				envelope = m.Envelope
 			}
-			return printEnvelope(c, args[1], envelope, asJSON)
+			return printEnvelope(c, args[1], envelope, wantsJSON(cmd))
 		},
 	}
-	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the turn that the call is for: an agent runs so many commands in one (maxCommandsPerTurn)")
-	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: what is shared in it is kept together")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the model's turn: maxCommandsPerTurn limits the commands in one")
+	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: its artifacts are kept together")
+	return withJSON(cmd)
 }
 
 // maxToolInput bounds what is read of standard input: the API takes no more.

@@ -151,10 +151,10 @@ func tryTools(t *testing.T, home config.Home) {
 		}
 	})
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=false")
-	if code, _, stderr := sandbox(t, "tool", "call", "alice", "sandbox_exec", "command=true"); code != exitRejected || !strings.Contains(stderr, "autonomousExec.enabled") {
+	if code, _, stderr := sandbox(t, "tool", "call", "alice", "sandbox_exec", "command=true"); code != fault.ExitRejected || !strings.Contains(stderr, "autonomousExec.enabled") {
 		t.Errorf("behind a gate: %d, %s", code, stderr)
 	}
-	if code, _, _ := sandbox(t, "tool", "call", "alice", "no_such_tool"); code != exitToolNotFound {
+	if code, _, _ := sandbox(t, "tool", "call", "alice", "no_such_tool"); code != fault.ExitToolNotFound {
 		t.Errorf("no such tool: %d", code)
 	}
 }

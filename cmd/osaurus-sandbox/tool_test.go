@@ -11,7 +11,7 @@ import (
 // The arguments of a plugin's tool may be numbers and truths to choose from.
 func TestDescribeChoices(t *testing.T) {
 	var out bytes.Buffer
-	err := describe(&out, &controlpb.Tool{Name: "t", InputSchema: `{"properties": {"a": {"type": "integer", "enum": [1, 20000000]}, "b": {"enum": [true]}, "c": {"enum": ["x", "y"], "description": "which"}}}`})
+	err := printTool(&out, &controlpb.Tool{Name: "t", InputSchema: `{"properties": {"a": {"type": "integer", "enum": [1, 20000000]}, "b": {"enum": [true]}, "c": {"enum": ["x", "y"], "description": "which"}}}`})
 	for _, want := range []string{"1 | 20000000", "true", "x | y  which"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("no %q: %s, %v", want, &out, err)

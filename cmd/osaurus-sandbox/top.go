@@ -20,21 +20,20 @@ import (
 const minTick = 200 * time.Millisecond
 
 func newTop(c console) *cobra.Command {
-	var asJSON bool
 	var every time.Duration
 	var count int
 	cmd := &cobra.Command{
 		Use:   "top [AGENT]",
 		Short: "Show what agents use, as it changes",
-		Long: `Shows what agents use of the guest: processor (100% is one), memory, processes, disk and network. On a terminal it is one
-picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table or one line after the other. It starts no guest.`,
+		Long: `Shows what agents use: processors (100% is one), memory, processes, disk and network. On a terminal the picture changes until you
+press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It does not start the guest.`,
 		Example: `  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
   osaurus-sandbox top --count 1 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			show := plainTop
-			if asJSON {
+			if wantsJSON(cmd) {
 				show = func(w io.Writer, t tick) error { return printJSONLine(w, t) }
 			} else if rows := terminalWidth(c.out); rows > 0 {
 				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
@@ -45,10 +44,9 @@ picture that changes, until Ctrl-C; elsewhere, and with --json, it is one table 
 			return watchTop(cmd.Context(), c.out, client, first(args), max(every, minTick), count, show)
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two looks")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many looks (default never)")
-	return cmd
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two measurements")
+	cmd.Flags().IntVar(&count, "count", 0, "end after so many measurements (default never)")
+	return withJSON(cmd)
 }
 
 // watchTop shows what agents use, again and again. Ctrl-C is its usual end.
@@ -150,12 +148,9 @@ func topText(t tick) string {
 		return b.String()
 	}
 	writef(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
-	table := newTable(&b)
-	fmt.Fprintln(table, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT")
-	for _, a := range t.Agents {
-		writef(table, "%s\t%.0f%%\t%s of %s\t%d of %d\t%s\t%s/s\t%s/s\n", a.Agent, a.CPUPercent, bytesText(a.Memory), bytesText(a.MemoryLimit),
-			a.Processes, a.ProcessesLimit, bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)), bytesText(uint64(a.SentRate)))
-	}
-	_ = table.Flush() // into memory
+	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", t.Agents, func(a agentTick) []any { // into memory
+		return []any{a.Agent, fmt.Sprintf("%.0f%%", a.CPUPercent), bytesText(a.Memory) + " of " + bytesText(a.MemoryLimit),
+			fmt.Sprintf("%d of %d", a.Processes, a.ProcessesLimit), bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)) + "/s", bytesText(uint64(a.SentRate)) + "/s"}
+	})
 	return b.String()
 }

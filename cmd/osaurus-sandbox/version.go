@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -19,20 +20,13 @@ import (
 const versionLimit = 2 * time.Second
 
 func newVersion(c console) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "version",
 		Short:   "Show this program's version, and the running daemon's",
 		Example: `  osaurus-sandbox version`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := struct {
-				Version  string         `json:"version"`
-				Revision string         `json:"revision,omitempty"`
-				Go       string         `json:"go"`
-				Platform string         `json:"platform"`
-				Daemon   *daemonVersion `json:"daemon,omitempty"` // none runs
-			}{"unknown", "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(cmd.Context())}
+			v := versions{"unknown", "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(cmd.Context())}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Version = info.Main.Version
 				for _, s := range info.Settings {
@@ -41,18 +35,26 @@ func newVersion(c console) *cobra.Command {
 					}
 				}
 			}
-			if asJSON {
-				return printJSON(c.out, v)
-			}
-			_, err := writef(c.out, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
-			if err == nil && v.Daemon != nil {
-				_, err = writef(c.out, "daemon %s\n", v.Daemon)
-			}
-			return err
+			return reply(cmd, v, nil, printVersions)
 		},
+	})
+}
+
+// versions is which programs are there.
+type versions struct {
+	Version  string         `json:"version"`
+	Revision string         `json:"revision,omitempty"`
+	Go       string         `json:"go"`
+	Platform string         `json:"platform"`
+	Daemon   *daemonVersion `json:"daemon,omitempty"` // none runs
+}
+
+func printVersions(w io.Writer, v versions) error {
+	err := writef(w, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
+	if err == nil && v.Daemon != nil {
+		err = writef(w, "daemon %s\n", v.Daemon)
 	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return err
 }
 
 // daemonVersion is which program the daemon of the home is.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/supervisor/owner"
 )
 
@@ -32,7 +33,7 @@ func TestRemoveLeavesNoDaemonOfItsOwn(t *testing.T) {
 func TestNoSuchSetting(t *testing.T) {
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	for _, args := range [][]string{{"config", "get", "nosuch"}, {"config", "set", "nosuch=1"}} {
-		if code, out, stderr := sandbox(t, args...); code != exitInvalidArgs || out != "" || !strings.Contains(stderr, "nosuch") {
+		if code, out, stderr := sandbox(t, args...); code != fault.ExitInvalidArgs || out != "" || !strings.Contains(stderr, "nosuch") {
 			t.Errorf("%q: %d, %s%s", args, code, out, stderr)
 		}
 	}
@@ -46,7 +47,7 @@ func TestSetListenerWithoutADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for at, want := range map[string]int{taken.Addr().String(): exitUnavailable, "192.0.2.1:8138": exitInvalidArgs, "localhost": exitInvalidArgs} {
+	for at, want := range map[string]int{taken.Addr().String(): fault.ExitUnavailable, "192.0.2.1:8138": fault.ExitInvalidArgs, "localhost": fault.ExitInvalidArgs} {
 		if code, _, stderr := sandbox(t, "config", "set", "mcp.listen="+at); code != want || !strings.Contains(stderr, at) {
 			t.Errorf("%s: %d, %s", at, code, stderr)
 		}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"iter"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/internal/plain"
+)
+
+// withJSON has a command print JSON where somebody says --json: see reply.
+func withJSON(cmd *cobra.Command) *cobra.Command { return jsonFlag(cmd, "print JSON") }
+
+// jsonFlag is withJSON for a command in which the flag means something else too.
+func jsonFlag(cmd *cobra.Command, usage string) *cobra.Command {
+	cmd.Flags().Bool("json", false, usage)
+	return cmd
+}
+
+// alwaysJSON is withJSON for a command that prints nothing else: whoever says it
+// everywhere is not wrong here.
+func alwaysJSON(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().Bool("json", true, "print JSON, as it always does")
+	return cmd
+}
+
+// wantsJSON reports whether a command is to print JSON.
+func wantsJSON(cmd *cobra.Command) bool {
+	yes, _ := cmd.Flags().GetBool("json")
+	return yes
+}
+
+// reply prints what came of a command: as JSON, or as show has it for people, to whom it
+// prints nothing where that is nil. It returns the error with which the command ended before.
+func reply[A any](cmd *cobra.Command, answer A, err error, show func(io.Writer, A) error) error {
+	switch {
+	case err != nil:
+		return err
+	case wantsJSON(cmd):
+		if m, ok := any(answer).(proto.Message); ok {
+			return printProto(cmd.OutOrStdout(), m)
+		}
+		return printJSON(cmd.OutOrStdout(), answer)
+	case show == nil:
+		return nil
+	}
+	return show(cmd.OutOrStdout(), answer)
+}
+
+// replyEach is reply for answers that come one after the other: each is a line of JSON.
+func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], show func(io.Writer, M) error) error {
+	if wantsJSON(cmd) {
+		show = printLine
+	}
+	for answer, err := range answers {
+		if err == nil {
+			err = show(cmd.OutOrStdout(), answer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printJSON prints JSON for people and programs.
+func printJSON(w io.Writer, v any) error {
+	text, err := plain.Document(v)
+	if err == nil {
+		_, err = io.WriteString(w, harmlessJSON(text))
+	}
+	return err
+}
+
+// printJSONLine prints JSON on one line.
+func printJSONLine(w io.Writer, v any) error {
+	text, err := plain.JSON(v)
+	if err == nil {
+		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
+	}
+	return err
+}
+
+// inJSON is a message as JSON. What is zero, false or empty is there too: a program that
+// looks for it need not know what it would be. Messages that are not set, such as times, are not.
+func inJSON(m proto.Message) (json.RawMessage, error) {
+	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+}
+
+// printProto prints a message as JSON for people and programs.
+func printProto(w io.Writer, m proto.Message) error {
+	text, err := inJSON(m)
+	if err != nil {
+		return err
+	}
+	return printJSON(w, text) // its spaces are arbitrary
+}
+
+// printLine prints a message as one line of JSON.
+func printLine[M proto.Message](w io.Writer, m M) error {
+	text, err := inJSON(m)
+	if err != nil {
+		return err
+	}
+	return printJSONLine(w, text)
+}
+
+// table is rows whose cells stand in columns. Flush writes them.
+type table struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer) table {
+	const width, gap = 8, 2 // of columns
+	return table{tabwriter.NewWriter(w, 0, width, gap, ' ', 0)}
+}
+
+// row adds a row, as writef writes it.
+func (t table) row(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			writef(t, "\t")
+		}
+		writef(t, "%v", cell)
+	}
+	writef(t, "\n")
+}
+
+// field adds a row of a name and what it is, unless that is empty.
+func (t table) field(name string, text any) {
+	if text := safef("%s", text); text != "" {
+		t.row(name, text)
+	}
+}
+
+// printTable prints what there is of each item, below a header, if there is one, whose words
+// are separated by tabs.
+func printTable[I any](w io.Writer, header string, items []I, cells func(I) []any) error {
+	t := newTable(w)
+	if header != "" {
+		t.row(safe(header))
+	}
+	for _, item := range items {
+		t.row(cells(item)...)
+	}
+	return t.Flush()
+}
+
+// when is a moment as the clock of whoever reads it has it.
+func when(t *timestamppb.Timestamp) string { return t.AsTime().Local().Format(time.DateTime) }
