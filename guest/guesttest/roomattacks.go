@@ -31,7 +31,7 @@ func attackCases() []roomCase {
 func answers(root bool) map[string]string {
 	want := map[string]string{
 		"socket-vsock": "EAFNOSUPPORT", "socket-vsock-high": "EAFNOSUPPORT", "socket-packet": "EAFNOSUPPORT", "socket-alg": "EAFNOSUPPORT",
-		"socket-netlink-route": "ok", "socket-netlink-user": "EPROTONOSUPPORT", "socket-netlink-generic": "EPROTONOSUPPORT",
+		"socket-netlink-route": "ok", "socket-netlink-sockets": "ok", "socket-netlink-user": "EPROTONOSUPPORT", "socket-netlink-generic": "EPROTONOSUPPORT",
 		"socket-inet": "ok", "clone3-user": "any", "process_vm_readv-init": "any", "ptrace-init": "any", "kill-init": "any",
 		"bpf": "ENOSYS", "io_uring_setup": "ENOSYS", "userfaultfd": "ENOSYS", "perf_event_open": "ENOSYS", "keyctl": "ENOSYS",
 		"add_key": "ENOSYS", "fanotify_init": "ENOSYS", "setpriority": "any", "capability": "any",

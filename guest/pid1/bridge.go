@@ -34,8 +34,9 @@ func (m *machine) openBridge(key []byte) {
 }
 
 // hostWindow is what the kernel holds of the host's answers for a connection to the bridge,
-// while a program does not read them; by default it would be four times that.
-const hostWindow = 64 << 10
+// while a program does not read them; by default it would be twice that. With half of it the
+// kernel would send the host a packet for whatever is read.
+const hostWindow = 128 << 10
 
 // dialBridge connects to the host's bridge.
 func dialBridge(ctx context.Context) (relay.Conn, error) {

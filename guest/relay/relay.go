@@ -19,14 +19,15 @@ const (
 	// maxOpen bounds the connections of one socket. More programs than an agent has
 	// reason to run at once can ask at once; the rest wait in the kernel until one
 	// has its answer. It is what an agent can hold of this process: two descriptors
-	// and, where it does not read its answers, some 115 KiB each, most of it in the
-	// kernel and the guest's own: sendBuffer twice, a chunk and the host's window. The host closes what is beyond its own bound, which is higher.
+	// and, where it does not read its answers, some 180 KiB each: sendBuffer twice, a
+	// chunk, and the window of the host. The host closes what is beyond its own bound,
+	// which is higher.
 	maxOpen = 96
-	// maxShared bounds those of all sockets together, at less than half of the memory
-	// that rooms leave to the guest itself. A socket with fewer than assured open may
-	// always have another one: five rooms that are full do not keep the
-	// next from asking, nor fifty after it.
-	maxShared = 512
+	// maxShared bounds those of all sockets together, at half of the memory that rooms
+	// leave to the guest itself. A socket with fewer than assured open may always have
+	// another one: four rooms that are full do not keep the next from asking, nor
+	// thirty after it.
+	maxShared = 384
 	assured   = 8
 	// dialPatience bounds the way to the host. Its device answers by itself, so
 	// only a machine that stands still takes long.

@@ -148,7 +148,7 @@ func TestEveryRoomHasAShare(t *testing.T) {
 		echo(uid, c)
 	})
 	me := uint32(os.Getuid())
-	const rooms, each, shared = 6, 96, 512
+	const rooms, each, shared = 5, 96, 384
 	for i := range rooms {
 		path := r.room(fmt.Sprint("hog", i), me)
 		for range each {

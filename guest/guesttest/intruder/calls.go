@@ -21,7 +21,7 @@ func calls([]string) {
 	say("socket-alg", socket(unix.AF_ALG, unix.SOCK_SEQPACKET))
 	_, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)
 	say("socket-raw", err)
-	for name, protocol := range map[string]int{"route": unix.NETLINK_ROUTE, "user": unix.NETLINK_USERSOCK, "generic": unix.NETLINK_GENERIC} {
+	for name, protocol := range map[string]int{"route": unix.NETLINK_ROUTE, "sockets": unix.NETLINK_SOCK_DIAG, "user": unix.NETLINK_USERSOCK, "generic": unix.NETLINK_GENERIC} {
 		_, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol)
 		say("socket-netlink-"+name, err)
 	}
