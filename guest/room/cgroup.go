@@ -66,7 +66,8 @@ func (g group) noSwap() error {
 	return err
 }
 
-// limit sets what a room may use. Device is the data disk, for io.
+// limit sets what a room may use. Device is the data disk, for io. The base's disk has no such limit: its
+// pages are shared, and whoever needs one that a room is reading would wait with that room for its turn.
 func (g group) limit(l *guestpb.Limits, device uint64) error {
 	cpu := "max"
 	if l.CpuMaxMillis != 0 {
