@@ -66,7 +66,8 @@ func (g group) noSwap() error {
 	return err
 }
 
-// limit sets what a room may use. Device is the data disk, for io.
+// limit sets what a room may use, but for memory (ceiling). Device is the data disk, for io. The base's disk has no such limit: its
+// pages are shared, and whoever needs one that a room is reading would wait with that room for its turn.
 func (g group) limit(l *guestpb.Limits, device uint64) error {
 	cpu := "max"
 	if l.CpuMaxMillis != 0 {
@@ -80,7 +81,6 @@ func (g group) limit(l *guestpb.Limits, device uint64) error {
 		g.write("cpu.weight", strconv.FormatUint(uint64(l.CpuWeight), 10)),
 		g.write("cpu.max", fmt.Sprintf("%s %d", cpu, cpuPeriod)),
 		g.write("pids.max", strconv.FormatUint(uint64(l.Pids), 10)),
-		g.write("memory.max", strconv.FormatUint(l.MemoryBytes, 10)),
 	)
 	if major := unix.Major(device); major != 0 { // 0 is memory
 		err = errors.Join(err, g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", major, unix.Minor(device), rate, rate)))

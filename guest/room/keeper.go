@@ -172,7 +172,7 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*R
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		ceiling: new(ceiling), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)

@@ -44,6 +44,7 @@ type Room struct {
 	starts chan struct{} // one for each start that may be under way
 
 	unsettled bool // its network may be another than the spec's
+	ceiling   *ceiling
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.

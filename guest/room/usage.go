@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
 )
@@ -54,11 +57,12 @@ func (r *Room) usage() *guestpb.RoomUsage {
 }
 
 // Marks are how often a room has met its limits.
-type Marks struct{ oom, pids uint64 }
+type Marks struct{ kills, ooms, pids uint64 }
 
 // Marks are taken before a command and compared after it.
 func (r *Room) Marks() Marks {
-	return Marks{value(again(r.memory), "oom_kill"), value(again(r.pids), "max")}
+	memory := again(r.memory)
+	return Marks{value(memory, "oom_kill"), value(memory, "oom"), value(again(r.pids), "max")}
 }
 
 // again reads a small file of the kernel from its beginning.
@@ -68,16 +72,20 @@ func again(f *os.File) string {
 	return string(buf[:n])
 }
 
-// Met says which limits the room has met since the marks were taken: of memory
-// (and a process was killed) and of processes (and one was not started); and
+// Met says which limits the room has met since the marks were taken, at the end of a command that ended
+// so: of memory (and a process was killed) and of processes (and one was not started); and
 // whether it is now at that of its disk.
-func (r *Room) Met(since Marks) (oom, pids, quota bool) {
+func (r *Room) Met(since Marks, end syscall.WaitStatus) (oom, pids, quota bool) {
 	now := r.Marks()
+	// A command that is not its program yet has the memory of the guest's first process. The kernel
+	// counts it there when it kills one, and here only that the memory was all used.
+	killed := end.Signaled() && end.Signal() == unix.SIGKILL
+	oom = now.kills > since.kills || killed && now.ooms > since.ooms
 	if r.quota {
 		q, err := held(r.disk, r.spec.Uid)
 		quota = err == nil && q.atLimit()
 	}
-	return now.oom > since.oom, now.pids > since.pids, quota
+	return oom, now.pids > since.pids, quota
 }
 
 // Starved reports whether the room stands still for want of memory: it is at its

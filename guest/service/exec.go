@@ -149,7 +149,7 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	if c.room == nil {
 		return nil
 	}
-	oom, pids, quota := c.room.Met(c.marks)
+	oom, pids, quota := c.room.Met(c.marks, st)
 	exit.Oom, exit.Pids, exit.Quota = exit.Oom || oom, pids, quota
 	if killed := st.Signaled() && st.Signal() == unix.SIGKILL; !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil

@@ -1,0 +1,54 @@
+//go:build linux
+
+package room
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"osaurus-sandbox/guest/guestpb"
+)
+
+// TestMetMemory: a command that was killed for memory is told so, also where the kernel counts that as
+// another's: one that has not become its program has the memory of whoever starts it.
+func TestMetMemory(t *testing.T) {
+	const killed, ended = syscall.WaitStatus(syscall.SIGKILL), syscall.WaitStatus(1 << 8)
+	dir := t.TempDir()
+	set := func(ooms, kills int) {
+		text := fmt.Sprintf("low 0\nhigh 0\nmax 7\noom %d\noom_kill %d\noom_group_kill 0\n", ooms, kills)
+		if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(3, 2)
+	if err := os.WriteFile(filepath.Join(dir, "pids.events"), []byte("max 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &Room{group: group(dir), spec: &guestpb.Room{}}
+	if err := r.openEvents(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.memory.Close()
+	defer r.pids.Close()
+	before := r.Marks()
+	for _, c := range []struct {
+		ooms, kills int
+		end         syscall.WaitStatus
+		want        bool
+	}{
+		{3, 2, killed, false}, // by somebody else
+		{3, 2, ended, false},
+		{4, 3, killed, true},
+		{4, 3, ended, true}, // another of its processes
+		{4, 2, killed, true},
+		{4, 2, ended, false}, // something failed for want of memory, and nothing was killed
+	} {
+		set(c.ooms, c.kills)
+		if oom, _, _ := r.Met(before, c.end); oom != c.want {
+			t.Errorf("%+v: %t", c, oom)
+		}
+	}
+}
