@@ -77,7 +77,7 @@ func agentFields() table[AgentSettings] {
 		limit("processes", "processes and threads", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
 		limit("diskMB", "what it installs and changes in the guest", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
 		limit("diskFiles", "files of what it installs and changes in the guest", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
-		limit("diskMBps", "what it reads from disks in a second, and what it writes", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("diskMBps", "what it reads in a second of what it has installed and changed in the guest, and what it writes there", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
 		limit("homeMB", "its home folder, on hosts that can enforce it", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
 		limit("homeFiles", "files in its home folder, on hosts that can enforce it", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}
