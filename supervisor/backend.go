@@ -58,6 +58,9 @@ type Guest interface {
 	// Waited is for how long its machine could have run and had no processor of this host,
 	// or 0 where nobody can tell: see vm.Machine.
 	Waited() time.Duration
+	// Standstill is why its machine stands still although nobody paused it, until that is over;
+	// nil while it does not: see vm.Machine.
+	Standstill() error
 	// Shutdown ends what runs in the guest, has it write everything to its
 	// disks and power off; a guest that does not obey is ended the hard way.
 	// It returns when nothing is left.

@@ -15,7 +15,7 @@ const (
 	CauseIdle      Cause = "idle"          // nobody used it for as long as the setting says
 	CauseGuest     Cause = "guest"         // it powered itself off
 	CauseClose     Cause = "closing"       // the supervisor ends
-	CauseHost      Cause = "host"          // this computer slept, or its clock was set
+	CauseHost      Cause = "host"          // this computer slept, its clock was set, or its disk is full
 	causeBegin     Cause = "daemon starts" // the first state of a supervisor's life
 )
 

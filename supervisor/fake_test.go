@@ -172,6 +172,8 @@ type fakeGuest struct {
 	hungry time.Time     // since when it has had no processor; zero if it has
 	mute   bool
 	err    error
+
+	standstill error // why its machine stands still
 }
 
 func (g *fakeGuest) over() bool {

@@ -34,6 +34,7 @@ func (l launched) Close() error                                 { return l.guest
 func (l launched) Done() <-chan struct{}                        { return l.guest.Machine.Done() }
 func (l launched) Err() error                                   { return l.guest.Machine.Err() }
 func (l launched) Waited() time.Duration                        { return l.guest.Machine.Waited() }
+func (l launched) Standstill() error                            { return l.guest.Machine.Standstill() }
 func (l launched) Rooms() Rooms                                 { return l.guest.Client }
 func (l launched) Shells() Shells                               { return l.guest.Client }
 func (l launched) Jobs() Jobs                                   { return l.guest.Client }

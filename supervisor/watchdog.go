@@ -91,10 +91,13 @@ func (s *Supervisor) attend(g Guest) {
 	var ear hearing
 	for life.Err() == nil {
 		err := ping(life, g, ear.ask(time.Now()))
-		now := time.Now()
+		now, still := time.Now(), g.Standstill()
 		if err == nil {
 			ear.heard(now)
 			s.heard(g, now)
+		} else if still != nil {
+			ear.heard(now) // as well as it could be: its silence counts from when it goes on
+			s.stands(g, still)
 		} else if silent := ear.missed(now); silent >= silence {
 			s.missed(g, silent, ear.patience(g.Waited()), err)
 		}
@@ -177,6 +180,16 @@ func (s *Supervisor) missed(g Guest, silent, patience time.Duration, err error) 
 	}
 	if silent >= patience && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)
+	}
+}
+
+// stands takes note of a guest that cannot answer since its machine stands still. It is not started
+// again, which would help nobody: the machine goes on by itself.
+func (s *Supervisor) stands(g Guest, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest == g && s.op == nil && s.status.State == Running {
+		s.set(Unresponsive, CauseHost, why)
 	}
 }
 

@@ -100,6 +100,58 @@ func TestStarvedGuest(t *testing.T) {
 	})
 }
 
+// stand has its machine stand still for a reason, and go on with none.
+func (g *fakeGuest) stand(why error) {
+	g.mu.Lock()
+	g.standstill = why
+	g.mu.Unlock()
+	if g.thaw(); why != nil {
+		g.freeze()
+	}
+}
+
+func (g *fakeGuest) Standstill() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.standstill
+}
+
+// A guest whose machine stands still since the host's disk is full is not started again, however
+// long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
+func TestStandstill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().stand(fault.Newf(fault.Unavailable, "", "", "the disk is full").Advise("Make room."))
+		time.Sleep(6 * time.Second)
+		w.wantState(supervisor.Unresponsive)
+		if s := w.Status(); s.Reason != "the disk is full" || s.Advice != "Make room." || s.Cause != supervisor.CauseHost {
+			t.Errorf("%q, %q (%s)", s.Reason, s.Advice, s.Cause)
+		}
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Make room." {
+			t.Errorf("Exec: %v (%s)", err, fault.AdviceOf(err))
+		}
+		time.Sleep(24 * time.Hour)
+		w.wantState(supervisor.Unresponsive)
+		w.running().stand(nil)
+		w.running().freeze() // it goes on, and is slow to
+		time.Sleep(10 * time.Second)
+		w.running().thaw()
+		time.Sleep(settle)
+		if w.wantState(supervisor.Running); w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.running().stand(errors.New("full again"))
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if w.must(w.Stop(t.Context(), by)); time.Since(began) > 6*time.Second {
+			t.Errorf("to stop it took %v", time.Since(began))
+		}
+	})
+}
+
 // A guest that is silent for a while is lent as the one that it was, but no command begins in it.
 func TestLoanOfASilentGuest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

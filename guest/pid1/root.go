@@ -141,7 +141,11 @@ func (m *machine) grow(root *os.File) error {
 	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
 		return err
 	}
-	return growTo(root, size/uint64(st.Bsize))
+	err = growTo(root, size/uint64(st.Bsize))
+	if errors.Is(err, unix.EPERM) { // root may: it is what the kernel answers for a file system that has noted errors
+		return errors.New("its file system has noted errors, and works on: reset it, or mend it with e2fsck while the sandbox is down")
+	}
+	return err
 }
 
 // switchRoot makes newRoot the root. The process stays: what was opened keeps

@@ -122,6 +122,7 @@ func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Waited() time.Duration            { return 0 }
+func (*Guest) Standstill() error                { return nil }
 func (*Guest) Err() error                       { return nil }
 func (g *Guest) Rooms() supervisor.Rooms        { return g }
 

@@ -22,6 +22,9 @@ const (
 	// clockEvery is how often the guest's clock is set: a guest drifts by
 	// milliseconds in that time, and a host that slept is noticed at once.
 	clockEvery = 30 * time.Second
+	// standstillEvery is how often it is looked whether a machine that boots stands still: nobody
+	// is to wait for the end of bootTimeout to hear that the disk is full.
+	standstillEvery = time.Second
 	// stopGrace is what commands in the guest have between SIGTERM and SIGKILL
 	// when it powers off, and offGrace what the guest has for all of it.
 	stopGrace = 3 * time.Second
@@ -140,17 +143,27 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	return g, nil
 }
 
-// greet waits for the guest's answer, for the machine's end, or for too long.
+// greet waits for the guest's answer, for the machine's end or standstill, or for too long.
 func greet(ctx context.Context, m vm.Machine, boot guest.Boot) (*guest.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
-		select {
-		case <-m.Done():
-			cancel()
-		case <-over:
+		look := time.NewTicker(standstillEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-m.Done():
+				cancel()
+				return
+			case <-look.C:
+				if m.Standstill() != nil {
+					cancel()
+				}
+			case <-over:
+				return
+			}
 		}
 	}()
 	client, err := guest.Connect(ctx, m.Dial, boot)
@@ -166,6 +179,9 @@ func greet(ctx context.Context, m vm.Machine, boot guest.Boot) (*guest.Client, e
 		return nil, fault.Newf(fault.Execution, "boot guest", "", "it powered off before it answered").
 			Advise("Its console log says why.")
 	default:
+	}
+	if still := m.Standstill(); still != nil {
+		return nil, fault.New(fault.Execution, "boot guest", "", still).Advise("Make room on this computer's disk, then start it again.")
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, fault.New(fault.Timeout, "boot guest", "", err).

@@ -74,9 +74,10 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 
 	for i, d := range cfg.Disks {
 		add("-blockdev", "%s", blockdev(i, d))
-		// A full host disk is an error for the guest to see, not a machine
-		// that stands still.
-		add("-device", "virtio-blk-pci,drive=disk%d,werror=report,rerror=report,disable-legacy=on", i)
+		// An error of the host's disk is one for the guest to see. But one that has no room left is
+		// not broken, and a file system that is told so breaks: the machine stands still until it
+		// has room again, and writes then.
+		add("-device", "virtio-blk-pci,drive=disk%d,werror=enospc,rerror=report,disable-legacy=on", i)
 	}
 	if cfg.Network == vm.NetworkNAT {
 		// Without IPv6: a host often has none, and programs would wait for it.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"osaurus-sandbox/fault"
@@ -41,6 +42,9 @@ type machine struct {
 	pulled chan struct{} // closed by Pull
 	once   sync.Once
 
+	stopped chan struct{} // QEMU has stopped the processors, which may have been asked of it
+	full    atomic.Bool   // they stand still since the disk of the host is
+
 	mu       sync.Mutex
 	shutdown string // why QEMU said that it ends
 }
@@ -57,7 +61,7 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	}
 	// The caller may go on to use its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
-	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket, pulled: make(chan struct{})}
+	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket, pulled: make(chan struct{}), stopped: make(chan struct{}, 1)}
 	m.Power = vm.NewPower(cfg.Name, m, stays)
 	m.Ports = vm.NewPorts(m.Life, socket)
 	return m, nil
@@ -76,6 +80,7 @@ func (m *machine) Start(ctx context.Context) error {
 	}
 	// A guest may have ended already: that was a start too.
 	m.Move(vm.Running, vm.Starting)
+	go m.awaitRoom()
 	return nil
 }
 
@@ -155,6 +160,10 @@ func (m *machine) event(e qmp.Event) {
 	switch e.Name {
 	case "STOP":
 		m.Move(vm.Paused, vm.Running, vm.Pausing)
+		select {
+		case m.stopped <- struct{}{}:
+		default: // it is looked into yet
+		}
 	case "RESUME":
 		m.Move(vm.Running, vm.Paused, vm.Resuming)
 	case "SHUTDOWN":

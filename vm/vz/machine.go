@@ -74,6 +74,9 @@ func (m *machine) Release() {
 // Waited implements vm.Machine: the framework does not say.
 func (*machine) Waited() time.Duration { return 0 }
 
+// Standstill implements vm.Machine: the framework stops no machine by itself.
+func (*machine) Standstill() error { return nil }
+
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
