@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/supervisor/owner"
 )
 
@@ -141,7 +140,7 @@ func newClient(home config.Home, name string) *Client {
 		r.Header.Set(clientHeader, name)
 		return t.RoundTrip(r)
 	})
-	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(asking{}))
 	return &Client{
 		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),

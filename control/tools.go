@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -73,6 +74,24 @@ func (c *Client) ListTools(ctx context.Context, agent string, p tools.Profile) (
 		}
 		after = r.Next
 	}
+}
+
+// CallTool calls a tool and returns its envelope; tell, if not nil, is told how far it is.
+func (c *Client) CallTool(ctx context.Context, r *controlpb.CallToolRequest, tell func(*controlpb.ToolProgress)) (envelope string, err error) {
+	for m, err := range Messages(c.Tools.Call(ctx, r)) {
+		if errors.Is(err, errLost) { // whoever calls it again may have it done twice
+			return "", fault.New(fault.Execution, "call tool", r.Tool, err).
+				Advise("It may have run, as a whole or in part: look what it has done before you call it again.")
+		}
+		if err != nil {
+			return "", err
+		}
+		if m.Progress != nil && tell != nil {
+			tell(m.Progress)
+		}
+		envelope = m.Envelope
+	}
+	return envelope, nil
 }
 
 // Call calls a tool for an agent. What became of it is in the envelope: only

@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/tools"
 )
 
@@ -155,17 +153,11 @@ the whole answer is printed, as a model gets it. If the call fails, the exit cod
 				return err
 			}
 			defer client.Close()
-			var envelope string
-			for m, err := range control.Messages(client.Tools.Call(cmd.Context(), &controlpb.CallToolRequest{
+			envelope, err := client.CallTool(cmd.Context(), &controlpb.CallToolRequest{
 				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
-			})) {
-				if err != nil {
-					return faultrpc.Decode("call tool", args[1], err)
-				}
-				if p := m.Progress; p != nil {
-					writef(c.err, "%s\n", lines(p.Text))
-				}
-				envelope = m.Envelope
+			}, func(p *controlpb.ToolProgress) { writef(c.err, "%s\n", lines(p.Text)) })
+			if err != nil {
+				return err
 			}
 			return printEnvelope(c, args[1], envelope, wantsJSON(cmd))
 		},

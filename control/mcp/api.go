@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/tools"
 )
 
@@ -113,18 +112,15 @@ func toolFrom(t *controlpb.Tool) Tool {
 
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
-		for m, err := range control.Messages(client.Tools.Call(ctx, &controlpb.CallToolRequest{
+		text, err := client.CallTool(ctx, &controlpb.CallToolRequest{
 			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn, Session: c.Conversation,
-		})) {
-			if err != nil {
-				return faultrpc.Decode("", "", err)
-			}
-			if p := m.Progress; p != nil && c.Tell != nil {
+		}, func(p *controlpb.ToolProgress) {
+			if c.Tell != nil {
 				c.Tell(tools.Progress{Text: p.Text, Done: p.Done, Total: p.Total})
 			}
-			envelope = Envelope(m.Envelope)
-		}
-		return nil
+		})
+		envelope = Envelope(text)
+		return err
 	})
 	return envelope, err
 }

@@ -38,7 +38,9 @@ func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result,
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		envelope = Envelope(tools.Envelope{Tool: tools.Name(c.Tool), Failure: &tools.Failure{Kind: fault.KindOf(err), Message: refusal(err).Error()}}.Text())
+		failed := &tools.Failure{Kind: fault.KindOf(err), Message: refusal(err).Error()}
+		failed.Final = failed.Kind == fault.Execution // what became of it is not known
+		envelope = Envelope(tools.Envelope{Tool: tools.Name(c.Tool), Failure: failed}.Text())
 	}
 	return s.answer(c, envelope)
 }

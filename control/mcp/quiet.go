@@ -4,27 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// quiet is the writer of a client on standard streams, which is answered nothing to what
-// it has cancelled, as the protocol wants: clients take such an answer for a mistake. The
-// SDK does answer, and has to where requests come in a batch: their answers go out when
-// all are there. So it is its finished lines that are looked at; each comes with one
-// Write. Over HTTP the answer ends the request, and stays.
-type quiet struct{ io.WriteCloser }
-
-func (q quiet) Write(line []byte) (int, error) {
-	if wanted := withoutCancelled(line); len(wanted) > 0 {
-		if _, err := q.WriteCloser.Write(wanted); err != nil {
-			return 0, err
-		}
-	}
-	return len(line), nil
-}
+// A client on standard streams is answered nothing to what it has cancelled, as the protocol
+// wants: clients take such an answer for a mistake. The SDK does answer, and has to where
+// requests come in a batch: their answers go out when all are there. So it is its finished
+// lines that are looked at. Over HTTP the answer ends the request, and stays.
 
 // sayCancelled has a call that was cancelled fail as the SDK has those fail that were
 // before they began, whatever came of it.

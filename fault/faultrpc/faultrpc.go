@@ -110,10 +110,27 @@ func Decode(op, subject string, err error) error {
 		return fault.New(fault.Execution, op, subject, context.Canceled)
 	case ok && ce.Code() == connect.CodeInternal && !connect.IsWireError(err):
 		return fault.New(fault.Unavailable, op, subject, fmt.Errorf("the connection broke: %w", innermost(ce)))
+	case ok && ce.Code() == connect.CodeResourceExhausted && connect.IsWireError(err): // before any handler of ours
+		return fault.New(fault.InvalidArgs, op, subject, errors.New(plain.Clip(ce.Message()))).
+			Advise("Put what is long into a file, or send it in parts.")
 	case ok:
 		return fault.New(kind(ce.Code()), op, subject, errors.New(plain.Clip(ce.Message())))
 	}
 	return fault.New(fault.Unavailable, op, subject, err)
+}
+
+// Broke says what broke a call's connection: nobody knows what became of such a call.
+// It is nil for the other errors of a call whose caller has not given it up.
+func Broke(err error) error {
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok || connect.IsWireError(err) {
+		return nil
+	}
+	switch ce.Code() {
+	case connect.CodeInternal, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled:
+		return innermost(ce)
+	}
+	return nil
 }
 
 // innermost is what an error comes from.

@@ -2,14 +2,11 @@ package faultrpc
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"connectrpc.com/connect"
 )
 
-// Interceptor has a service's handlers and a client's callers speak of faults:
-// what a handler returns is encoded, and what a call returns is decoded.
+// Interceptor has a service's handlers answer with faults.
 func Interceptor() connect.Interceptor { return interceptor{} }
 
 type interceptor struct{}
@@ -17,13 +14,10 @@ type interceptor struct{}
 func (interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, r)
-		switch {
-		case err == nil:
-			return resp, nil
-		case r.Spec().IsClient:
-			return nil, Decode("", "", err)
+		if err != nil {
+			return nil, Encode(err)
 		}
-		return nil, Encode(err)
+		return resp, nil
 	}
 }
 
@@ -37,20 +31,5 @@ func (interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 }
 
 func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		return decoding{next(ctx, spec)}
-	}
-}
-
-// decoding is a stream whose errors are faults, but for io.EOF.
-type decoding struct{ connect.StreamingClientConn }
-
-func (d decoding) Send(m any) error    { return decode(d.StreamingClientConn.Send(m)) }
-func (d decoding) Receive(m any) error { return decode(d.StreamingClientConn.Receive(m)) }
-
-func decode(err error) error {
-	if errors.Is(err, io.EOF) {
-		return err
-	}
-	return Decode("", "", err)
+	return next
 }
