@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -12,9 +11,12 @@ import (
 
 // Diagnose answers each check as it ends.
 func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
-	target, err := diagnose.ParseTarget(cmp.Or(r.NatTarget, diagnose.DefaultTarget))
-	if err != nil {
-		return err
+	var target diagnose.Target
+	if r.NatTarget != "" {
+		var err error
+		if target, err = diagnose.ParseTarget(r.NatTarget); err != nil {
+			return err
+		}
 	}
 	return s.audited(ctx, note{action: "diagnose", subject: target.String(), strict: true}, func() error {
 		ctx, cancel := context.WithCancel(ctx)

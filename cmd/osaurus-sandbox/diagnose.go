@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor/diagnose"
 )
 
 func newDiagnose(c console) *cobra.Command {
@@ -45,7 +44,7 @@ fails. What this guest does not have is not checked.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&target, "nat-target", diagnose.DefaultTarget, "what the guest fetches to prove its network")
+	cmd.Flags().StringVar(&target, "nat-target", "", "what the guest fetches to prove its network (default what its package tool asks)")
 	return withJSON(cmd)
 }
 

@@ -16,8 +16,12 @@ import (
 	"osaurus-sandbox/control/controlpb"
 )
 
-// minTick is how often the guest can be asked: each time costs it some work.
-const minTick = 200 * time.Millisecond
+const (
+	// minTick is how often the guest can be asked: each time costs it some work.
+	minTick = 200 * time.Millisecond
+	// maxFirst is how long somebody waits at most for the first look, which has rates as well.
+	maxFirst = time.Second
+)
 
 func newTop(c console) *cobra.Command {
 	var every time.Duration
@@ -52,20 +56,26 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
 // watchTop shows what agents use, again and again. Ctrl-C is its usual end.
 func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(io.Writer, tick) error) error {
 	var before *controlpb.AgentUsageResponse
-	for looks := 1; ; looks++ {
-		r, err := client.Agents.Usage(ctx, &controlpb.AgentUsageRequest{Agent: agent})
-		if err == nil {
-			err = show(w, newTick(before, r))
-			before = r
+	for looks := 0; ; {
+		now, err := client.Agents.Usage(ctx, &controlpb.AgentUsageRequest{Agent: agent})
+		begins := before == nil && now.GetRunning() // a rate needs two looks
+		if err == nil && !begins {
+			err = show(w, newTick(before, now))
+			looks++
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil || looks == count {
+		if err != nil || count > 0 && looks == count {
 			return err
 		}
+		before = now
+		pause := every
+		if looks == 0 {
+			pause = min(every, maxFirst)
+		}
 		select {
-		case <-time.After(every):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
 		}
@@ -81,8 +91,7 @@ type tick struct {
 	Agents  []agentTick `json:"agents"`
 }
 
-// agentTick is what one agent uses. Rates are since the tick before; the first
-// has none.
+// agentTick is what one agent uses. Rates are since the agents were last asked.
 type agentTick struct {
 	Agent          string  `json:"agent"`
 	CPUPercent     float64 `json:"cpu_percent"` // of one processor
@@ -109,8 +118,11 @@ func newTick(before, now *controlpb.AgentUsageResponse) tick {
 			Agent: u.Agent, CPUSeconds: u.Cpu.AsDuration().Seconds(), Memory: u.Memory, MemoryLimit: u.MemoryLimit,
 			Processes: u.Processes, ProcessesLimit: u.ProcessesLimit, Disk: u.Disk, OOMKills: u.OomKills,
 		}
-		// A room that was made anew counts from nothing.
-		if e := earlier[u.Agent]; e != nil && seconds > 0 && u.Since.AsTime().Equal(e.Since.AsTime()) {
+		e := earlier[u.Agent]
+		if e == nil || !u.Since.AsTime().Equal(e.Since.AsTime()) {
+			e = &controlpb.AgentUsage{} // the room was made since, and counts from nothing
+		}
+		if seconds > 0 {
 			a.CPUPercent = max(0, a.CPUSeconds-e.Cpu.AsDuration().Seconds()) / seconds * 100
 			a.ReceivedRate, a.SentRate = rate(e.Received, u.Received, seconds), rate(e.Sent, u.Sent, seconds)
 		}

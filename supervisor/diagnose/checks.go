@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,14 +72,30 @@ func vsock(ctx context.Context, b bench) (string, error) {
 
 const networkAdvice = "See that this computer itself reaches it, and that no firewall or VPN keeps the sandbox from it; then osaurus-sandbox restart."
 
-// fetch is the guest's own program: what a distribution has for it may be
+// fetch uses the guest's own program: what a distribution has for it may be
 // nothing, or, in the smallest, crash when it looks up a name.
-func fetch(ctx context.Context, b bench) (string, error) {
+func fetch(addresses []string) func(context.Context, bench) (string, error) {
+	return func(ctx context.Context, b bench) (string, error) {
+		return b.anyOf(ctx, addresses, networkAdvice, func(address string) (string, error) {
+			return b.run(ctx, guest.Program, "fetch", address)
+		})
+	}
+}
+
+// anyOf asks one after the other until one answers, once the network is up.
+func (b bench) anyOf(ctx context.Context, list []string, advice string, ask func(string) (string, error)) (string, error) {
 	if err := b.networkUp(ctx); err != nil {
 		return "", advise(err, networkAdvice)
 	}
-	said, err := b.run(ctx, guest.Program, "fetch", b.target.String())
-	return said, advise(err, networkAdvice)
+	var failed []error
+	for _, one := range list {
+		said, err := ask(one)
+		if err == nil {
+			return said, nil
+		}
+		failed = append(failed, err)
+	}
+	return "", advise(errors.Join(failed...), advice)
 }
 
 // networkUp waits while a guest that has only just booted asks for its address.
@@ -101,12 +120,12 @@ func (b bench) networkUp(ctx context.Context) error {
 	}
 }
 
-func lookUp(ctx context.Context, b bench) (string, error) {
-	if err := b.networkUp(ctx); err != nil {
-		return "", advise(err, networkAdvice)
+func lookUp(names []string) func(context.Context, bench) (string, error) {
+	return func(ctx context.Context, b bench) (string, error) {
+		return b.anyOf(ctx, names, "See that this computer resolves names itself, and what /etc/resolv.conf in the guest says.", func(name string) (string, error) {
+			return b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, name)
+		})
 	}
-	said, err := b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, b.target.url.Hostname())
-	return said, advise(err, "See that this computer resolves names itself, and what /etc/resolv.conf in the guest says.")
 }
 
 // isName reports whether a host is a name and not an address.
@@ -239,23 +258,42 @@ func askHost(ctx context.Context, b bench) (string, error) {
 }
 
 // tool is a distribution's package tool.
-type tool struct{ command string }
+type tool struct {
+	command string
+	ask     string // a script that prints what the tool would get to learn which packages there are, one address a line
+}
 
 // packageTool is the one that this guest has or should have, or nil.
 func packageTool(ctx context.Context, b bench) *tool {
-	known := map[string]string{
-		"alpine": "apk add --no-cache --simulate jq",
-		"debian": "apt-get install --simulate jq",
-		"ubuntu": "apt-get install --simulate jq",
-	}
+	apk := &tool{"apk add --no-cache --simulate jq", `sed -n "s,^http.*,&/$(apk --print-arch)/APKINDEX.tar.gz,p" /etc/apk/repositories`}
+	apt := &tool{"apt-get install --simulate jq", `apt-get update --print-uris | sed -n "s,^'\(http[^']*\)'.*,\1,p"`}
 	info, err := b.Info(ctx)
 	if err != nil {
 		return nil
 	}
-	if command, ok := known[info.OSRelease["ID"]]; ok {
-		return &tool{command}
+	return map[string]*tool{"alpine": apk, "debian": apt, "ubuntu": apt}[info.OSRelease["ID"]]
+}
+
+// mirrors are what the tool asks first of each host.
+func (t *tool) mirrors(ctx context.Context, b bench) []string {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var list, hosts []string
+	if t != nil {
+		said, _ := b.sh(ctx, t.ask) // what fails says so in a check of its own
+		for address := range strings.Lines(said) {
+			u, err := url.Parse(strings.TrimSpace(address))
+			if err != nil || slices.Contains(hosts, u.Host) || len(list) == maxTargets {
+				continue
+			}
+			hosts = append(hosts, u.Host)
+			list = append(list, u.String())
+		}
 	}
-	return nil
+	if len(list) == 0 {
+		return []string{anyTarget}
+	}
+	return list
 }
 
 func (t *tool) try(ctx context.Context, b bench) (string, error) {

@@ -19,9 +19,13 @@ import (
 )
 
 const (
-	// DefaultTarget is what the network check fetches: what agents need the
-	// network for first, over plain HTTP, which every guest's tools speak.
-	DefaultTarget = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
+	// anyTarget is what the network check fetches in a guest whose package tool does not
+	// say what it asks, over plain HTTP, which every guest's tools speak.
+	anyTarget = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
+	// maxTargets bounds the mirrors that are tried, as two that do not answer take all of limit.
+	maxTargets = 2
+	// askLimit is what the package tool may take to say them: the checks wait for it.
+	askLimit = 10 * time.Second
 
 	// limit is what one check may take. The network is the slowest, and what
 	// takes longer than this is of no use to anybody.
@@ -70,10 +74,16 @@ func (r Result) Found() string {
 // Advice says what to do, where it failed.
 func (r Result) Advice() string { return fault.AdviceOf(r.Err) }
 
-// Target is what the network check fetches.
+// Target is what the network check fetches. The zero Target stands for what the guest's
+// package tool asks: what agents need the network for first.
 type Target struct{ url *url.URL }
 
-func (t Target) String() string { return t.url.String() }
+func (t Target) String() string {
+	if t.url == nil {
+		return ""
+	}
+	return t.url.String()
+}
 
 // ParseTarget reads an address such as http://example.com/file.
 func ParseTarget(text string) (Target, error) {
@@ -163,17 +173,39 @@ func guestChecks(ctx context.Context, b bench) []check {
 		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", agentUser},
 		{"bridge", "have a program of that agent ask this host", askHost},
 	}
+	tool := packageTool(ctx, b)
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
-		checks = append(checks, check{"nat", "fetch " + b.target.String() + " in the guest", fetch})
-		if name := b.target.url.Hostname(); isName(name) {
-			checks = append(checks, check{"dns", "look " + name + " up in the guest", lookUp})
+		addresses, names := b.targets(ctx, tool)
+		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", fetch(addresses)})
+		if len(names) > 0 {
+			checks = append(checks, check{"dns", "look " + strings.Join(names, " or ") + " up in the guest", lookUp(names)})
 		}
 	}
-	if tool := packageTool(ctx, b); tool != nil {
+	if tool != nil {
 		checks = append(checks, check{"packages", "run `" + tool.command + "` as root of an agent's room", tool.try})
 	}
 	return checks
+}
+
+// targets are what is fetched to prove the network, of which one answer is enough, and the
+// names in them.
+func (b bench) targets(ctx context.Context, tool *tool) (addresses, names []string) {
+	list := []string{b.target.String()}
+	if b.target.url == nil {
+		list = tool.mirrors(ctx, b)
+	}
+	for _, text := range list {
+		t, err := ParseTarget(text)
+		if err != nil {
+			continue
+		}
+		addresses = append(addresses, text)
+		if name := t.url.Hostname(); isName(name) {
+			names = append(names, name)
+		}
+	}
+	return addresses, names
 }
 
 func (c check) run(ctx context.Context, b bench) Result {

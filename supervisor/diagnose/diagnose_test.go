@@ -154,6 +154,51 @@ func run(t *testing.T, f *fake) map[string]diagnose.Result {
 	return results
 }
 
+// Without a target the network is proved by what this guest's package tool asks, and one
+// mirror that answers is enough.
+func TestMirrorsOfThePackageTool(t *testing.T) {
+	const mirrors = "http://deb.example/debian/InRelease\nhttp://deb.example/security/InRelease\nhttp://other.example/InRelease\nhttp://third.example/InRelease"
+	for _, tc := range []struct {
+		name   string
+		said   string
+		dead   []string
+		nat    string
+		passes bool
+	}{
+		{"the first answers", mirrors, nil, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", true},
+		{"the second answers", mirrors, []string{"deb.example"}, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", true},
+		{"none answers", mirrors, []string{"deb.example", "other.example"}, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", false},
+		{"the tool says nothing", "", nil, "fetch http://dl-cdn.alpinelinux.org/", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := well(t)
+			f.info = func(context.Context) (guest.Info, error) {
+				info := healthy()
+				info.OSRelease = map[string]string{"ID": "debian"}
+				return info, nil
+			}
+			f.says("apt-get install", "OK", 0)
+			for _, host := range tc.dead {
+				f.says(host, "no route to "+host, 1)
+			}
+			f.says("apt-get update", tc.said, 0)
+			found := map[string]diagnose.Result{}
+			for r := range diagnose.Run(t.Context(), f, staff{f}, diagnose.Target{}) {
+				found[r.Name] = r
+			}
+			nat, dns := found["nat"], found["dns"]
+			if nat.Passed() != tc.passes || dns.Passed() != tc.passes || !strings.HasPrefix(nat.Did, tc.nat) {
+				t.Errorf("%+v\n%+v", nat, dns)
+			}
+			for _, host := range tc.dead {
+				if !tc.passes && (!strings.Contains(nat.Found(), host) || !strings.Contains(dns.Found(), host)) {
+					t.Errorf("%s is not named: %+v\n%+v", host, nat, dns)
+				}
+			}
+		})
+	}
+}
+
 var afterStart = []string{"agent-user", "bridge", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
 
 func TestAllIsWell(t *testing.T) {
@@ -329,7 +374,7 @@ func TestEndsEarly(t *testing.T) {
 		for i := range f.said {
 			f.said[i].hang = true
 		}
-		target, err := diagnose.ParseTarget(diagnose.DefaultTarget)
+		target, err := diagnose.ParseTarget("http://example.com/")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,11 +16,8 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/sources"
 )
-
-// needRoom is what one pack and its images take with the largest known root
-// file system: two copies of 400 MB, a kernel, and the work between.
-const needRoom = 2 << 30
 
 // Report is all that was found.
 type Report struct {
@@ -102,21 +98,11 @@ func settings(h config.Home) vm.Finding {
 
 // room: there is space on the disk of the home.
 func room(h config.Home) vm.Finding {
-	f := vm.Finding{What: "room on disk", Status: vm.FindingOK}
-	dir := nearest(string(h))
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, fmt.Sprintf("%s: %v", dir, err), otherHome
-		return f
+	free, err := sources.Room(nearest(string(h)))
+	if err != nil {
+		return vm.Finding{What: "room on disk", Status: vm.FindingMissing, Detail: err.Error(), Mend: fault.AdviceOf(err)}
 	}
-	free := uint64(s.Bavail) * uint64(s.Bsize)
-	f.Detail = fmt.Sprintf("%.1f GiB free", float64(free)/(1<<30))
-	if free < needRoom {
-		f.Status = vm.FindingMissing
-		f.Detail += fmt.Sprintf(", a pack and its images need %d", needRoom>>30)
-		f.Mend = "free some space, or " + otherHome
-	}
-	return f
+	return vm.Finding{What: "room on disk", Status: vm.FindingOK, Detail: free}
 }
 
 // debianPacks: a Debian pack can be made here. Alpine's needs nothing.

@@ -22,7 +22,9 @@ exec tar -cf - "$1"`
 // InScript unpacks a parcel with the one name $2 to $1, which is absolute, as CopyIn of the API has it: what is
 // unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
 // folder that is new is as open to others as it was, and no more. What removes the first is set
-// before that is made, and not interrupted: who copies may give up at any time.
+// before that is made, and not interrupted: who copies may give up at any time. Where the machine
+// ended in the middle it is left, without the lock that its maker holds as long as it lives, and the
+// next copy into its folder removes it: not within its first minute, in which it may not be locked yet.
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then
@@ -32,10 +34,17 @@ else
 	folder=${to%/*}/ as=${to##*/}
 fi
 test -d "$folder" || exit 7
+for old in "$folder".parcel-??????; do
+	if test -d "$old" && ! test -L "$old" && test -n "$(find "$old" -prune -mmin +1)"; then
+		flock -n "$old" rm -rf "$old" || :
+	fi
+done
 part=$(mktemp -u "${folder}.parcel-XXXXXX")
 trap 'trap "" HUP INT TERM; rm -rf "$part"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -m 700 "$part"
+exec 9<"$part"
+flock 9 || : # without the program nothing that is left is removed either
 tar -xf - -C "$part"
 if ! test -f "$part/whole"; then
 	echo "it has not arrived whole" >&2

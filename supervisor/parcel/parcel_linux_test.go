@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/lab"
@@ -32,6 +33,13 @@ func rooms(t *testing.T, test func(*testing.T, room)) {
 		if err := os.Symlink(busybox, filepath.Join(applets, name)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	flock, err := exec.LookPath("flock") // which Debian's busybox has not, and Alpine's has
+	if err == nil {
+		err = os.Symlink(flock, filepath.Join(applets, "flock"))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Run("GNU", func(t *testing.T) { test(t, room{t, os.Getenv("PATH")}) })
 	t.Run("busybox", func(t *testing.T) { test(t, room{t, applets}) })
@@ -188,6 +196,79 @@ func TestThereAndBack(t *testing.T) {
 			t.Errorf("it leaves %v", list)
 		}
 	})
+}
+
+// What a copy has left whose machine ended in the middle is removed by the next one into its
+// folder; what one has that goes on stays, as does what is not a copy's.
+func TestLeftover(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		there, other := t.TempDir(), t.TempDir()
+		source := written(t, filepath.Join(t.TempDir(), "a"))
+		left, lives, young, link := ".parcel-Left00", ".parcel-Lives0", ".parcel-Young0", ".parcel-Link00"
+		kept := written(t, filepath.Join(other, "kept"))
+		for _, name := range []string{left, lives, young} {
+			written(t, filepath.Join(there, name, "files", "big"))
+		}
+		if err := os.Symlink(other, filepath.Join(there, link)); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Hour)
+		for _, dir := range []string{filepath.Join(there, left), filepath.Join(there, lives), other} {
+			if err := os.Chtimes(dir, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held, err := os.Open(filepath.Join(there, lives))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		archive, _ := pack(t, source, "a")
+		if code, _ := r.run("/", InScript, archive, there, "a"); code != 0 {
+			t.Fatal(code)
+		}
+		list, err := os.ReadDir(there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, entry := range list {
+			names = append(names, entry.Name())
+		}
+		if want := []string{link, lives, young, "a"}; fmt.Sprint(names) != fmt.Sprint(want) {
+			t.Errorf("there are %q, not %q", names, want)
+		}
+		if _, err := os.Stat(kept); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A copy that goes on holds the lock by which the next one knows it.
+func TestCopyHoldsItsLock(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		there := t.TempDir()
+		script := strings.Replace(InScript, `tar -xf - -C "$part"`, `! flock -n "$part" mkdir "$part/taken" || exit 9; tar -xf - -C "$part"`, 1)
+		if script == InScript {
+			t.Fatal("the script has changed")
+		}
+		archive, _ := pack(t, written(t, filepath.Join(t.TempDir(), "a")), "a")
+		if code, _ := r.run("/", script, archive, there, "a"); code != 0 {
+			t.Errorf("%d: another copy could have taken its lock", code)
+		}
+	})
+}
+
+// written is a small file, with the folders above it.
+func written(t *testing.T, file string) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("text"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // A name keeps the newlines at its end, whether it is what is copied or what it is copied to.

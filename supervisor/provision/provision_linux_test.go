@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -120,6 +121,21 @@ func TestPrepare(t *testing.T) {
 	}
 	if err := site.Remove(t.Context()); err != nil {
 		t.Errorf("a second Remove: %v", err)
+	}
+}
+
+// On a disk on which a pack has no room it is said before anything is fetched or made.
+func TestNoRoomForAPack(t *testing.T) {
+	home, _ := tmpfs(t)
+	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+	for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
+		s.Pack = pack
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := site.Prepare(ctx, s, false, journey.Begin(nil, func() {}))
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free some space") {
+			t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
+		}
 	}
 }
 

@@ -1,0 +1,31 @@
+package sources
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/fault"
+)
+
+// NeedRoom is what one pack and its images take with the largest known root
+// file system: two copies of 400 MB, a kernel, and the work between.
+const NeedRoom = 2 << 30
+
+// Room says what is free on the disk of a folder, and refuses one on which making a pack would
+// go on until it is full.
+func Room(dir string) (free string, err error) {
+	const op = "look for room on disk"
+	const advice = "Free some space, or have another home: export " + config.HomeVariable + "=/a/folder/of/yours"
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return "", fault.New(fault.Unavailable, op, dir, err).Advise(advice)
+	}
+	bytes := uint64(s.Bavail) * uint64(s.Bsize)
+	free = fmt.Sprintf("%.1f GiB free", float64(bytes)/(1<<30))
+	if bytes < NeedRoom {
+		return free, fault.Newf(fault.Rejected, op, dir, "%s, a pack and its images need %d GiB", free, NeedRoom>>30).Advise(advice)
+	}
+	return free, nil
+}
