@@ -185,8 +185,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
 	done
 
-bench: setup guest-programs ## every benchmark, one package at a time; what was kept of such runs is in bench/results.txt
-	$(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./... | grep -v 'no test files' | tee .build/bench.txt
+bench: setup guest-programs ## every benchmark, one package at a time; what was kept of a run is in bench/results.txt
+	@mkdir -p .build
+	@{ echo "# $$(git describe --always --dirty), $$(date -u +%F), Linux $$(uname -r), $$(nproc) processors, $$(qemu-system-x86_64 --version | head -1)"; \
+	  $(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./... | grep -v 'no test files'; } | tee .build/bench.txt
 
 generate: ## what is generated and committed
 	$(GO) generate ./...
