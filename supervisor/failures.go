@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +40,7 @@ func (s *Supervisor) mayBegin(by Cause) error {
 		err = fmt.Errorf("%d starts have failed, or the guest has ended within %v of them", s.failures.count, settled)
 	}
 	if s.status.Reason != "" {
-		err = errors.Join(err, errors.New(s.status.Reason))
+		err = fmt.Errorf("%w: %s", err, s.status.Reason)
 	}
 	return fault.New(fault.Unavailable, "start guest", "", err).Advise("Start it by hand: `osaurus-sandbox up`.")
 }

@@ -87,7 +87,7 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 				t.Fatalf("start %d: %v", i+1, err)
 			}
 			boots := w.boots()
-			if err := w.command(t.Context(), supervisor.Exec); fault.KindOf(err) != fault.Unavailable {
+			if err := w.command(t.Context(), supervisor.Exec); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), ": ") || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("a start right after one that failed: %v", err)
 			}
 			if w.boots() != boots {

@@ -215,10 +215,13 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	if class == packages.OutOfTime {
 		kind, why = fault.Timeout, fmt.Sprintf("it was not done after %v", j.patience)
 	}
+	if class == packages.NoNetwork && j.manager == packages.Pip {
+		why = "its index was not reached" // pip's own last word is that there is no such version
+	}
 	advice := class.Advice()
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
 		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=outbound"
-	} else if class == packages.NoNetwork && !j.call.Settings.HostServices {
+	} else if class == packages.NoNetwork && !j.call.Settings.HostServices && !packages.Unresolved(output) {
 		advice += " If that server runs on this computer, a person can let the agent reach it: osaurus-sandbox agent set " + string(j.call.Name) + " hostServices=true"
 	}
 	final := class == packages.Signature || class == packages.Broken && more["cleanup_failed"] == true

@@ -159,7 +159,9 @@ func TestInstalls(t *testing.T) {
 		{"with an index that says why", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
 			map[string]any{"failure_class": "no_network", "retried": true, "cleanup_failed": nil}, nil},
 		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: guest.Exit{Signal: guest.SIGTERM, TimedOut: true}}}},
-			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it was not done after 2m0s. Ask for fewer packages in a call."}, nil},
+			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it was not done after 2m0s. Try again, with fewer packages in a call where there are several: the network or the server may be slow."}, nil},
+		{"without names", "sandbox_pip_install", map[string][]said{python: {failing("WARNING: Temporary failure in name resolution\nERROR: Could not find a version that satisfies the requirement x\n")}},
+			map[string]any{"failure_class": "no_network", "message": "pip did not install jq (no_network): its index was not reached. Try again once the network is there."}, nil},
 		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: guest.Exit{Signal: guest.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
 		{"on a full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: guest.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
 

@@ -233,7 +233,7 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 	if !e.OK {
 		failed := fault.New(e.Kind, "call tool", tool, errors.New(e.Message))
 		if e.Expected != "" {
-			failed = failed.Advise("Expected is " + e.Expected + ".")
+			failed = failed.Advise("Expected is: " + strings.TrimSuffix(e.Expected, ".") + ".")
 		}
 		return failed
 	}

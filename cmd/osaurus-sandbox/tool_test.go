@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/fault"
 )
 
 // The arguments of a plugin's tool may be numbers and truths to choose from.
@@ -15,6 +16,16 @@ func TestDescribeChoices(t *testing.T) {
 	for _, want := range []string{"1 | 20000000", "true", "x | y  which"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("no %q: %s, %v", want, &out, err)
+		}
+	}
+}
+
+// What a tool expected is told as a sentence, whether it was one or not.
+func TestExpected(t *testing.T) {
+	for expected, want := range map[string]string{"a text": "Expected is: a text.", "It is short.": "Expected is: It is short."} {
+		err := printEnvelope(console{err: &bytes.Buffer{}}, "t", `{"ok":false,"kind":"invalid_args","message":"no","expected":"`+expected+`"}`, false)
+		if got := fault.AdviceOf(err); got != want {
+			t.Errorf("%q, not %q", got, want)
 		}
 	}
 }

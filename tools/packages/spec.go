@@ -67,6 +67,9 @@ var grammars = map[Manager]grammar{
 	},
 }
 
+// apart is how several packages are asked for.
+const apart = `each package is an item of its own, as in ["a", "b"]`
+
 // spaces are those that mean nothing to pip.
 var spaces = regexp.MustCompile(` *([][,<>=!~]) *`)
 
@@ -90,7 +93,9 @@ func Parse(m Manager, text string) (Spec, error) {
 	case strings.HasPrefix(text, "-"):
 		why = "it is an option"
 	case strings.ContainsRune(text, ' ') && m != NPM:
-		why = "there is a space in it: each package is an item of its own"
+		why = "there is a space in it: " + apart
+	case strings.ContainsRune(text, ',') && !g.form.MatchString(text):
+		why = "there is a comma in it: " + apart
 	case !g.form.MatchString(text):
 		why = "it is not written as one"
 	case g.mistaken.MatchString(text):

@@ -37,6 +37,11 @@ func TestParse(t *testing.T) {
 			}
 		}
 	}
+	for _, m := range []Manager{APK, APT, Pip, NPM} {
+		if _, err := Parse(m, "jq,tree"); err == nil || !strings.Contains(err.Error(), apart) {
+			t.Errorf("%s: %v", m, err)
+		}
+	}
 	if spec, err := Parse(Pip, "uvicorn [standard, x] >= 0.30 , < 1"); spec != "uvicorn[standard,x]>=0.30,<1" {
 		t.Errorf("%q %v", spec, err)
 	}

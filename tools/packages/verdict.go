@@ -101,6 +101,12 @@ func (m Manager) Judge(output string) (c Class, again bool) {
 	return Unknown, false
 }
 
+// unresolved is what managers write of a server whose name no resolver knows.
+var unresolved = regexp.MustCompile(`(?i)name resolution|resolving|could not resolve|dns (lookup )?error|enotfound|eai_again`)
+
+// Unresolved reports whether an output says that a server's name was not resolved.
+func Unresolved(output string) bool { return unresolved.MatchString(output) }
+
 // complaint is a line in which a manager says what is wrong.
 var complaint = regexp.MustCompile(`(?m)^(ERROR: |E: |error: |npm (ERR!|error) |dpkg: error ).*$`)
 
@@ -125,7 +131,7 @@ func (c Class) Advice() string {
 		Signature:  "Do not use it; tell a person.",
 		Build:      "See the output for what it lacks: often a compiler or headers, which sandbox_install brings.",
 		Script:     "See the output for what its script says.",
-		OutOfTime:  "Ask for fewer packages in a call.",
+		OutOfTime:  "Try again, with fewer packages in a call where there are several: the network or the server may be slow.",
 		OutOfRoom:  "Ask for fewer packages in a call, or a person for a higher limit.",
 		Unequipped: "Install it first.",
 		Unknown:    "See the output.",
