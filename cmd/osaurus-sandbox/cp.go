@@ -178,12 +178,15 @@ func (w copying) get(ctx context.Context, c console, client *control.Client, sou
 // put copies something into the room.
 func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum parcel.Sum, err error) {
 	target, name := w.target, ""
+	pack := func(to io.Writer) (parcel.Sum, error) { return parcel.Pack(ctx, to, source, name) }
 	if source == stream {
-		if source, err = keepInput(ctx, c.in); err != nil {
+		kept, err := keepInput(ctx, c.in)
+		if err != nil {
 			return sum, err
 		}
-		defer os.Remove(source)
+		defer kept.Close()
 		target, name = path.Split(target) // and not into a folder that is called so
+		pack = func(to io.Writer) (parcel.Sum, error) { return parcel.PackFile(ctx, to, kept, name) }
 	} else if name, err = filepath.Abs(source); err != nil {
 		return sum, err
 	} else if _, err = os.Stat(source); err != nil { // nothing is begun in the room for it
@@ -191,24 +194,26 @@ func (w copying) put(ctx context.Context, c console, client *control.Client, sou
 	}
 	name = filepath.Base(name)
 	err = client.CopyIn(ctx, w.agent, target, name, func(to io.Writer) (err error) {
-		sum, err = parcel.Pack(ctx, io.MultiWriter(to, meter), source, name)
+		sum, err = pack(io.MultiWriter(to, meter))
 		return err
 	})
 	return sum, err
 }
 
-// keepInput keeps all of what comes in, in a file: an archive says beforehand how long a file
-// is. Who waits for it can be interrupted, and nothing is kept then.
-func keepInput(ctx context.Context, in io.Reader) (name string, err error) {
-	f, err := os.CreateTemp("", "osaurus-sandbox-cp-")
-	if err != nil {
-		return "", err
+// keepInput keeps all of what comes in, in a file that has no name, so that however this program
+// ends nothing is left: an archive says beforehand how long a file is. Who waits for it can be interrupted.
+func keepInput(ctx context.Context, in io.Reader) (f *os.File, err error) {
+	if f, err = os.CreateTemp("", "osaurus-sandbox-cp-"); err != nil {
+		return nil, err
 	}
 	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+		if err != nil {
+			_ = f.Close()
 		}
 	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, err
+	}
 	read := make(chan error, 1)
 	go func() { // which stays behind if nothing comes: nothing else ends its read
 		_, err := io.Copy(f, in)
@@ -219,7 +224,10 @@ func keepInput(ctx context.Context, in io.Reader) (name string, err error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return f.Name(), err
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return f, err
 }
 
 // sumJSON is what was copied, for programs.

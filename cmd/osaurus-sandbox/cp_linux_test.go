@@ -137,6 +137,9 @@ func TestInputIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		_, _ = io.WriteString(typed, "some") // read, so it is waited for more
+		if list, err := os.ReadDir(os.TempDir()); err != nil || len(list) > 0 {
+			t.Errorf("whoever kills it now leaves %v, %v", list, err)
+		}
 		cancel()
 	}()
 	if _, err := keepInput(ctx, in); !errors.Is(err, context.Canceled) {

@@ -56,6 +56,19 @@ func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
 	return p.sum, p.end()
 }
 
+// PackFile is Pack for a file that is open: one at its beginning.
+func PackFile(ctx context.Context, w io.Writer, f *os.File, name string) (Sum, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Sum{}, err
+	}
+	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
+	if err := p.file(f, info, folder+name); err != nil {
+		return p.sum, err
+	}
+	return p.sum, p.end()
+}
+
 type packer struct {
 	ctx context.Context
 	tar *tar.Writer
