@@ -164,6 +164,9 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 	}
 	select {
 	case <-way.Done():
+		if ctx.Err() != nil {
+			return nil // which is how it is ended
+		}
 		return way.Err()
 	case err := <-failed:
 		return err
