@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -29,10 +30,13 @@ const (
 	// guest takes 100, and some more of agents that have few (guest/service/slots.go). A browser
 	// has six for each address.
 	maxConnections, maxOfAll = 64, 80
-	// maxSilence is how long at least nothing may come for who has sent all: pages that were
-	// closed leave such connections to servers that do not look, and each has a slot. A server
-	// that works for somebody has said something by then.
+	// maxSilence is how long at least a room may neither take nor answer anything of who has sent
+	// all, or more than it takes: pages that were closed leave such connections to servers that
+	// do not look, and each has a slot. A server that works for somebody has done so by then.
 	maxSilence = 5 * time.Minute
+	// farewell is how long who is not done with what was answered has until the end of the
+	// connection comes to them: then they are not waited for.
+	farewell = 2 * time.Second
 )
 
 // portService is the part of the API that is about what listens in rooms.
@@ -103,44 +107,104 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(f.lasts, func() { cancel(nil) })()
-	var answers atomic.Int64
+	defer context.AfterFunc(f.lasts, func() { cancel(errForwardedNoMore) })()
+	var moved traffic
 	in, fed := io.Pipe()
-	defer in.Close() // releases whoever waits for the room to read
-	go func() {
-		for {
-			m, err := stream.Receive()
-			if err == nil {
-				_, err = fed.Write(m.GetData())
-			}
-			if err != nil {
-				break // it is all that is sent; who goes away without a word ends the call too
-			}
+	go moved.feed(func() ([]byte, error) {
+		m, err := stream.Receive()
+		return m.GetData(), err
+	}, fed)
+	var watch sync.WaitGroup // ends before what the call writes to is gone
+	watch.Go(func() {
+		moved.hangUp(ctx, func() { cancel(errSilent) })
+		if cause := context.Cause(ctx); cause == errForwardedNoMore || cause == errSilent {
+			_ = answering(ctx).SetWriteDeadline(time.Now().Add(farewell)) // a call that has ended needs none
 		}
-		_ = fed.Close()
-		hangUp(ctx, &answers, func() { cancel(errNoAnswer) })
-	}()
-	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
-		answers.Add(1)
-		return len(b), stream.Send(&controlpb.ConnectPortResponse{Data: b})
+	})
+	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, moved.answers(func(b []byte) error {
+		return stream.Send(&controlpb.ConnectPortResponse{Data: b})
 	}))
+	cause := context.Cause(ctx)
+	_ = in.Close() // releases whoever waits for the room to read
+	cancel(nil)
+	watch.Wait()
 	switch {
-	case err != nil && f.lasts.Err() != nil:
+	case err != nil && cause == errForwardedNoMore:
 		return notForwarded(to)
-	case err != nil && context.Cause(ctx) == errNoAnswer:
-		return fault.New(fault.Timeout, "connect to port", fmt.Sprint(to.Port), errNoAnswer).Advise("Connect anew.")
+	case err != nil && cause == errSilent:
+		return fault.New(fault.Timeout, "connect to port", fmt.Sprint(to.Port), errSilent).Advise("Connect anew.")
 	}
 	return err
 }
 
-// errNoAnswer is why a connection is ended of who has sent all.
-var errNoAnswer = fmt.Errorf("all was sent, and nothing came for %v", maxSilence)
+// Why a connection is ended from this side.
+var (
+	errForwardedNoMore = errors.New("it is forwarded no more")
+	errSilent          = fmt.Errorf("for %v nothing was taken and nothing came", maxSilence)
+)
 
-// hangUp ends a connection of whose other end nothing more comes.
-func hangUp(ctx context.Context, answers *atomic.Int64, end func()) {
+type answeringKey struct{}
+
+// withAnswering has calls bound for how long they wait for who reads what they answer: the
+// transport holds an answer until there is room for it, whatever the call's context says.
+func withAnswering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answeringKey{}, http.NewResponseController(w))))
+	})
+}
+
+// answering controls what a call writes, until it returns.
+func answering(ctx context.Context) *http.ResponseController {
+	c, _ := ctx.Value(answeringKey{}).(*http.ResponseController)
+	return c
+}
+
+// traffic is what goes over a connection. Who changes the others counts first, and who looks
+// at them looks at the count last.
+type traffic struct {
+	count    atomic.Int64 // of what has begun or ended to be carried, in both directions
+	untaken  atomic.Bool  // the room has yet to take something, or all was sent
+	unheeded atomic.Bool  // who has connected has yet to take something
+}
+
+// feed carries what is sent to a room, until its end: who goes away without a word ends the
+// call, too.
+func (t *traffic) feed(receive func() ([]byte, error), room *io.PipeWriter) {
+	for {
+		data, err := receive()
+		t.count.Add(1)
+		t.untaken.Store(true)
+		if err == nil {
+			_, err = room.Write(data)
+		}
+		if err != nil {
+			_ = room.Close()
+			return
+		}
+		t.count.Add(1)
+		t.untaken.Store(false)
+	}
+}
+
+// answers carries what a room answers.
+func (t *traffic) answers(send func([]byte) error) io.Writer {
+	return writer(func(b []byte) (int, error) {
+		t.count.Add(1)
+		t.unheeded.Store(true)
+		err := send(b)
+		t.count.Add(1)
+		t.unheeded.Store(false)
+		return len(b), err
+	})
+}
+
+// hangUp ends a connection whose room has taken and answered nothing for long, though there
+// is something to take, or nothing more will come. It returns when the connection has ended.
+func (t *traffic) hangUp(ctx context.Context, end func()) {
 	for before := int64(-1); ; {
-		now := answers.Load()
-		if now == before {
+		owed := t.untaken.Load() && !t.unheeded.Load()
+		now := t.count.Load()
+		if owed && now == before {
 			end()
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,6 +179,50 @@ func TestPortsWhoseReaderStalls(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is forwarded no more ends for a client that has stopped, too.
+func TestPortsWhoseClientStops(t *testing.T) {
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	newDesk(t, client, "alice")
+	var written atomic.Int64
+	port := listens(t, "127.0.0.1:0", func(conn net.Conn) {
+		for {
+			n, err := conn.Write(make([]byte, 1<<16))
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})
+	forward, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	ports, err := client.Ports.Forward(forward, &controlpb.ForwardPortsRequest{Agent: "alice", Ports: []uint32{uint32(port)}})
+	if err != nil || !ports.Receive() {
+		t.Fatal(err, ports.Err())
+	}
+	stream, err := client.Ports.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.CloseRequest()
+	if err := stream.Send(&controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}}}); err != nil {
+		t.Fatal(err)
+	}
+	soon.Until(t, "nothing more is carried", func() bool {
+		before := written.Load()
+		time.Sleep(time.Second)
+		return before > 0 && written.Load() == before
+	})
+	giveUp()
+	// A client sees that it was not waited for by what it finds later: all that came until
+	// then, and no word of why there is no more.
+	time.Sleep(5 * time.Second)
+	for err == nil {
+		_, err = stream.Receive()
+	}
+	if fault.KindOf(err) == fault.Rejected || errors.Is(err, io.EOF) {
+		t.Errorf("it was waited for: %v", err)
 	}
 }
 
