@@ -30,6 +30,9 @@ const (
 	// guest takes 100, and some more of agents that have few (guest/service/slots.go). A browser
 	// has six for each address.
 	maxConnections, maxOfAll = 64, 80
+	// fewConnections is how many an agent has whatever the others have: half of the commands
+	// that a guest spares for it, so that it can work, too.
+	fewConnections = 2
 	// maxSilence is how long at least a room may neither take nor answer anything of who has sent
 	// all, or more than it takes: pages that were closed leave such connections to servers that
 	// do not look, and each has a slot. A server that works for somebody has done so by then.
@@ -262,7 +265,7 @@ func (f *forwards) enter(to *controlpb.ConnectTo) (one forward, release func(), 
 	if !ok || !slices.ContainsFunc(one.ports, func(p config.Port) bool { return uint32(p) == to.Port }) {
 		return one, nil, notForwarded(to)
 	}
-	if own := f.open[one.agent]; own >= maxConnections || f.total >= maxOfAll {
+	if own := f.open[one.agent]; own >= maxConnections || f.total >= maxOfAll && own >= fewConnections {
 		return one, nil, fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "%d connections to ports of this agent are open, and %d to those of all", own, f.total).
 			Advise("Close pages that load for ever, or end another forward.")
 	}

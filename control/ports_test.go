@@ -12,7 +12,8 @@ import (
 	"osaurus-sandbox/fault"
 )
 
-// However many forward an agent's ports, their connections leave it, and all others, commands.
+// However many forward an agent's ports, their connections leave it, and all others, commands, and
+// some connections.
 func TestConnectionsOfAllForwards(t *testing.T) {
 	var all forwards
 	way := func(agent config.AgentID) *controlpb.ConnectTo {
@@ -33,11 +34,13 @@ func TestConnectionsOfAllForwards(t *testing.T) {
 			releases = append(releases, release)
 		}
 	}
-	ofAlice, ofBob := []*controlpb.ConnectTo{way("A"), way("A"), way("A")}, way("B")
-	first := fill(ofAlice...)
-	second := fill(ofBob)
-	if len(first) != maxConnections || len(first)+len(second) != maxOfAll {
-		t.Errorf("alice has %d connections, and bob %d", len(first), len(second))
+	ofAlice := []*controlpb.ConnectTo{way("A"), way("A"), way("A")}
+	first, second, third := fill(ofAlice...), fill(way("B")), fill(way("C"))
+	if len(first) != maxConnections || len(first)+len(second) != maxOfAll || len(third) != fewConnections {
+		t.Errorf("alice has %d connections, bob %d, and carol %d", len(first), len(second), len(third))
+	}
+	for _, release := range third {
+		release()
 	}
 	first[0]()
 	if again := fill(ofAlice[0]); len(again) != 1 {
