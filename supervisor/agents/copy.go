@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/fault"
@@ -76,10 +77,10 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 		return notThere(op, subject)
 	case exit.Status() == parcel.ExitRefused:
 		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
-	case exit.Status() != 0 && exit.Quota && cmd.Stdin != nil: // copying out needs no disk, and a home is on another
-		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full").Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
+	case exit.Status() != 0 && exit.Quota && said.full():
+		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full: %s", said).Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
 	case exit.Status() != 0:
-		return fault.Newf(fault.Execution, op, subject, "in the room it ended with %d: %s", exit.Status(), strings.TrimSpace(string(said)))
+		return fault.Newf(fault.Execution, op, subject, "in the room it ended with %d: %s", exit.Status(), said)
 	}
 	return nil
 }
@@ -97,4 +98,14 @@ type complaint []byte
 func (c *complaint) Write(p []byte) (int, error) {
 	*c = append(*c, p[:min(len(p), maxComplaint-len(*c))]...)
 	return len(p), nil
+}
+
+func (c complaint) String() string { return strings.TrimSpace(string(c)) }
+
+// full says whether it is about a disk, in the words of musl, of glibc and of GNU's tar: that
+// the room's is full may have nothing to do with what failed, as a home is on another.
+func (c complaint) full() bool {
+	return slices.ContainsFunc([]string{"No space left on device", "uota exceeded", "Wrote only"}, func(words string) bool {
+		return strings.Contains(string(c), words)
+	})
 }
