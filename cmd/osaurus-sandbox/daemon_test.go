@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/supervisor/owner"
 )
 
 // The last words of one daemon are not lost when another is started, and each start hears its own.
@@ -42,5 +45,27 @@ func TestLastWords(t *testing.T) {
 	}
 	if at, err := os.Stat(control.StartLog(home)); err != nil || at.Size() > maxStartLog {
 		t.Errorf("too much is kept: %v", err)
+	}
+}
+
+// It is not said that no daemon is left while one still has the home.
+func TestDownWhileADaemonEnds(t *testing.T) {
+	home := config.Home(t.TempDir())
+	t.Setenv(config.HomeVariable, string(home))
+	lock, err := owner.Take(t.Context(), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var out, stderr bytes.Buffer
+	if code := run(ctx, console{strings.NewReader(""), &out, &stderr}, []string{"down", "--json"}); code == 0 || out.Len() > 0 {
+		t.Errorf("%d, %s%s", code, out.String(), stderr.String())
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := sandbox(t, "down", "--json"); code != 0 || !strings.Contains(out, `"daemon": false`) {
+		t.Errorf("%d, %s%s", code, out, stderr)
 	}
 }

@@ -134,7 +134,7 @@ goes on, and starts the guest again for the next command that needs it. With --d
 			client, err := control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
 				// Then no guest runs: it would have ended with its daemon.
-				return errors.Join(released(ctx, home), reply(cmd, noDaemon, nil, nil))
+				return reply(cmd, noDaemon, released(ctx, home), nil)
 			}
 			if err != nil {
 				return err
