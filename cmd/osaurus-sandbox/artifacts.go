@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path"
@@ -150,13 +151,14 @@ func newArtifactsDelete(c console) *cobra.Command {
 				return err
 			}
 			deleted := []int64{}
+			var err error
 			for _, f := range list {
-				if _, err := client.Artifacts.Delete(cmd.Context(), &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
-					return err
+				if _, err = client.Artifacts.Delete(cmd.Context(), &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
+					break
 				}
 				deleted = append(deleted, f.Id)
 			}
-			return reply(cmd, map[string][]int64{"deleted": deleted}, nil, nil)
+			return errors.Join(reply(cmd, map[string][]int64{"deleted": deleted}, nil, nil), err)
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
