@@ -154,10 +154,13 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 
 // Uninstall removes a plugin from an agent.
 func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
-	_, err := s.onPlugin(ctx, r.Agent, r.Plugin, "plugin.uninstall", func(a agents.Agent, id config.PluginID) (install.Record, error) {
-		return install.Record{}, s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+	id, err := config.ParsePluginID(r.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	return &controlpb.UninstallPluginResponse{}, s.onRecord(ctx, r.Agent, "plugin.uninstall", string(id), func(a agents.Agent) error {
+		return s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
-	return &controlpb.UninstallPluginResponse{}, err
 }
 
 // Enable has a plugin's tools be there.
