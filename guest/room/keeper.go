@@ -227,6 +227,7 @@ func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
 // forget ends what was open for the room alone. The disk could not be written out
 // while somebody holds a folder that is deleted.
 func (r *Room) forget() {
+	r.ceiling.end()
 	r.outlet.close()
 	_ = r.disk.Close()
 }
