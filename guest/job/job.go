@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +67,7 @@ func (j *job) running() bool {
 func (j *job) starting() bool { return j.child == nil }
 
 // follow keeps the job's output, and notes its end.
-func (j *job) follow(output *os.File, met func(end syscall.WaitStatus) (oom, pids bool)) {
+func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool)) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -103,7 +102,7 @@ func (j *job) follow(output *os.File, met func(end syscall.WaitStatus) (oom, pid
 	_ = output.Close()
 	j.mu.Lock()
 	j.ended = time.Now()
-	j.oom, j.pids = met(j.child.Status())
+	j.oom, j.pids = met(j.child.KilledEarly())
 	j.mu.Unlock()
 	close(j.done)
 	j.wake()

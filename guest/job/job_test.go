@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ func newRig(t *testing.T) *rig {
 	}
 	logs := t.TempDir()
 	room := job.Room{
-		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func(syscall.WaitStatus) (bool, bool) { return true, false },
+		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func(bool) (bool, bool) { return true, false },
 		Plugin: func(config.PluginID, bool) process.Place { return nil },
 	}
 	k := job.NewKeeper(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {

@@ -74,15 +74,21 @@ func TestHangingShare(t *testing.T) {
 		}
 	})
 	t.Run("Execve", func(t *testing.T) {
-		_, start, dir, _ := begin(t)
+		_, start, dir, letGo := begin(t)
 		script := filepath.Join(t.TempDir(), "script")
 		if err := os.WriteFile(script, []byte("#!"+dir+"/interpreter\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start(nil, script); !errors.Is(err, unix.ETIMEDOUT) {
+		c, err := start(nil, script)
+		if !errors.Is(err, unix.ETIMEDOUT) {
 			t.Error(err)
 		}
 		runtime.GC() // what it works on must not go
+		letGo()
+		<-c.Done()
+		if !c.KilledEarly() {
+			t.Errorf("killed as its program: %v", c.Status())
+		}
 	})
 	t.Run("Release", func(t *testing.T) {
 		_, start, dir, letGo := begin(t)
@@ -112,5 +118,8 @@ func TestHangingShare(t *testing.T) {
 		}
 		letGo()
 		<-c.Done()
+		if c.Status().Signal() != unix.SIGKILL || c.KilledEarly() {
+			t.Errorf("%v, before it was its program: %t", c.Status(), c.KilledEarly())
+		}
 	})
 }

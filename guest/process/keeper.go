@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,9 +44,9 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	children map[int]*Child
-	bearing  bool                       // a child is being forked
-	early    map[int]syscall.WaitStatus // what ended meanwhile and may be it
-	next     uint64                     // id of the next child
+	bearing  bool           // a child is being forked
+	early    map[int]ending // what ended meanwhile and may be it
+	next     uint64         // id of the next child
 	orphans  uint64
 	porters  map[Place]*porter // who have nothing to do
 	stuck    int               // porters who wait for a share and for nobody
@@ -66,7 +65,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}, early: map[int]syscall.WaitStatus{}, porters: map[Place]*porter{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}, early: map[int]ending{}, porters: map[Place]*porter{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -115,42 +114,32 @@ func (k *Keeper) reap() {
 	defer k.mu.Unlock()
 	if k.opts.Init {
 		for {
-			pid, status := wait(-1)
+			pid, end := wait(-1)
 			if pid <= 0 {
 				return
 			}
 			switch c := k.children[pid]; {
 			case c != nil:
-				k.note(c, status)
+				k.note(c, end)
 			case k.bearing:
-				k.early[pid] = status
+				k.early[pid] = end
 			default:
 				k.orphans++
 			}
 		}
 	}
 	for pid, c := range k.children {
-		if got, status := wait(pid); got == pid {
-			k.note(c, status)
+		if got, end := wait(pid); got == pid {
+			k.note(c, end)
 		}
 	}
 }
 
 // note records a child's end. The keeper's lock is held.
-func (k *Keeper) note(c *Child, status syscall.WaitStatus) {
+func (k *Keeper) note(c *Child, end ending) {
 	delete(k.children, c.pid)
-	c.status = status
+	c.end = end
 	close(c.done)
-}
-
-func wait(pid int) (int, syscall.WaitStatus) {
-	var status syscall.WaitStatus
-	for {
-		got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
-		if err != syscall.EINTR {
-			return got, status
-		}
-	}
 }
 
 // Spec is a program to start; the files become its descriptors 0 to 2.
@@ -270,10 +259,10 @@ func (k *Keeper) adopt(c *Child) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.children[c.pid] = c
-	if status, ended := k.early[c.pid]; ended {
+	if end, ended := k.early[c.pid]; ended {
 		delete(k.early, c.pid)
-		k.note(c, status)
-	} else if got, status := wait(c.pid); got == c.pid {
-		k.note(c, status)
+		k.note(c, end)
+	} else if got, end := wait(c.pid); got == c.pid {
+		k.note(c, end)
 	}
 }

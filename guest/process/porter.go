@@ -158,12 +158,12 @@ func (k *Keeper) handOver(work func(), p Place, stop <-chan struct{}, over <-cha
 	}
 }
 
-// desert leaves a porter alone with what it waits for, if not too many are so already. It
-// takes no more work.
+// desert leaves a porter alone with what it waits for, if it still does and not too many are so
+// already. It takes no more work.
 func (k *Keeper) desert(r *porter) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stuck >= maxStuck {
+	if r.left() || k.stuck >= maxStuck {
 		return false
 	}
 	k.stuck++

@@ -103,6 +103,21 @@ func TestPorters(t *testing.T) {
 	}
 }
 
+// TestDesertedTooLate: a porter that is gone is not counted among those who wait for nobody: it would
+// be for good.
+func TestDesertedTooLate(t *testing.T) {
+	k, err := NewKeeper(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	r := k.hire(spot{entered: new(atomic.Int32), refuse: errors.New("closed")}, nil)
+	<-r.gone
+	if k.desert(r) || k.stuck != 0 {
+		t.Errorf("%d wait for nobody", k.stuck)
+	}
+}
+
 // kept is how many porters wait for work.
 func (k *Keeper) kept() int {
 	k.mu.Lock()

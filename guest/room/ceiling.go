@@ -23,8 +23,9 @@ const (
 // may be on its way to the disk. So memory.high comes first: it counts at once too, as programs that want
 // more are held up, and kills nothing.
 type ceiling struct {
-	mu   sync.Mutex
-	turn int // how often it was set
+	mu      sync.Mutex
+	turn    int // how often it was set, or ended
+	reached int // the last turn whose limit holds in full
 }
 
 // set sets the limit, and returns when it counts.
@@ -33,7 +34,7 @@ func (c *ceiling) set(g group, limit uint64) error {
 	c.turn++
 	if !g.over(limit) {
 		defer c.mu.Unlock()
-		return g.most(limit)
+		return c.reach(g, limit)
 	}
 	settled := make(chan error, 1)
 	go func(turn int) { settled <- c.settle(g, limit, turn) }(c.turn)
@@ -48,7 +49,10 @@ func (c *ceiling) set(g group, limit uint64) error {
 
 // settle has a room come below its limit, and then keeps it there, unless another one was set meanwhile.
 func (c *ceiling) settle(g group, limit uint64, turn int) error {
-	// The kernel sets it before it waits.
+	if !c.stands(turn) {
+		return nil
+	}
+	// The kernel sets it before it waits, so not under the lock.
 	if err := g.write("memory.high", strconv.FormatUint(limit, 10)); err != nil {
 		return err
 	}
@@ -57,10 +61,26 @@ func (c *ceiling) settle(g group, limit uint64, turn int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turn != turn {
-		return nil
+	switch c.turn {
+	case turn:
+		return c.reach(g, limit)
+	case c.reached: // and that write may have come after its own
+		return g.write("memory.high", "max")
 	}
-	return g.most(limit)
+	return nil
+}
+
+// reach has the kernel kill for more than a limit. The lock is held.
+func (c *ceiling) reach(g group, limit uint64) error {
+	c.reached = c.turn
+	return errors.Join(g.write("memory.max", strconv.FormatUint(limit, 10)), g.write("memory.high", "max"))
+}
+
+// end leaves the limits alone from now on: they may be another room's.
+func (c *ceiling) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn++
 }
 
 // stands reports whether no other limit was set since.
@@ -68,11 +88,6 @@ func (c *ceiling) stands(turn int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn == turn
-}
-
-// most has the kernel kill for more than a limit.
-func (g group) most(limit uint64) error {
-	return errors.Join(g.write("memory.max", strconv.FormatUint(limit, 10)), g.write("memory.high", "max"))
 }
 
 func (g group) over(limit uint64) bool { return g.number("memory.current") > limit }

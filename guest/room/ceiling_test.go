@@ -3,16 +3,20 @@
 package room
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLowerMemory: a room that holds more than its new limit, and has not written it to disk yet, keeps
-// nobody waiting for that, and the kernel kills for it only afterwards. What is set meanwhile stays.
+// nobody waiting for that, and the kernel kills for it only afterwards. What is set meanwhile stays, and
+// so does what another room has that is made in its place.
 func TestLowerMemory(t *testing.T) {
 	const busy = 20 * time.Second
 	g, c := group(t.TempDir()), new(ceiling)
@@ -64,5 +68,43 @@ func TestLowerMemory(t *testing.T) {
 	time.Sleep(10 * settleCheck)
 	if !is("memory.max", "500") || !is("memory.high", "max") {
 		t.Errorf("the last does not stand: %q, %q", g.text("memory.max"), g.text("memory.high"))
+	}
+	// One whose first write comes late.
+	high, late := filepath.Join(string(g), "memory.high"), filepath.Join(string(g), "late")
+	if err := errors.Join(os.Remove(high), unix.Mkfifo(high, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	holds(300, 250)
+	if err := c.set(g, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(high, late); err != nil {
+		t.Fatal(err)
+	}
+	set("memory.high", "")
+	if err := c.set(g, 500); err != nil {
+		t.Fatal(err)
+	}
+	set("memory.high", "100")
+	if b, err := os.ReadFile(late); err != nil || string(b) != "100" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	for end := time.Now().Add(busy); !is("memory.high", "max"); time.Sleep(settleCheck) {
+		if time.Now().After(end) {
+			t.Fatalf("it stays: %q", g.text("memory.high"))
+		}
+	}
+	// A room that is made where this one was has its own.
+	holds(300, 250)
+	lower(100)
+	c.end()
+	set("memory.high", "700")
+	holds(90, 0)
+	time.Sleep(10 * settleCheck)
+	if err := c.settle(g, 100, c.turn-1); err != nil { // it begins late
+		t.Error(err)
+	}
+	if g.text("memory.max") != "" || !is("memory.high", "700") {
+		t.Errorf("after the room: %q, %q", g.text("memory.max"), g.text("memory.high"))
 	}
 }

@@ -49,7 +49,6 @@ type Keeper struct {
 	opts    Options
 	prepare func() error // once
 	spare   spare
-	lines   commandLines
 
 	mu    sync.Mutex
 	doors map[string]*door // by user
@@ -62,7 +61,7 @@ type Keeper struct {
 
 // NewKeeper returns a keeper of no rooms.
 func NewKeeper(o Options) *Keeper {
-	k := &Keeper{opts: o, lines: newCommandLines(), doors: map[string]*door{}, slots: map[int]bool{}}
+	k := &Keeper{opts: o, doors: map[string]*door{}, slots: map[int]bool{}}
 	k.prepare = sync.OnceValue(k.foundations)
 	return k
 }
@@ -172,7 +171,7 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*R
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		ceiling: new(ceiling), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		ceiling: new(ceiling), lines: newCommandLines(), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
@@ -227,6 +226,7 @@ func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
 // forget ends what was open for the room alone. The disk could not be written out
 // while somebody holds a folder that is deleted.
 func (r *Room) forget() {
+	r.ceiling.end()
 	r.outlet.close()
 	_ = r.disk.Close()
 }

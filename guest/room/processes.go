@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +35,9 @@ func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool,
 		return nil, false, err
 	}
 	booted := bootTime()
+	var filled sync.WaitGroup
 	for _, r := range rooms {
+		first := len(list)
 		for _, pid := range r.group.processes() {
 			if len(list) == maxProcesses {
 				more = true
@@ -45,13 +48,15 @@ func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool,
 				list = append(list, p)
 			}
 		}
+		of := list[first:]
+		filled.Go(func() { r.lines.fill(of, commandsWithin) })
 	}
-	k.lines.fill(list, commandsWithin)
+	filled.Wait()
 	return list, more, nil
 }
 
-// commandLines reads the command lines of processes, for one list at a time: where it waits for a
-// program, so do the next lists, and no thread for each of them.
+// commandLines reads the command lines of a room's processes, for one list at a time: where it waits for
+// a program, so do the next lists of that room, and no thread for each of them.
 type commandLines struct {
 	turn chan struct{} // of one
 	read func(pid int32) []byte

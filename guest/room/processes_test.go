@@ -3,13 +3,17 @@
 package room
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process"
 )
 
 func TestParseStat(t *testing.T) {
@@ -70,6 +74,39 @@ func TestCommandLineThatHangs(t *testing.T) {
 	for end := time.Now().Add(busy); list() != "line 0,[name],line 2,line 3,"; {
 		if time.Now().After(end) {
 			t.Fatal(list())
+		}
+	}
+}
+
+// TestCommandLinesOfRooms: one that hangs in a room takes none from another room, in whichever list.
+func TestCommandLinesOfRooms(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	k := NewKeeper(Options{})
+	for _, user := range []string{"alice", "bob"} {
+		command := filepath.Join(t.TempDir(), "1")
+		if err := errors.Join(os.Mkdir(command, 0o700), os.WriteFile(filepath.Join(command, "cgroup.procs"), fmt.Appendln(nil, os.Getpid()), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		r := &Room{spec: &guestpb.Room{User: user}, group: group(filepath.Dir(command)), init: new(process.Child), lines: newCommandLines()}
+		r.lines.read = func(int32) []byte {
+			if user == "alice" {
+				<-hang
+			}
+			return []byte("line")
+		}
+		k.doors[user] = new(door)
+		k.doors[user].room.Store(r)
+	}
+	for _, user := range []string{"", "bob", ""} {
+		list, _, err := k.Processes(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list {
+			if hangs := p.User == "alice"; hangs == (string(p.Command) == "line") {
+				t.Errorf("%q: %s: %s", user, p.User, p.Command)
+			}
 		}
 	}
 }

@@ -45,6 +45,7 @@ type Room struct {
 
 	unsettled bool // its network may be another than the spec's
 	ceiling   *ceiling
+	lines     commandLines
 }
 
 // Place is where a command of the room runs: as its agent, or as its root.

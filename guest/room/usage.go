@@ -7,10 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
 )
@@ -72,15 +69,14 @@ func again(f *os.File) string {
 	return string(buf[:n])
 }
 
-// Met says which limits the room has met since the marks were taken, at the end of a command that ended
-// so: of memory (and a process was killed) and of processes (and one was not started); and
-// whether it is now at that of its disk.
-func (r *Room) Met(since Marks, end syscall.WaitStatus) (oom, pids, quota bool) {
+// Met says which limits the room has met since the marks were taken, at the end of a command that may have
+// been killed early: of memory (and a process was killed) and of processes (and one was not started);
+// and whether it is now at that of its disk.
+func (r *Room) Met(since Marks, killedEarly bool) (oom, pids, quota bool) {
 	now := r.Marks()
 	// A command that is not its program yet has the memory of the guest's first process. The kernel
 	// counts it there when it kills one, and here only that the memory was all used.
-	killed := end.Signaled() && end.Signal() == unix.SIGKILL
-	oom = now.kills > since.kills || killed && now.ooms > since.ooms
+	oom = now.kills > since.kills || killedEarly && now.ooms > since.ooms
 	if r.quota {
 		q, err := held(r.disk, r.spec.Uid)
 		quota = err == nil && q.atLimit()

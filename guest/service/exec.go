@@ -149,7 +149,7 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	if c.room == nil {
 		return nil
 	}
-	oom, pids, quota := c.room.Met(c.marks, st)
+	oom, pids, quota := c.room.Met(c.marks, c.child.KilledEarly())
 	exit.Oom, exit.Pids, exit.Quota = exit.Oom || oom, pids, quota
 	if killed := st.Signaled() && st.Signal() == unix.SIGKILL; !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil

@@ -4,7 +4,6 @@ package service
 
 import (
 	"context"
-	"syscall"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/internal/wire"
@@ -19,7 +18,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 		if err != nil {
 			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
 		}
-		return job.Room{Env: wire.RootEnvironment(), Home: wire.RootHome, Logs: logs, LogsInside: logs, Met: func(syscall.WaitStatus) (bool, bool) { return false, false }}, nil
+		return job.Room{Env: wire.RootEnvironment(), Home: wire.RootHome, Logs: logs, LogsInside: logs, Met: func(bool) (bool, bool) { return false, false }}, nil
 	}
 	r, err := s.find(ctx, user)
 	if err != nil {
@@ -27,8 +26,8 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 	}
 	before := r.Marks()
 	logs, inside := r.JobLogs()
-	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func(end syscall.WaitStatus) (oom, pids bool) {
-		oom, pids, _ = r.Met(before, end)
+	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func(killedEarly bool) (oom, pids bool) {
+		oom, pids, _ = r.Met(before, killedEarly)
 		return oom, pids
 	}}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -129,7 +128,7 @@ func (t *terminals) jobRoom(_ context.Context, user string) (job.Room, error) {
 	}
 	logs := home + ".jobs"
 	return job.Room{
-		Env: env, Home: home, Logs: logs, LogsInside: logs, Met: func(syscall.WaitStatus) (oom, pids bool) { return false, false },
+		Env: env, Home: home, Logs: logs, LogsInside: logs, Met: func(bool) (oom, pids bool) { return false, false },
 	}, os.MkdirAll(logs, 0o700)
 }
 
