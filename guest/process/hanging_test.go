@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,14 +20,14 @@ import (
 // is gone when the share answers.
 func TestHangingShare(t *testing.T) {
 	const patience, busy = 200 * time.Millisecond, 15 * time.Second
-	begin := func(t *testing.T) (k *Keeper, start func(Place, ...string) (*Child, error), dir string, letGo func()) {
+	begin := func(t *testing.T) (k *Keeper, start func(Place, ...string) (*Child, error), share processtest.Share) {
 		t.Parallel()
-		dir, letGo = processtest.HangingShare(t)
+		share = processtest.HangingShare(t)
 		k, err := NewKeeper(Options{Cgroup: processtest.Cgroup(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { letGo(); k.Close() })
+		t.Cleanup(func() { share.LetGo(); k.Close() })
 		k.patience = patience
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		if err != nil {
@@ -43,13 +41,13 @@ func TestHangingShare(t *testing.T) {
 				t.Errorf("%q took %v", args, took)
 			}
 			return c, err
-		}, dir, letGo
+		}, share
 	}
 	t.Run("Look", func(t *testing.T) {
-		k, start, dir, letGo := begin(t)
+		k, start, share := begin(t)
 		place := spot{entered: new(atomic.Int32), ended: make(chan struct{})}
 		for range 2 {
-			if _, err := start(place, filepath.Join(dir, "program")); !errors.Is(err, unix.ETIMEDOUT) {
+			if _, err := start(place, filepath.Join(share.Dir, "program")); !errors.Is(err, unix.ETIMEDOUT) {
 				t.Error(err)
 			}
 		}
@@ -66,7 +64,7 @@ func TestHangingShare(t *testing.T) {
 		if n := stuck(); n != 2 {
 			t.Errorf("%d threads wait for nobody", n)
 		}
-		letGo()
+		share.LetGo()
 		for end := time.Now().Add(busy); stuck() > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d threads are left", stuck())
@@ -74,9 +72,9 @@ func TestHangingShare(t *testing.T) {
 		}
 	})
 	t.Run("Execve", func(t *testing.T) {
-		_, start, dir, letGo := begin(t)
+		_, start, share := begin(t)
 		script := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(script, []byte("#!"+dir+"/interpreter\n"), 0o755); err != nil {
+		if err := os.WriteFile(script, []byte("#!"+share.Dir+"/interpreter\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		c, err := start(nil, script)
@@ -84,28 +82,19 @@ func TestHangingShare(t *testing.T) {
 			t.Error(err)
 		}
 		runtime.GC() // what it works on must not go
-		letGo()
+		share.LetGo()
 		<-c.Done()
 		if !c.KilledEarly() {
 			t.Errorf("killed as its program: %v", c.Status())
 		}
 	})
 	t.Run("Release", func(t *testing.T) {
-		_, start, dir, letGo := begin(t)
-		c, err := start(nil, "/bin/cat", filepath.Join(dir, "file"))
+		_, start, share := begin(t)
+		c, err := start(nil, "/bin/cat", filepath.Join(share.Dir, "file"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		stat := filepath.Join("/proc", strconv.Itoa(c.PID()), "stat")
-		for end := time.Now().Add(busy); ; time.Sleep(time.Millisecond) {
-			b, _ := os.ReadFile(stat)
-			if strings.Contains(string(b), ") S ") { // it waits, and has nothing else to wait for
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("it does not wait: %s", b)
-			}
-		}
+		<-share.Asked // from now on it cannot be killed
 		began := time.Now()
 		c.Release()
 		if took := time.Since(began); took > endWithin+busy {
@@ -116,7 +105,7 @@ func TestHangingShare(t *testing.T) {
 			t.Error("it could be killed")
 		default:
 		}
-		letGo()
+		share.LetGo()
 		<-c.Done()
 		if c.Status().Signal() != unix.SIGKILL || c.KilledEarly() {
 			t.Errorf("%v, before it was its program: %t", c.Status(), c.KilledEarly())

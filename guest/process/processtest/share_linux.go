@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,27 +15,33 @@ import (
 // hangs is how long a share hangs at most: longer than what is tried on it may take.
 const hangs = time.Minute
 
-// HangingShare is a folder on a share that answers nothing until it is let go, and then with
-// an error: who looks into it meanwhile cannot even be killed. The test is skipped where
-// this host lets nobody make one.
-func HangingShare(t testing.TB) (dir string, letGo func()) {
+// Share is a folder on a share that answers nothing until it is let go, and then with an
+// error: whoever it was asked by cannot even be killed meanwhile.
+type Share struct {
+	Dir   string
+	Asked <-chan struct{} // closed when it was asked something
+	LetGo func()
+}
+
+// HangingShare makes a share. The test is skipped where this host lets nobody make one.
+func HangingShare(t testing.TB) Share {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skipf("no shares here: %v", err)
 	}
-	dir = t.TempDir()
+	dir := t.TempDir()
 	if err := unix.Mount("hanging", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other", fd, os.Getuid(), os.Getgid())); err != nil {
 		_ = unix.Close(fd)
 		t.Skipf("no shares here: %v", err)
 	}
-	letGo = func() { _ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH) }
+	letGo := func() { _ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH) }
 	// Also where a test does not come so far: a process of which a thread waits does not end.
 	late := time.AfterFunc(hangs, letGo)
-	ended := make(chan error, 1)
+	asked, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer unix.Close(fd)
-		ended <- hang(fd)
+		ended <- hang(fd, sync.OnceFunc(func() { close(asked) }))
 	}()
 	t.Cleanup(func() {
 		letGo()
@@ -43,12 +50,12 @@ func HangingShare(t testing.TB) (dir string, letGo func()) {
 			t.Error(err)
 		}
 	})
-	return dir, letGo
+	return Share{dir, asked, letGo}
 }
 
-// hang answers the kernel's first request, takes all that come after it, and returns when the
-// share is let go.
-func hang(fd int) error {
+// hang answers the kernel's first request, tells of those that come after it, and returns when
+// the share is let go.
+func hang(fd int, asked func()) error {
 	const (
 		most          = 1 << 17 // bytes of a request
 		initOpcode    = 26
@@ -71,6 +78,7 @@ func hang(fd int) error {
 			return errors.New("a request without a head")
 		}
 		if binary.NativeEndian.Uint32(request[4:]) != initOpcode {
+			asked()
 			continue
 		}
 		reply := make([]byte, headerSize+initReplySize)
