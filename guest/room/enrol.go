@@ -83,11 +83,16 @@ func addLine(dir int, name, first, line string) error {
 	return unix.Renameat(dir, temporary, dir, name)
 }
 
-// readSmall reads a regular file; of anything else it says that there is nothing.
+// readSmall reads a regular file; of anything else it says that there is nothing. What cannot be
+// told is an error: a file that is there is not to be taken for an empty one.
 func readSmall(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ELOOP, unix.ENXIO:
 		return nil, nil
+	default:
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
