@@ -31,9 +31,13 @@ func (m *machine) awaitRoom() {
 		case <-m.Done():
 			return
 		}
-		for m.lacksRoom() {
-			m.full.Store(true)
-			if m.hasRoom() {
+		for {
+			lacks, known := m.lacksRoom()
+			if known && !lacks {
+				break
+			}
+			m.full.Store(lacks)
+			if lacks && m.hasRoom() {
 				_ = m.tell(context.Background(), "go on", "cont") // if it fails, it is told again
 			}
 			select {
@@ -47,13 +51,13 @@ func (m *machine) awaitRoom() {
 }
 
 // lacksRoom reports whether QEMU has stopped the machine because a disk is full: it does so for no
-// other error of a disk. While it does not answer, what was known stays.
-func (m *machine) lacksRoom() bool {
+// other error of a disk. While it does not answer, that is not known, and what was so counts.
+func (m *machine) lacksRoom() (lacks, known bool) {
 	var now struct{ Status string }
 	if err := m.run.control.Do(context.Background(), "query-status", nil, &now); err != nil {
-		return m.full.Load()
+		return m.full.Load(), false
 	}
-	return now.Status == "io-error"
+	return now.Status == "io-error", true
 }
 
 // hasRoom reports whether the file systems of the machine's disks have. Where that cannot be told,
