@@ -63,6 +63,7 @@ if [ -L plugins ]; then
 fi
 mkdir -p plugins
 cd plugins
+chmod -R u+rwX -- ".$2.copy" ".$2.before" 2>/dev/null || :
 rm -rf -- ".$2.copy" ".$2.before" ".$2.none"
 if [ -d "$2" ] && [ ! -L "$2" ]; then
 	cp -a -- "$2" ".$2.copy"
@@ -93,6 +94,7 @@ elif [ -e ".$2.none" ]; then
 	[ -L "$2" ] || chmod -R u+rwX -- "$2" 2>/dev/null || :
 	rm -rf -- "$2"
 fi
+chmod -R u+rwX -- ".$2.copy" 2>/dev/null || :
 rm -rf -- ".$2.none" ".$2.copy"
 `
 	// scriptKeep forgets what scriptTake has kept.
