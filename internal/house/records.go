@@ -14,7 +14,7 @@ const recordsGuide = "docs/operators.md"
 // record is the kind of an event or the action of an entry of the audit, as code has it.
 var record = regexp.MustCompile(`"((?:agent|artifact|copy|daemon|exec|job|machine|memory|plugin|prompt|secret|session|task|tool)\.[a-z_-]+)"`)
 
-// unlistedRecords: what programs find in events and in the audit is in the lists that they were written from.
+// unlistedRecords: the kinds and actions that code names as a whole are in the lists that programs are written from.
 func unlistedRecords(root string) ([]string, error) {
 	guide, err := os.ReadFile(filepath.Join(root, recordsGuide))
 	if err != nil {
