@@ -143,7 +143,7 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 // Why a connection is ended from this side.
 var (
 	errForwardedNoMore = errors.New("it is forwarded no more")
-	errSilent          = fmt.Errorf("for %v nothing was taken and nothing came", maxSilence)
+	errSilent          = fmt.Errorf("the server in the room has neither read nor answered for %d minutes", int(maxSilence.Minutes()))
 )
 
 type answeringKey struct{}
@@ -266,7 +266,7 @@ func (f *forwards) enter(to *controlpb.ConnectTo) (one forward, release func(), 
 		return one, nil, notForwarded(to)
 	}
 	if own := f.open[one.agent]; own >= maxConnections || f.total >= maxOfAll && own >= fewConnections {
-		return one, nil, fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "%d connections to ports of this agent are open, and %d to those of all", own, f.total).
+		return one, nil, fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "%d connections to ports of this agent are open (at most %d), and %d to those of all agents (at most %d)", own, maxConnections, f.total, maxOfAll).
 			Advise("Close pages that load for ever, or end another forward.")
 	}
 	f.open[one.agent]++

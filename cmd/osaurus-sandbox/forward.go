@@ -216,4 +216,7 @@ func (f *forwarder) complain(ctx context.Context, err error) {
 	}
 	f.complained = time.Now()
 	writef(f.err, failurePrefix+"%v\n", err)
+	if advice := fault.AdviceOf(err); advice != "" {
+		writef(f.err, advicePrefix+"%s\n", advice)
+	}
 }

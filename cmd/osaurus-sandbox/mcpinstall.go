@@ -90,7 +90,7 @@ Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
 			}
 			switch {
 			case !file.changed:
-				err = writef(c.out, "%s starts it already.\n", client.Title)
+				err = writef(c.out, "%s is connected already; its file was not changed.\n", client.Title)
 			case !s.dryRun:
 				_, err = fmt.Fprintln(c.out, client.Then)
 			}
@@ -135,7 +135,7 @@ func newMCPUninstall(c console) *cobra.Command {
 			case wantsJSON(cmd):
 				return printJSON(c.out, editAsJSON(client, file))
 			case !file.changed:
-				return writef(c.out, "%s does not start it.\n", client.Title)
+				return writef(c.out, "%s was not connected.\n", client.Title)
 			}
 			if _, err = fmt.Fprint(c.out, file.diff); err == nil && !dryRun {
 				_, err = fmt.Fprintln(c.out, client.Then)
@@ -278,7 +278,7 @@ func (s *setup) allow(ctx context.Context, client clients.Client, agent string) 
 	}
 	if err != nil {
 		return fault.Wrap("set what may be done by", agent, err).
-			Advise(fmt.Sprintf("%s starts the sandbox as it already. Run: osaurus-sandbox agent set %s %s=%s", client.Title, agent, tools.Exec, may))
+			Advise(fmt.Sprintf("%s is connected as this agent already, but what it may do was not changed. Run: osaurus-sandbox agent set %s %s=%s", client.Title, agent, tools.Exec, may))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestMCPInstall(t *testing.T) {
 	if s := file.Servers["osaurus-sandbox"]; !filepath.IsAbs(s.Command) || strings.Join(s.Args, " ") != "mcp --agent zed" || s.Env[config.HomeVariable] == "" {
 		t.Errorf("%+v", s)
 	}
-	if out := ok(t, "mcp", "install", "zed", "--read-only"); !strings.Contains(out, "starts it already") || !strings.Contains(out, "may only read") {
+	if out := ok(t, "mcp", "install", "zed", "--read-only"); !strings.Contains(out, "is connected already") || !strings.Contains(out, "may only read") {
 		t.Errorf("%s", out)
 	}
 	gone := func(path string) {
@@ -84,7 +84,7 @@ func TestMCPInstall(t *testing.T) {
 	ok(t, "mcp", "uninstall", "zed")
 	is(before)
 	gone(real + backupSuffix)
-	if out := ok(t, "mcp", "uninstall", "zed"); !strings.Contains(out, "does not start it") {
+	if out := ok(t, "mcp", "uninstall", "zed"); !strings.Contains(out, "was not connected") {
 		t.Errorf("%s", out)
 	}
 
