@@ -205,6 +205,10 @@ func tampered(t *testing.T, r *packagestest.APK, b bake.Baker, p pack.Pack) {
 	r.Put(greet, whole)
 }
 
+// commit is more than a guest takes to have a file's name on its disk when it has the file's content
+// there: it syncs every two seconds.
+const commit = 5 * time.Second
+
 // killed kills a baker while apk downloads the second package.
 func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror string) {
 	t.Helper()
@@ -238,6 +242,7 @@ func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror s
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
 	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
+	time.Sleep(commit)
 	_ = cmd.Process.Kill()
 	<-ended
 	r.Inspect(nil)
