@@ -9,11 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A client on standard streams is answered nothing to what it has cancelled, as the protocol
-// wants: clients take such an answer for a mistake. The SDK does answer, and has to where
-// requests come in a batch: their answers go out when all are there. So it is its finished
-// lines that are looked at. Over HTTP the answer ends the request, and stays.
-
 // sayCancelled has a call that was cancelled fail as the SDK has those fail that were
 // before they began, whatever came of it.
 func sayCancelled(next mcp.MethodHandler) mcp.MethodHandler {
@@ -27,6 +22,9 @@ func sayCancelled(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // withoutCancelled is a line, which may be a batch, without the answers to what was cancelled.
+// A client on standard streams is answered nothing to that, as the protocol wants: clients take
+// such an answer for a mistake. The SDK does answer, and has to where requests come in a batch:
+// their answers go out when all are there. Over HTTP the answer ends the request, and stays.
 func withoutCancelled(line []byte) []byte {
 	if !bytes.Contains(line, []byte(context.Canceled.Error())) {
 		return line // nearly all, and some are long

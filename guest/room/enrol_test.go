@@ -14,14 +14,14 @@ import (
 // What is no file, or not there, is nothing; what could not be read is not taken for nothing.
 func TestReadSmall(t *testing.T) {
 	dir := t.TempDir()
-	for name, make := range map[string]func(string) error{
+	for name, lay := range map[string]func(string) error{
 		"link":  func(p string) error { return os.Symlink("/etc/passwd", p) },
 		"pipe":  func(p string) error { return unix.Mkfifo(p, 0o600) },
 		"text":  func(p string) error { return os.WriteFile(p, []byte("root\n"), 0o600) },
 		"empty": func(p string) error { return os.WriteFile(p, nil, 0o600) },
 		"none":  func(string) error { return nil },
 	} {
-		if err := make(filepath.Join(dir, name)); err != nil {
+		if err := lay(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
