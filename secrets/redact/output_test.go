@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/secrets/redact"
 )
 
@@ -34,7 +34,7 @@ func (s *seen) String() string {
 // After a pause the first bytes of what may be a value are shown; the rest of
 // it is replaced all the same. More of a beginning waits.
 func TestPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		live, to := new(redact.Live), new(seen)
 		live.Set(redact.New(set(t, "abcdefgh")))
 		o := redact.NewOutput(live)
@@ -102,7 +102,7 @@ func (b broken) Write([]byte) (int, error) { return 0, b.err }
 
 // Whoever writes is told that nobody takes it, also of what waited for a pause.
 func TestOutputBroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
 		live := new(redact.Live)
 		live.Set(redact.New(set(t, "abcdef")))

@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
 )
@@ -180,7 +180,7 @@ func naiveForms(value string) []string {
 func pieces(t *testing.T, list []redact.Secret, text string, size func() int) string {
 	t.Helper()
 	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		live := new(redact.Live)
 		live.Set(redact.New(list))
 		o := redact.NewOutput(live)

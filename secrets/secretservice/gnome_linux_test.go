@@ -123,7 +123,7 @@ func TestOnTheWire(t *testing.T) {
 	if err := conn.BusObject().Call("org.freedesktop.DBus.Monitoring.BecomeMonitor", 0, []string{}, uint32(0)).Err; err != nil {
 		t.Fatal(err)
 	}
-	messages := eavesdrop(conn)
+	messages := eavesdrop(t, conn)
 	s := secretservice.Store{}
 	if err := s.Set(t.Context(), token, secretstest.Value(t, secretstest.Canary)); err != nil {
 		t.Fatal(err)

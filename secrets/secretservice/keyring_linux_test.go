@@ -135,10 +135,15 @@ func tool(ctx context.Context, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// eavesdrop is all that a monitor hears.
-func eavesdrop(conn *dbus.Conn) <-chan string {
+// eavesdrop is all that a monitor hears, until the test ends. The connection must not be closed
+// before: it would close the channel, and panic at what it reads next.
+func eavesdrop(t *testing.T, conn *dbus.Conn) <-chan string {
 	heard := make(chan *dbus.Message, 64)
 	conn.Eavesdrop(heard)
+	t.Cleanup(func() {
+		conn.Eavesdrop(nil)
+		close(heard)
+	})
 	messages := make(chan string, 4096) // more than a test says
 	go func() {
 		for m := range heard {
