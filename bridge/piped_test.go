@@ -4,10 +4,10 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
+	"osaurus-sandbox/internal/bubble"
 )
 
 // pipes is a listener in memory, for bubbles with a clock of their own.
@@ -51,7 +51,7 @@ func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 			t.Error(err)
 		}
 		listening.Wait()
-		synctest.Wait() // what is left behind is a deadlock of the bubble
+		bubble.Wait() // what is left behind is a deadlock of the bubble
 	})
 	return w
 }

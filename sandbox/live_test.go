@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bubble"
 )
 
 // body is a command that does as it is told: obeys SIGTERM after a while, or not
@@ -108,7 +108,7 @@ func TestLiveEnds(t *testing.T) {
 		}, Exit{Truncated: true}, "", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				b := begin(c.body, c.req)
 				begun := time.Now()
 				go c.do(b)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/journey"
 )
@@ -19,7 +19,7 @@ import (
 func provisioned(b *fakeBackend) { b.provisioned = true }
 
 func TestStartsAtOnceAreOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second })
 		defer w.close()
 		var callers sync.WaitGroup
@@ -41,7 +41,7 @@ func (w *world) expect(err error) {
 }
 
 func TestFailedStartIsSharedToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second; b.failBoots = 2 })
 		defer w.close()
 		var callers sync.WaitGroup
@@ -64,7 +64,7 @@ func TestFailedStartIsSharedToo(t *testing.T) {
 }
 
 func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Minute })
 		defer w.close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -79,7 +79,7 @@ func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
 }
 
 func TestStartsThatFailCoolDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.failBoots = 1000 })
 		defer w.close()
 		for i := range 3 {
@@ -111,7 +111,7 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 }
 
 func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
 		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}})
@@ -144,7 +144,7 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 
 // Who only looks after a guest does not keep it running.
 func TestVisitsAreNoUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -163,7 +163,7 @@ func TestVisitsAreNoUse(t *testing.T) {
 }
 
 func TestResetAndRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -189,7 +189,7 @@ func TestResetAndRemove(t *testing.T) {
 func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 	for _, c := range []supervisor.Command{supervisor.Stop, supervisor.Reset, supervisor.Remove} {
 		for _, stopped := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, quiet, func(b *fakeBackend) {
 					b.provisioned, b.stays = true, fault.Newf(fault.Timeout, "kill machine", "", "it is not gone").Advise("Wait for the disk.")
 				})
@@ -216,7 +216,7 @@ func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 }
 
 func TestHostWithoutMachines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.noHost = true })
 		defer w.close()
 		w.wantState(supervisor.SetupRequired)
@@ -231,7 +231,7 @@ func TestHostWithoutMachines(t *testing.T) {
 }
 
 func TestStatusWhileEverythingHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, release := reach(t, supervisor.Stopping)
 		defer w.close()
 		before := time.Now()
@@ -248,7 +248,7 @@ func TestStatusWhileEverythingHangs(t *testing.T) {
 }
 
 func TestJourneyIsShownAndRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute })
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -264,7 +264,7 @@ func TestJourneyIsShownAndRemembered(t *testing.T) {
 }
 
 func TestSecondSupervisorIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		if _, err := supervisor.New(t.Context(), supervisor.Options{Home: w.Home(), Backend: &fakeBackend{t: t}}); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "process") {
@@ -274,11 +274,11 @@ func TestSecondSupervisorIsRefused(t *testing.T) {
 }
 
 func TestCloseInterruptsAStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, _ := reach(t, supervisor.Starting)
 		result := make(chan error, 1)
 		go func() { result <- w.Restart(context.Background(), by) }()
-		synctest.Wait()
+		bubble.Wait()
 		w.close()
 		if err := <-result; err == nil {
 			t.Error("Restart worked after Close")

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -29,7 +29,7 @@ func reach(t *testing.T, state supervisor.State) (w *world, release func()) {
 	}
 	background := func(command func(context.Context, supervisor.Cause) error) {
 		go func() { _ = command(context.Background(), by) }() // its result is not what is looked at
-		synctest.Wait()
+		bubble.Wait()
 	}
 	run := func() {
 		w = newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true })
@@ -64,7 +64,7 @@ func reach(t *testing.T, state supervisor.State) (w *world, release func()) {
 		run()
 		w.running().die(errors.New("killed"))
 	}
-	synctest.Wait()
+	bubble.Wait()
 	w.wantState(state)
 	return w, release
 }
@@ -107,12 +107,12 @@ func TestEveryCommandInEveryState(t *testing.T) {
 		wants := []string{row.provision, row.start, row.stop, row.restart, row.reset, row.remove, row.do}
 		for i, c := range commands() {
 			t.Run(fmt.Sprintf("%s %s", row.state, c), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					w, release := reach(t, row.state)
 					defer w.close()
 					result := make(chan error, 1)
 					go func() { result <- w.command(t.Context(), c) }()
-					synctest.Wait() // it has joined, interrupted or begun, or waits
+					bubble.Wait() // it has joined, interrupted or begun, or waits
 					release()
 					if err := <-result; err != nil {
 						if got := string(fault.KindOf(err)); got != wants[i] {

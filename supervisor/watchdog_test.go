@@ -4,16 +4,16 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor"
 )
 
 func TestSilentGuest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -57,7 +57,7 @@ func TestSilentGuest(t *testing.T) {
 // A guest that was silent and is slow since is given the time that it takes, and not started
 // again: what runs in it would be lost.
 func TestSlowGuest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -76,7 +76,7 @@ func TestSlowGuest(t *testing.T) {
 
 // A guest whose machine has no processor of the host is waited for, though not for ever.
 func TestStarvedGuest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -86,7 +86,7 @@ func TestStarvedGuest(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.wantState(supervisor.Unresponsive)
 		w.running().thaw()
-		synctest.Wait()
+		bubble.Wait()
 		w.wantState(supervisor.Running)
 		time.Sleep(settle)
 		if w.boots() != 1 {
@@ -119,7 +119,7 @@ func (g *fakeGuest) Standstill() error {
 // A guest whose machine stands still since the host's disk is full is not started again, however
 // long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
 func TestStandstill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -154,7 +154,7 @@ func TestStandstill(t *testing.T) {
 
 // A guest that is silent for a while is lent as the one that it was, but no command begins in it.
 func TestLoanOfASilentGuest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, _ := reach(t, supervisor.Unresponsive)
 		defer w.close()
 		l, ok := w.BorrowRunning()
@@ -171,7 +171,7 @@ func TestLoanOfASilentGuest(t *testing.T) {
 // A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
 // as before.
 func TestLateEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -181,7 +181,7 @@ func TestLateEnd(t *testing.T) {
 		}
 		w.wantState(supervisor.Failed)
 		w.running().die(nil)
-		synctest.Wait()
+		bubble.Wait()
 		w.wantState(supervisor.Failed)
 		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
 			t.Errorf("%+v", s)
@@ -192,7 +192,7 @@ func TestLateEnd(t *testing.T) {
 }
 
 func TestStopOfAGuestThatFellSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -212,7 +212,7 @@ func TestStopOfAGuestThatFellSilent(t *testing.T) {
 }
 
 func TestDeadMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -225,7 +225,7 @@ func TestDeadMachine(t *testing.T) {
 		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("the command's end: %v", err)
 		}
-		synctest.Wait()
+		bubble.Wait()
 		w.wantState(supervisor.Running)
 		if took := time.Since(before); took > 0 || w.boots() != 2 {
 			t.Errorf("running again after %v, %d boots", took, w.boots())
@@ -233,14 +233,14 @@ func TestDeadMachine(t *testing.T) {
 
 		time.Sleep(settle)
 		w.running().die(nil)
-		synctest.Wait()
+		bubble.Wait()
 		w.wantState(supervisor.Stopped) // it powered itself off: somebody in it wanted that
 	})
 }
 
 // A guest that crashes soon after each start is not started for ever.
 func TestCrashLoopEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -258,13 +258,13 @@ func TestCrashLoopEnds(t *testing.T) {
 
 // Nor is one that powers itself off.
 func TestPowerOffLoopEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		for range 20 {
 			_ = w.command(t.Context(), supervisor.Exec)
 			w.running().die(nil)
-			synctest.Wait()
+			bubble.Wait()
 		}
 		if w.boots() > 3 {
 			t.Errorf("%d boots", w.boots())
@@ -285,19 +285,19 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 		"it is stopped":        func(w *world) error { return w.Stop(w.t.Context(), by) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t, quiet, provisioned)
 				defer w.close()
 				for range 10 {
 					for range 2 {
 						w.must(w.command(t.Context(), supervisor.Exec))
 						w.running().die(nil)
-						synctest.Wait()
+						bubble.Wait()
 					}
 					w.must(w.command(t.Context(), supervisor.Exec))
 					time.Sleep(time.Hour)
 					w.must(end(w))
-					synctest.Wait()
+					bubble.Wait()
 					if s := w.Status(); s.Failures != 0 {
 						t.Fatalf("%d failures are not forgiven", s.Failures)
 					}
@@ -309,7 +309,7 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 
 // A command whose guest falls silent ends for its caller all the same.
 func TestCommandInSilentGuestEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -333,7 +333,7 @@ func TestCommandInSilentGuestEnds(t *testing.T) {
 }
 
 func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -367,11 +367,12 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 // A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
 // and answers all the same is not silent.
 func TestGuestThatOnlyAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
+		bubble.Wait()
 		w.running().forget()
 		revision := w.Status().Revision
 		time.Sleep(time.Hour)

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bubble"
 )
 
 type echoed struct {
@@ -127,7 +127,7 @@ func TestTurns(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, _ *Call, _ echoed) (echoed, error) {
 			<-ctx.Done()
 			return echoed{}, ctx.Err()
@@ -142,7 +142,7 @@ func TestBudget(t *testing.T) {
 
 // TestPending: a call whose budget a guest took that starts is not the call's fault.
 func TestPending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, c *Call, _ echoed) (echoed, error) {
 			c.Say("waiting")
 			<-ctx.Done()

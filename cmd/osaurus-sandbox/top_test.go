@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -15,6 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/internal/bubble"
 )
 
 // burning is a guest in which alice uses one processor and receives 1,000 bytes a second, and bob
@@ -38,7 +38,7 @@ func (b burning) Usage(context.Context, *controlpb.AgentUsageRequest) (*controlp
 
 // What agents use is true at the first look as well, also of one whose room was made just before it.
 func TestTopHasRatesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		client := &control.Client{Agents: burning{alice: time.Now().Add(-time.Hour), bob: time.Now().Add(500 * time.Millisecond)}}
 		var out bytes.Buffer
 		began := time.Now()

@@ -54,6 +54,19 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
+func TestWrapped(t *testing.T) {
+	var p, own pkg
+	p.ImportPath, p.Module.Path = "m/tools", "m"
+	p.XTestImports = []string{"testing", "testing/synctest"}
+	if got, want := wrongImports(p), "tools imports testing/synctest: use internal/bubble"; len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	own.ImportPath, own.Module.Path, own.Imports = "m/internal/bubble", "m", p.XTestImports
+	if got := wrongImports(own); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
 // tree makes a folder with files in it.
 func tree(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()

@@ -28,6 +28,9 @@ var only = map[string][]string{
 	"sandbox":           {"fault"},
 }
 
+// wrapped are packages that only one of the house's own imports, which says why.
+var wrapped = map[string]string{"testing/synctest": "internal/bubble"}
+
 // pkg is what `go list -json` says of a package.
 type pkg struct {
 	Dir, ImportPath, Name, Doc         string
@@ -49,6 +52,9 @@ func wrongImports(p pkg) []string {
 	var wrong []string
 	check := func(imports []string, inTest bool) {
 		for _, i := range imports {
+			if by, is := wrapped[i]; is && p.path() != by {
+				wrong = append(wrong, fmt.Sprintf("%s imports %s: use %s", p.path(), i, by))
+			}
 			if !strings.HasPrefix(i, p.Module.Path+"/") {
 				continue
 			}

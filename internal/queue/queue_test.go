@@ -5,14 +5,15 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"osaurus-sandbox/internal/bubble"
 )
 
 // Turns of one key are given in the order in which they were asked for; who has left is
 // passed over, and another key waits for nobody.
 func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var q Queues[string]
 		give, err := q.Take(t.Context(), "a", func(int) { t.Error("the first was told to wait") })
 		if err != nil {
@@ -38,7 +39,7 @@ func TestTurns(t *testing.T) {
 				time.Sleep(time.Second)
 				give()
 			}()
-			synctest.Wait()
+			bubble.Wait()
 		}
 		other, err := q.Take(t.Context(), "b", nil)
 		if err != nil {
@@ -46,13 +47,13 @@ func TestTurns(t *testing.T) {
 		}
 		other()
 		leave(why)
-		synctest.Wait()
+		bubble.Wait()
 		if len(order) != 0 {
 			t.Errorf("%v had the turn that was not given back", order)
 		}
 		give()
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		bubble.Wait()
 		if !slices.Equal(order, []int{0, 2, 3}) || !slices.Equal(ahead, []int{1, 2, 3, 4}) {
 			t.Errorf("the order was %v, with %v ahead", order, ahead)
 		}

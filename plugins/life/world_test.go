@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/bridge"
@@ -20,6 +19,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
@@ -59,7 +59,7 @@ type job struct {
 
 // try runs a test in which time passes only when everybody waits.
 func try(t *testing.T, f func(t *testing.T, w *world)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
 		w.Life = New(Options{
 			Rooms: w, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
@@ -292,7 +292,7 @@ func TestInstallationFails(t *testing.T) {
 
 // An installation without end ends, whichever way it came, and whoever asked is told so, and in which step it was.
 func TestInstallationTakesTooLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 		w := newWorld(t)
 		w.Install = func(ctx context.Context, _ tools.Agent, _ library.Entry, _ Via, _ func(string)) error {
@@ -348,7 +348,7 @@ func TestReplacing(t *testing.T) {
 
 // One agent registers so many in a minute, and another is not held up by it.
 func TestLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		recipe := func(i int) string {
 			return fmt.Sprintf(`{"name": "Simple %d", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`, i)

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/diagnose"
@@ -295,7 +295,7 @@ func TestNoHome(t *testing.T) {
 
 // An answer that takes seconds is a fault, though it comes.
 func TestSlowGuest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := well(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			time.Sleep(2100 * time.Millisecond)
@@ -328,7 +328,7 @@ func TestSilentGuest(t *testing.T) {
 // However much hangs, all is said after the deadline of one check: they run at once.
 func TestEverythingHangs(t *testing.T) {
 	const limit = 30 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := well(t)
 		for i := range f.said {
 			f.said[i].hang = true
@@ -351,7 +351,7 @@ func TestEverythingHangs(t *testing.T) {
 
 // A network that is still coming is waited for, and no longer than a check may take.
 func TestNetworkThatNeverComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := well(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			info := healthy()
@@ -369,7 +369,7 @@ func TestNetworkThatNeverComes(t *testing.T) {
 
 // Whoever has seen enough waits for nothing.
 func TestEndsEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := well(t)
 		for i := range f.said {
 			f.said[i].hang = true

@@ -3,11 +3,11 @@ package terminal
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -62,7 +62,7 @@ func TestHastyGuest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				const long = 10 * time.Second
 				ctx, end := context.WithTimeout(t.Context(), long)
 				defer end()

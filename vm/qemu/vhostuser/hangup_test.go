@@ -8,10 +8,11 @@ import (
 	"net"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/bubble"
 )
 
 // A device that was told to stop while one of its requests hangs does not wait
@@ -29,7 +30,7 @@ func TestHungUpOnAStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer kicks.Close()
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				q := newQueue(0, new(health), slog.New(slog.DiscardHandler), func(*Queue) {})
 				q.running, q.kick, q.loopDone = true, kick, make(chan struct{})
 				hangs(q)
