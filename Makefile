@@ -178,12 +178,8 @@ verify-macos: app ## on a Mac: all that only a Mac can show, with a report
 release-check: ## what a release is made with: configuration, workflows, formula
 	@scripts/release-check
 
-fuzz: ## every fuzz target for FUZZTIME (30s)
-	$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {t[n++]=$$1} /^ok/ {for (i=0; i<n; i++) print $$2, t[i]; n=0}' | \
-	while read -r package target; do \
-	  echo "== $$package $$target"; \
-	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
-	done
+fuzz: ## every fuzz target for FUZZTIME (30s); inputs that reach something new go to testdata/fuzz
+	$(GO) run ./internal/fuzz -time $(FUZZTIME) ./...
 
 bench: setup guest-programs ## every benchmark, one package at a time; what was kept of a run is in bench/results.txt
 	@mkdir -p .build
