@@ -85,7 +85,8 @@ func words(text string) (list []string) {
 		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai):
 			end(at)
 			list = append(list, string(r))
-		case unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r):
+		case unicode.IsMark(r): // goes with what it stands on: FTS5 knows none alone
+		case unicode.IsLetter(r) || unicode.IsNumber(r):
 			if begin < 0 {
 				begin = at
 			}
