@@ -70,16 +70,15 @@ func (i *image) begin() (*child, error) {
 	return c, nil
 }
 
-// started waits until a child has become its program, or has ended before. One that failed
-// is killed, and what it works on must be kept until it is gone: it may wait for a share.
+// started waits until a child has become its program, or has ended before, and fails with
+// os.ErrDeadlineExceeded if that takes too long. One that failed is killed, and what it works on must be kept until it is gone: it may wait for a share.
 func (c *child) started(within time.Duration) error {
 	defer unix.Close(int(c.handle))
 	defer c.until.Close()
 	_ = c.until.SetReadDeadline(time.Now().Add(within))
 	_, err := c.until.Read(make([]byte, 1))
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = notWithin(within)
+	case errors.Is(err, os.ErrDeadlineExceeded): // whatever it has come to since
 	case c.failed != 0:
 		err = syscall.Errno(-c.failed)
 	case errors.Is(err, io.EOF):

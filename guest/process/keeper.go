@@ -4,6 +4,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/fault"
 )
 
 // Options say where a keeper works.
@@ -161,7 +164,8 @@ type Spec struct {
 
 // Start starts a child in a session and group of its own. Its errors are
 // *fault.Error: NotFound if there is no such program or directory, Rejected if
-// it may not be executed, Unavailable where there is no room for one more.
+// it may not be executed, Unavailable where there is no room for one more, Timeout where
+// a folder that it needs does not answer.
 func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
 	k.next++
@@ -219,16 +223,25 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 			err = fork()
 		}
 	} else {
-		err = k.onEntered(s.Place, look, fork)
+		err = k.onEntered(s, look, fork)
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.works.started(k.patience); err != nil {
+	switch err := c.works.started(k.patience); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return s.late(k.patience)
+	case err != nil:
 		return startFault("start program", s.Args[0], err)
 	}
 	c.works = nil
 	return nil
+}
+
+// late says that a program has not begun in time.
+func (s Spec) late(after time.Duration) error {
+	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not begun after %v: the folder that it is to work in, %s, or its own does not answer", after, s.Dir).
+		Advise("Try again later, or work in another folder: this one may be on a share that hangs.")
 }
 
 // bear forks a child and holds on to it from then on.

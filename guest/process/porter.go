@@ -4,12 +4,9 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 )
@@ -85,10 +82,11 @@ func (r *porter) serve(stop <-chan struct{}) {
 	}
 }
 
-// onEntered runs look and then, unless that fails, fork on a thread that has entered the place. To
-// enter and to look may wait for a share, and onEntered does so no longer than the keeper has
-// patience: then fork is not run.
-func (k *Keeper) onEntered(p Place, look, fork func() error) error {
+// onEntered runs look and then, unless that fails, fork on a thread that has entered the place of
+// what is to start. To enter and to look may wait for a share, and onEntered does so no longer than
+// the keeper has patience: then fork is not run.
+func (k *Keeper) onEntered(s Spec, look, fork func() error) error {
+	p := s.Place
 	over := time.NewTimer(k.patience)
 	defer over.Stop()
 	done := make(chan error, 1)
@@ -104,7 +102,7 @@ func (k *Keeper) onEntered(p Place, look, fork func() error) error {
 		done <- err
 	}
 	stop := ended(p)
-	r, err := k.handOver(work, p, stop, over.C)
+	r, err := k.handOver(work, s, stop, over.C)
 	if err != nil {
 		return err
 	}
@@ -112,7 +110,7 @@ func (k *Keeper) onEntered(p Place, look, fork func() error) error {
 	case err = <-done:
 	case <-over.C:
 		if k.desert(r) && decided.CompareAndSwap(false, true) {
-			return k.late()
+			return s.late(k.patience)
 		}
 		err = <-done
 	}
@@ -129,8 +127,8 @@ func (k *Keeper) onEntered(p Place, look, fork func() error) error {
 }
 
 // handOver gives work to a porter who has nothing to do, or to a new one.
-func (k *Keeper) handOver(work func(), p Place, stop <-chan struct{}, over <-chan time.Time) (*porter, error) {
-	var r *porter
+func (k *Keeper) handOver(work func(), s Spec, stop <-chan struct{}, over <-chan time.Time) (*porter, error) {
+	p, r := s.Place, (*porter)(nil)
 	if stop != nil {
 		k.mu.Lock()
 		r = k.porters[p]
@@ -152,7 +150,7 @@ func (k *Keeper) handOver(work func(), p Place, stop <-chan struct{}, over <-cha
 			return nil, r.err
 		case <-over:
 			if k.desert(r) {
-				return nil, k.late()
+				return nil, s.late(k.patience)
 			}
 		}
 	}
@@ -171,14 +169,6 @@ func (k *Keeper) desert(r *porter) bool {
 	close(r.work)
 	return true
 }
-
-// late says that a place has not let a thread come in and find a program.
-func (k *Keeper) late() error {
-	return fault.New(fault.Execution, "find program", "", notWithin(k.patience)).Advise("Its folder may be on a share that hangs; try again.")
-}
-
-// notWithin says that something has not come in time.
-func notWithin(d time.Duration) error { return fmt.Errorf("not after %v: %w", d, unix.ETIMEDOUT) }
 
 // left reports whether the porter takes no more work.
 func (r *porter) left() bool {
