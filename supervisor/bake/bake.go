@@ -127,8 +127,11 @@ func (b Baker) bake(ctx context.Context, bare image.Image, branch, dir string, r
 	})
 	meter.Finish()
 	if err != nil {
-		// Whether the disk is to blame is not known; a new one surely is not.
-		return errors.Join(err, os.Remove(data))
+		if ctx.Err() == nil {
+			// Whether the disk is to blame is not known; a new one surely is not.
+			err = errors.Join(err, os.Remove(data))
+		}
+		return err
 	}
 	defer g.Close()
 	k := &kitchen{guest: g.Client, report: report, branch: branch, mirrors: b.Mirrors, packages: b.Packages}

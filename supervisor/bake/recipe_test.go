@@ -1,10 +1,15 @@
 package bake
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -52,4 +57,37 @@ func TestLimitedKeepsTheEnd(t *testing.T) {
 	if l.Len() != maxOutput || !strings.HasSuffix(l.String(), "aathe end") {
 		t.Errorf("%d bytes are kept, ending in %q", l.Len(), tail(l.String())[maxShown-10:])
 	}
+}
+
+// TestStoppedWhileItBoots: what earlier tries have downloaded stays where a person stops the
+// builder, and goes with a disk that may be why it does not boot.
+func TestStoppedWhileItBoots(t *testing.T) {
+	for name, stopped := range map[string]bool{"stopped": true, "does not boot": false} {
+		b := Baker{Dir: t.TempDir(), Driver: broken{}}
+		data := filepath.Join(b.Dir, "bake-"+string(vm.AMD64), "data.ext4")
+		if err := os.MkdirAll(filepath.Dir(data), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(data, []byte("downloads"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		if stopped {
+			stop()
+		}
+		if err := b.bake(ctx, image.Image{Arch: vm.AMD64}, "v3.24", "", nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		stop()
+		if _, err := os.Stat(data); (err == nil) != stopped {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// broken is a driver of machines that do not start.
+type broken struct{ vm.Driver }
+
+func (broken) New(context.Context, vm.Config) (vm.Machine, error) {
+	return nil, fault.Newf(fault.Execution, "start machine", "", "it is broken")
 }
