@@ -34,8 +34,8 @@ func moreLifeCases() []roomCase {
 func crowdCases() []roomCase { return []roomCase{{"Many", manyRooms}} }
 
 func login(ctx context.Context, t *testing.T, alice, _ *agent) {
-	out, exit := alice.run(ctx, t, `echo "$HOME|$USER|$LOGNAME|$LANG|$PWD|$(id -u):$(id -g)|$(umask)"; [ -x "$SHELL" ] && echo shell; touch mine .venv/heavy && ls -d mine; ulimit -c; uname -n`)
-	want := fmt.Sprintf("%s|agent-alice|agent-alice|C.UTF-8|%s|2001:2001|0022\nshell\nmine\n0\nalice", alice.Home, alice.Home)
+	out, exit := alice.run(ctx, t, `echo "$HOME|$USER|$LOGNAME|$LANG|$PWD|$(id -u):$(id -g)|$(umask)"; [ -x "$SHELL" ] && echo shell; touch mine .venv/heavy && ls -d mine; ulimit -c; uname -n; cat /etc/hostname`)
+	want := fmt.Sprintf("%s|agent-alice|agent-alice|C.UTF-8|%s|2001:2001|0022\nshell\nmine\n0\nalice\nalice", alice.Home, alice.Home)
 	if exit.Status() != 0 || out != want {
 		t.Errorf("%+v\n%s\nwant\n%s", exit, out, want)
 	}

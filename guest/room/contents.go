@@ -204,10 +204,10 @@ func (b *builder) heavy(home int, name, where string) error {
 	return put(tree, at)
 }
 
-// settings puts the guest's name servers and the room's host names over the
+// settings puts the guest's name servers, the room's host names and its own over the
 // files of /etc. The guest writes into the files that are shown, so a change is seen.
 func (b *builder) settings() error {
-	for from, to := range map[string]string{b.Resolvers: "/etc/resolv.conf", hostsFile(b.Files): "/etc/hosts"} {
+	for from, to := range map[string]string{b.Resolvers: "/etc/resolv.conf", hostsFile(b.Files): "/etc/hosts", hostnameFile(b.Files): "/etc/hostname"} {
 		if err := b.showFile(from, to, sealed); err != nil {
 			b.warn("%s is the layer's own: %v", to, err)
 		}

@@ -37,7 +37,8 @@ func (r *Room) folders(k *Keeper) error {
 		}
 	}
 	hosts := fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost\n", r.spec.Hostname)
-	err = errors.Join(err, os.MkdirAll(r.files, 0o700), os.WriteFile(hostsFile(r.files), []byte(hosts), 0o644))
+	err = errors.Join(err, os.MkdirAll(r.files, 0o700), os.WriteFile(hostsFile(r.files), []byte(hosts), 0o644),
+		os.WriteFile(hostnameFile(r.files), []byte(r.spec.Hostname+"\n"), 0o644))
 	if err == nil {
 		r.disk, err = os.Open(r.layer)
 	}
@@ -76,8 +77,9 @@ func (k *Keeper) settle(layer string) error {
 	return os.WriteFile(path, []byte(name), 0o600)
 }
 
-// hostsFile is what a room has as its /etc/hosts.
-func hostsFile(files string) string { return filepath.Join(files, "hosts") }
+// What a room has as its /etc/hosts and /etc/hostname.
+func hostsFile(files string) string    { return filepath.Join(files, "hosts") }
+func hostnameFile(files string) string { return filepath.Join(files, "hostname") }
 
 // part is a folder of a layer.
 type part struct {
