@@ -289,9 +289,9 @@ const clearLimit = 2 * time.Minute
 // Delete ends all that an agent runs, removes it, and with workspace its home
 // folder too. What it has in the guest is removed now if one runs and answers, and else
 // when one does: then it is pending. Once the agent is gone the rest follows, whether the
-// caller waits or not: nobody could ask for it again.
+// caller waits or not, and also where this program is killed: nobody could ask for it again.
 func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supervisor.Cause) (pending bool, err error) {
-	agent, err := a.forget(ctx, ref)
+	agent, err := a.forget(ctx, ref, workspace)
 	if err != nil {
 		return false, err
 	}
@@ -309,13 +309,14 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		}
 	}
 	if workspace {
-		err = a.removeHome(ctx, agent)
+		err = a.removeAside(agent)
 	}
 	return pending, err
 }
 
-// forget takes an agent out of the database.
-func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
+// forget takes an agent out of the database. With workspace its home is set aside before
+// that: what is killed in between leaves an agent that can be deleted again.
+func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent, error) {
 	end, err := a.turn(ctx, everybody, "delete agent", ref)
 	if err != nil {
 		return Agent{}, err
@@ -326,7 +327,15 @@ func (a *Agents) forget(ctx context.Context, ref string) (Agent, error) {
 		return Agent{}, err
 	}
 	agent := a.agentOf(m)
+	if workspace {
+		if err := a.move(agent.subtree(), agent.aside()); err != nil {
+			return Agent{}, err
+		}
+	}
 	if err := a.rows.remove(ctx, agent); err != nil {
+		if workspace {
+			err = errors.Join(err, a.move(agent.aside(), agent.subtree()))
+		}
 		return Agent{}, err
 	}
 	a.mu.Lock()

@@ -149,42 +149,33 @@ func (a *Agents) letFollow(ctx context.Context, m *member) {
 	}
 }
 
-// removeHome removes the home folder of an agent that was deleted, unless
-// another one has it by now.
-func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
-	const op = "delete workspace"
-	end, err := a.turn(ctx, everybody, op, string(agent.Name))
-	if err != nil {
-		return err
-	}
+// aside is where the home folder of an agent is while it is removed.
+func (a Agent) aside() string { return path.Join(homes, fmt.Sprint(aside, a.UID)) }
+
+// move gives a folder of the workspace another path, if it is there.
+func (a *Agents) move(from, to string) error {
 	root, err := a.workspace()
 	if err != nil {
-		end()
 		return err
 	}
 	defer root.Close()
-	away := path.Join(homes, fmt.Sprint(aside, agent.UID))
-	for _, other := range a.List() {
-		if other.Folder == agent.Folder {
-			err = fault.Newf(fault.Rejected, op, agent.subtree(), "it is the home of a new agent %s now", other.Name).Advise("Delete that one with its workspace.")
-		}
+	if err := root.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return folderFault("move home folder", from, err)
 	}
-	if err == nil {
-		err = root.Rename(agent.subtree(), away)
-	}
-	end()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case fault.KindOf(err) == fault.Rejected:
-		return err
-	case err != nil:
-		return folderFault(op, agent.subtree(), err)
-	}
-	return remove(root, away)
+	return nil
 }
 
-// sweepFolders removes what was not removed when the last daemon ended.
+// removeAside removes the home folder of an agent that was deleted.
+func (a *Agents) removeAside(agent Agent) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return remove(root, agent.aside())
+}
+
+// sweepFolders removes what was not removed when the last daemon ended, or was killed.
 func (a *Agents) sweepFolders() {
 	err := func() error {
 		root, err := a.workspace()
