@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,10 +10,15 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/terminal"
 )
 
 func (d desk) start(line string) *controlpb.Job {
@@ -116,6 +123,76 @@ func TestJobs(t *testing.T) {
 		if _, err := alice.wait(id, time.Second); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%q: %v", id, err)
 		}
+	}
+}
+
+// Every job that was started has an end in the events, also one whose daemon was told to end,
+// or was killed.
+func TestJobsEndWithTheDaemon(t *testing.T) {
+	home := newHome(t, "home")
+	client, end := serve(t, daemon.Options{Home: home})
+	newDesk(t, client, "alice").start("sleep 1000")
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	journal := func(do func(*events.Journal)) {
+		t.Helper()
+		db, err := store.Open(t.Context(), home.Database())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		j, err := events.Open(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(j)
+		if err := j.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal(func(j *events.Journal) {
+		for _, job := range []string{"lost", "told"} {
+			_, err := j.Note(events.Event{Kind: terminal.JobStarted, Cause: "test", Fields: map[string]string{"agent": "alice", "job": job}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := j.Note(events.Event{Kind: terminal.JobEnded, Cause: "guest", Fields: map[string]string{"agent": "alice", "job": "told"}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	self, err := owner.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.Boot = "another boot"
+	text, err := json.Marshal(self)
+	if err == nil {
+		err = config.WriteFile(filepath.Join(home.Locks(), "sandbox"), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second was not killed
+		_, end = serve(t, daemon.Options{Home: home})
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var causes []string
+	journal(func(j *events.Journal) {
+		for e, err := range j.List(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == terminal.JobEnded {
+				causes = append(causes, e.Fields["agent"]+": "+e.Cause)
+			}
+		}
+	})
+	if want := []string{"alice: the daemon ends, and the guest with it", "alice: guest", "alice: its daemon was killed"}; !slices.Equal(causes, want) {
+		t.Errorf("%q, want %q", causes, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
 )
 
 // askAgain is how soon after a question about a job the next one follows that waits for the
@@ -74,7 +76,8 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, guest.MaxJobWait)
 		switch {
 		case t.life.Err() != nil:
-			return // the guest ends too, which is an event of its own
+			t.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
+			return
 		case err == nil && !next.Running:
 			job = next
 			continue
@@ -87,7 +90,6 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 			t.note(JobEnded, "the machine has ended", agent, fields)
 			return
 		case <-t.life.Done():
-			return
 		case <-nextQuestion(asked):
 		}
 	}
@@ -98,6 +100,27 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 		}
 	}
 	t.note(JobEnded, supervisor.CauseGuest, agent, fields)
+}
+
+// Settle tells of the ends that a daemon which was killed did not live to tell: all its jobs
+// ended with it. Past are the events that are kept.
+func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
+	var begun []events.Event
+	for e, err := range past {
+		if err != nil {
+			return err
+		}
+		switch e.Kind {
+		case JobStarted:
+			begun = append(begun, e)
+		case JobEnded:
+			begun = slices.DeleteFunc(begun, func(b events.Event) bool { return b.Fields["job"] == e.Fields["job"] })
+		}
+	}
+	for _, e := range begun {
+		t.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon was killed", Fields: e.Fields})
+	}
+	return nil
 }
 
 // Jobs lists the jobs of an agent, or of all for an empty name, by agent and
