@@ -26,19 +26,19 @@ func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in i
 	}
 	defer l.Return()
 	agent := a.agentOf(m)
+	subject := fmt.Sprintf("%v of %s", port, agent.Name)
 	p, err := l.Exec(ctx, guest.Command{
 		Args: []string{hatch.Program, hatch.Connect, port.String()},
 		Env:  []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
 		Room: agent.User, Stdin: in, Stdout: out,
 	})
 	if err != nil {
-		return err
+		return a.broken(op, subject, agent, err)
 	}
 	exit, err := p.Wait()
-	subject := fmt.Sprintf("%v of %s", port, agent.Name)
 	switch {
 	case err != nil:
-		return err
+		return a.broken(op, subject, agent, err)
 	case exit.Signal == 0 && exit.Code == fault.ExitNotFound:
 		return fault.Newf(fault.NotFound, op, subject, "nothing listens there").Advise("Have it listen on 127.0.0.1, or on all addresses, in the agent's room.")
 	case exit.Status() != 0:

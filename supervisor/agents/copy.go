@@ -20,11 +20,11 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 	if err != nil {
 		return err
 	}
-	at := agent.within(file)
+	at, subject := agent.within(file), string(agent.Name)+":"+file
 	if at == "/" {
-		return fault.Newf(fault.InvalidArgs, op, at, "it is all of the room").Advise("Name a file or a folder in it.")
+		return fault.Newf(fault.InvalidArgs, op, subject, "it is all of the room").Advise("Name a file or a folder in it.")
 	}
-	return a.script(ctx, agent, op, file, guest.Command{
+	return a.script(ctx, agent, op, subject, guest.Command{
 		Args: []string{"/bin/sh", "-c", parcel.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
 	})
 }
@@ -36,14 +36,14 @@ func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reade
 	if err != nil {
 		return err
 	}
-	at := agent.within(to)
+	at, subject := agent.within(to), string(agent.Name)+":"+to
 	if strings.HasSuffix(to, "/") {
 		at = strings.TrimSuffix(at, "/") + "/"
 	}
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return fault.Newf(fault.InvalidArgs, op, to, "%q is no name of a file", name).Advise("Name what is copied.")
+		return fault.Newf(fault.InvalidArgs, op, subject, "%q is no name of a file", name).Advise("Name what is copied.")
 	}
-	return a.script(ctx, agent, op, to, guest.Command{Args: []string{"/bin/sh", "-c", parcel.InScript, "sh", at, name}, Stdin: from})
+	return a.script(ctx, agent, op, subject, guest.Command{Args: []string{"/bin/sh", "-c", parcel.InScript, "sh", at, name}, Stdin: from})
 }
 
 // within is a path of an agent's room: one that is not absolute is below its home.
@@ -64,15 +64,15 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 	var said complaint
 	cmd.Room, cmd.Stderr = agent.User, &said
 	p, err := l.Exec(ctx, cmd)
-	if fault.KindOf(err) == fault.NotFound {
+	if fault.KindOf(err) == fault.NotFound && a.Has(agent.ID) {
 		return notThere(op, subject) // the folder that it is in
 	}
 	if err != nil {
-		return err
+		return a.broken(op, subject, agent, err)
 	}
 	switch exit, err := p.Wait(); {
 	case err != nil:
-		return err
+		return a.broken(op, subject, agent, err)
 	case exit.Status() == parcel.ExitNotFound:
 		return notThere(op, subject)
 	case exit.Status() == parcel.ExitRefused:

@@ -6,7 +6,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/supervisor"
 )
 
 // Secrets know what must not be read in an agent's output.
@@ -36,12 +35,6 @@ func (a *Agents) Redacted(agent Agent) *redact.Scrubber {
 	return a.Secrets.Redacted(agent.ID)
 }
 
-// redacted is a process whose output is all written when Wait returns.
-type redacted struct {
-	supervisor.Process
-	output *redact.Output
-}
-
 // redact has a command write to where it should without its agent's secrets.
 func (a *Agents) redact(ctx context.Context, agent Agent, cmd *guest.Command) *redact.Output {
 	output := redact.NewOutput(a.Redact(ctx, agent))
@@ -52,12 +45,4 @@ func (a *Agents) redact(ctx context.Context, agent Agent, cmd *guest.Command) *r
 		cmd.Stderr = output.Writer(cmd.Stderr)
 	}
 	return output
-}
-
-func (r redacted) Wait() (guest.Exit, error) {
-	exit, err := r.Process.Wait()
-	if failed := r.output.Close(); err == nil {
-		err = failed
-	}
-	return exit, err
 }

@@ -1,12 +1,14 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor"
 )
 
@@ -46,9 +48,51 @@ func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow
 	output := a.redact(ctx, agent, &cmd)
 	p, err := l.Exec(ctx, cmd)
 	if err != nil {
-		return nil, err
+		return nil, a.orDeleted(agent, err)
 	}
-	return redacted{p, output}, nil
+	return inRoom{p, a, agent, output}, nil
+}
+
+// inRoom is an agent's process. Its output is all written when Wait returns.
+type inRoom struct {
+	supervisor.Process
+	agents *Agents
+	agent  Agent
+	output *redact.Output
+}
+
+func (p inRoom) Wait() (guest.Exit, error) {
+	exit, err := p.Process.Wait()
+	if err != nil {
+		err = p.agents.orDeleted(p.agent, err)
+	}
+	return exit, cmp.Or(err, p.output.Close())
+}
+
+// orDeleted is what broke a command of an agent's, or that the agent was deleted, if it was: the
+// guest knows only that the room was ended, and not that it is not made anew.
+func (a *Agents) orDeleted(agent Agent, err error) error {
+	if a.Has(agent.ID) {
+		return err
+	}
+	return deleted("work as agent", string(agent.Name))
+}
+
+func deleted(op, subject string) error {
+	return fault.Newf(fault.NotFound, op, subject, "the agent was deleted, and what ran in its room was ended").Advise("See `osaurus-sandbox agent list` for those that there are.")
+}
+
+// broken is what was being done with an agent's room and could not be finished. It names neither
+// the command that was doing it there nor the room: nobody has asked for these.
+func (a *Agents) broken(op, subject string, agent Agent, err error) error {
+	if !a.Has(agent.ID) {
+		return deleted(op, subject)
+	}
+	why := err
+	for e, ok := why.(*fault.Error); ok && e.Op == guest.OpRun && e.Err != nil; e, ok = why.(*fault.Error) {
+		why = e.Err
+	}
+	return fault.New(fault.KindOf(err), op, subject, why).Advise(fault.AdviceOf(err))
 }
 
 // borrow lends a guest.

@@ -2,7 +2,11 @@ package agents_test
 
 import (
 	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -186,4 +190,57 @@ func TestUsage(t *testing.T) {
 	}
 	_, _, err = w.Usage(t.Context(), "carol")
 	w.want(err, fault.NotFound)
+}
+
+// What breaks off in a room is told by what was being done for whom, and not by the program that
+// did it there, and of an agent that was deleted nobody is told that its room is made anew.
+func TestBrokenOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		harm         func(w *world) error
+		kind         fault.Kind
+		says, advice string
+	}{
+		"deleted": {func(w *world) error { _, err := w.Delete(t.Context(), "alice", false, by); return err }, fault.NotFound, "the agent was deleted", "osaurus-sandbox agent list"},
+		"reset":   {func(w *world) error { return w.Reset(t.Context(), "alice", by) }, fault.Unavailable, "the room was ended", "Run it again"},
+		"down":    {func(w *world) error { return w.sandbox.Stop(t.Context(), by) }, fault.Unavailable, "the machine ended", "osaurus-sandbox status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.backend.Program = filepath.Join(t.TempDir(), "program")
+			w.must(os.WriteFile(w.backend.Program, []byte("#!/bin/sh\nexec cat\n"), 0o700))
+			w.create("alice")
+			w.must(w.exec("alice"))
+			work := map[string]func(in io.Reader) error{
+				"copy to alice:/tmp": func(in io.Reader) error { return w.CopyIn(t.Context(), "alice", "/tmp", "file", in) },
+				"connect to port 80 of alice": func(in io.Reader) error {
+					return w.Connect(t.Context(), "alice", 80, in, io.Discard)
+				},
+				"": func(in io.Reader) error { // has no words of its own
+					p, err := w.Exec(t.Context(), "alice", guest.Command{Args: []string{"cat"}, Stdin: in})
+					if err == nil {
+						_, err = p.Wait()
+					}
+					return err
+				},
+			}
+			ends := map[string]chan error{}
+			for what, do := range work {
+				in, fed := io.Pipe()
+				t.Cleanup(func() { fed.Close() })
+				end := make(chan error, 1)
+				ends[what] = end
+				go func() { end <- do(in) }()
+				_, err := fed.Write([]byte("x")) // taken when it runs
+				w.must(err)
+			}
+			w.must(tc.harm(w))
+			for what, end := range ends {
+				err := <-end
+				w.want(err, tc.kind)
+				if text := err.Error(); !strings.HasPrefix(text, what) || !strings.Contains(text, tc.says) || !strings.Contains(fault.AdviceOf(err), tc.advice) || what != "" && strings.Contains(text, guest.OpRun) {
+					t.Errorf("%s: %v (%s)", what, err, fault.AdviceOf(err))
+				}
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -82,7 +83,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]guest.Room{}, tokens: map[config.LinuxUser]string{}}
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]guest.Room{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}}
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, provision.Machine{}, err
 	}
@@ -106,6 +107,7 @@ type Guest struct {
 	refuse error // what it answers about rooms, if it refuses
 	mute   error // what it answers to everything, if it does not answer
 	full   bool  // the disks of rooms are
+	runs   map[*command]bool
 }
 
 var _ supervisor.Rooms = (*Guest)(nil)
@@ -131,6 +133,9 @@ func (g *Guest) Close() error {
 	g.once.Do(func() {
 		g.closed = g.terminals.close()
 		close(g.done)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.end(func(*command) error { return errGone })
 	})
 	return g.closed
 }
@@ -146,6 +151,8 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 	}
 	cmd := exec.CommandContext(ctx, name, c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it has started ends with it
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if c.Stdin != nil { // as in the guest, input that nobody reads holds up no end
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
@@ -161,17 +168,13 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &command{cmd: cmd, room: c.Room, done: make(chan struct{}), exit: guest.Exit{Quota: g.isFull()}}
-	go func() { // a guest that ends takes all with it
-		select {
-		case <-g.done:
-		case <-p.done:
-		}
-		cancel()
-	}()
+	p := &command{cmd: cmd, room: c.Room, kill: cancel, done: make(chan struct{}), exit: guest.Exit{Quota: g.isFull()}}
+	g.add(p)
 	go func() {
 		defer close(p.done)
 		err := cmd.Wait()
+		g.remove(p)
+		cancel()
 		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 			p.exit.Signal = guest.HostSignal(status.Signal())
 		} else {
@@ -180,13 +183,61 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, 
 		if _, isExit := errors.AsType[*exec.ExitError](err); err != nil && !isExit {
 			p.err = err
 		}
+		p.err = cmp.Or(p.lost, p.err)
 	}()
 	return p, nil
+}
+
+// errGone is what is known of a command whose guest has ended.
+var errGone = fault.Newf(fault.Unavailable, guest.OpRun, "", "the connection broke")
+
+func (g *Guest) add(p *command) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.runs[p] = true
+	if _, has := g.rooms[p.room]; p.room != "" && !has {
+		g.endRoom(p.room)
+	}
+	select {
+	case <-g.done:
+		g.end(func(*command) error { return errGone })
+	default:
+	}
+}
+
+func (g *Guest) remove(p *command) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.runs, p)
+}
+
+// end ends the commands of which lost says something: that is all that is known of their end.
+// Guest.mu is held.
+func (g *Guest) end(lost func(*command) error) {
+	for p := range g.runs {
+		if err := lost(p); err != nil {
+			p.lost = err
+			p.kill()
+		}
+	}
+}
+
+// endRoom ends what runs in a room. Guest.mu is held.
+func (g *Guest) endRoom(user config.LinuxUser) {
+	delete(g.rooms, user)
+	g.end(func(p *command) error {
+		if p.room != user {
+			return nil
+		}
+		return fault.New(fault.Unavailable, guest.OpRun, p.cmd.Path, fault.Newf(fault.Unavailable, guest.OpRun, string(user), "the room was ended")).Advise("Run it again.")
+	})
 }
 
 type command struct {
 	cmd  *exec.Cmd
 	room config.LinuxUser
+	kill context.CancelFunc
+	lost error // why its end is not known, if it is not
 	done chan struct{}
 	exit guest.Exit
 	err  error

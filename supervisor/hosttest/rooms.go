@@ -142,7 +142,7 @@ func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l gues
 
 func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 	return g.ask(ctx, "reset", string(user), func() error {
-		delete(g.rooms, user)
+		g.endRoom(user)
 		delete(g.backend.disk, user)
 		return nil
 	})
@@ -150,7 +150,7 @@ func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 
 func (g *Guest) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
 	return g.ask(ctx, "remove", string(user), func() error {
-		delete(g.rooms, user)
+		g.endRoom(user)
 		if layer {
 			delete(g.backend.disk, user)
 		}
