@@ -134,7 +134,7 @@ named. Somebody who can write the file could write all of it anew: to notice tha
 			return withAudit(cmd.Context(), func(_ *store.DB, log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())
 				return reply(cmd, auditProof{proof.Entries, proof.Hash.String()}, err, func(w io.Writer, p auditProof) error {
-					return writef(w, "%d entries are whole\nlast hash: %s\n", p.Records, p.Head)
+					return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
 				})
 			})
 		},

@@ -116,7 +116,7 @@ who call a tool do more than you mean. - is standard input.`,
 				return err
 			}
 			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
-				return fault.Newf(fault.InvalidArgs, "lint", "", "%d errors, %d warnings", n, more).Advise("The remedies stand below each.")
+				return fault.Newf(fault.InvalidArgs, "lint", "", "%s, %s", plural(n, "error"), plural(more, "warning")).Advise("The remedies stand below each.")
 			}
 			return nil
 		},

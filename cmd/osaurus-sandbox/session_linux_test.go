@@ -197,7 +197,7 @@ func TestSession(t *testing.T) {
 			args []string
 		}{
 			{"to=running", []string{"events"}}, {`"running"`, []string{"events", "--json"}}, {"the daemon serves", []string{"logs", "--since", "1h"}},
-			{"osaurus-guest", []string{"logs", "--source", "console"}}, {"exec.root", []string{"audit", "list"}}, {"are whole", []string{"audit", "verify"}},
+			{"osaurus-guest", []string{"logs", "--source", "console"}}, {"exec.root", []string{"audit", "list"}}, {"whole: ", []string{"audit", "verify"}},
 		} {
 			if code, out, stderr := sandbox(t, tc.args...); code != 0 || !strings.Contains(out, tc.want) {
 				t.Errorf("%v: %d, no %q in %s%s", tc.args, code, tc.want, out, stderr)

@@ -81,7 +81,7 @@ func printStatus(w io.Writer, s *controlpb.Status) error {
 		table.field("starts", text)
 	}
 	if m := s.Machine; m != nil {
-		table.field("machine", fmt.Sprintf("%d processors, %.1f GB, %s, %s", m.Cpus, gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
+		table.field("machine", fmt.Sprintf("%s, %.1f GB, %s, %s", plural(int(m.Cpus), "processor"), gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
 		table.field("pack", strings.Join(append([]string{m.Pack}, nonEmpty(m.PackReason)...), ": "))
 		table.field("lacking", strings.Join(m.MissingPackages, ", "))
 	}
@@ -92,7 +92,7 @@ func printStatus(w io.Writer, s *controlpb.Status) error {
 		table.field("warnings", strings.Join(g.Warnings, "; "))
 	}
 	if s.Commands > 0 {
-		table.field("running", fmt.Sprintf("%d commands", s.Commands))
+		table.field("running", plural(int(s.Commands), "command"))
 	}
 	if s.IdleStop != nil {
 		table.field("stops", "at "+s.IdleStop.AsTime().Local().Format(time.TimeOnly)+" unless used")

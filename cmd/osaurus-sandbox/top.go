@@ -159,7 +159,7 @@ func topText(t tick) string {
 		writef(&b, "%s  no guest runs\n", t.Time.Local().Format(time.TimeOnly))
 		return b.String()
 	}
-	writef(&b, "%s  %d processors, %s memory\n", t.Time.Local().Format(time.TimeOnly), t.CPUs, bytesText(t.Memory))
+	writef(&b, "%s  %s, %s memory\n", t.Time.Local().Format(time.TimeOnly), plural(int(t.CPUs), "processor"), bytesText(t.Memory))
 	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", t.Agents, func(a agentTick) []any { // into memory
 		return []any{a.Agent, fmt.Sprintf("%.0f%%", a.CPUPercent), bytesText(a.Memory) + " of " + bytesText(a.MemoryLimit),
 			fmt.Sprintf("%d of %d", a.Processes, a.ProcessesLimit), bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)) + "/s", bytesText(uint64(a.SentRate)) + "/s"}
