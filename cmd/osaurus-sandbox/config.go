@@ -53,7 +53,7 @@ func newConfigGet(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "get KEY",
 		Short:   "Print one setting",
-		Long:    "Keys: " + strings.Join(config.Keys(), ", ") + ".",
+		Long:    describe(config.Describe()),
 		Example: `  osaurus-sandbox config get cpus`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -139,6 +139,16 @@ func TestHelpHasExamples(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "Examples:") || !strings.Contains(out, "Exit codes:") {
 		t.Errorf("help: %d\n%s", code, out)
 	}
+	for _, code := range []string{"128+n", "141", "255", "143", "137", "130"} {
+		if !strings.Contains(out, code) {
+			t.Errorf("help does not say what %s is", code)
+		}
+	}
+	for _, args := range [][]string{{"config", "get"}, {"config", "set"}} { // what a setting means
+		if _, out, _ := sandbox(t, append(args, "--help")...); !strings.Contains(out, "autoRestart: true or false (default true)\n") {
+			t.Errorf("%q:\n%s", args, out)
+		}
+	}
 	lackExample(t, newRoot(console{}))
 }
 

@@ -118,11 +118,17 @@ func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
 func newMCPUninstall(c console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:     "uninstall CLIENT",
-		Short:   "Undo mcp install",
-		Long:    `Takes this program out of a client's file again. The agent stays, with its files: osaurus-sandbox agent delete NAME`,
-		Example: `  osaurus-sandbox mcp uninstall cursor`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "uninstall CLIENT",
+		Short: "Disconnect an app: undo mcp install",
+		Long: `Takes this program out of the MCP servers in a client's configuration file again, and shows what it changes there. The copy that
+install kept beside the file is removed, and so is the file, if nothing else is in it. A client that was not connected is left alone.
+
+The agent stays, with its files and what it may do: osaurus-sandbox agent delete NAME.
+
+Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
+		Example: `  osaurus-sandbox mcp uninstall cursor
+  osaurus-sandbox mcp uninstall claude-desktop --dry-run`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := clients.Find(args[0])
 			if err != nil {
