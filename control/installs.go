@@ -33,8 +33,10 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 	if e, err := s.Library.Get(r.ID); err == nil {
 		p.Outdated = e.Hash != r.Hash
 	}
-	for _, t := range r.Plugin.Tools {
-		p.Tools = append(p.Tools, plugins.ToolName(r.ID, t.ID))
+	if r.Status == install.Ready { // else nobody can call them
+		for _, t := range r.Plugin.Tools {
+			p.Tools = append(p.Tools, plugins.ToolName(r.ID, t.ID))
+		}
 	}
 	for _, name := range r.Without {
 		p.WithoutSecrets = append(p.WithoutSecrets, string(name))

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
 )
 
 // What a look at hundreds of plugins has found, with a page of reasons for each, is told in
@@ -36,6 +38,21 @@ func TestToldInAnswers(t *testing.T) {
 		}
 		if next != many || answers == 0 || many < 2 && answers > 1 {
 			t.Errorf("%d of %d were told, in %d answers", next, many, answers)
+		}
+	}
+}
+
+// A plugin whose installation failed has given its agent no tools.
+func TestToolsOfWhatIsInstalled(t *testing.T) {
+	l, err := library.Open(library.Options{Home: config.Home(t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := installService{service{&Server{Backing: Backing{Library: l}}}}
+	for status, want := range map[install.Status]int{install.Ready: 1, install.Broken: 0, install.Installing: 0} {
+		p := s.installedProto("alice", install.Record{ID: "word-count", Status: status, Plugin: plugins.Recipe{Tools: []plugins.Tool{{ID: "count"}}}})
+		if len(p.Tools) != want {
+			t.Errorf("%s: %q", status, p.Tools)
 		}
 	}
 }

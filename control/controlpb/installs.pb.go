@@ -36,7 +36,7 @@ type InstalledPlugin struct {
 	Outdated       bool                   `protobuf:"varint,7,opt,name=outdated,proto3" json:"outdated,omitempty"` // the library has another recipe by now
 	Hash           string                 `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
 	Installed      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=installed,proto3" json:"installed,omitempty"`
-	Tools          []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                                         // as models call them
+	Tools          []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                                         // as models call them, once it is ready
 	WithoutSecrets []string               `protobuf:"bytes,11,rep,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // that it declares and has not
 	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change, or of what could not be mended
 	Step           string                 `protobuf:"bytes,13,opt,name=step,proto3" json:"step,omitempty"`                                           // of the change that is under way, or was
