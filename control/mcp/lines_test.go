@@ -3,6 +3,8 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ func TestBadLines(t *testing.T) {
 	w.greet("an app", "2025-06-18")
 	for line, code := range map[string]int{
 		`{not json`: -32700, `{"jsonrpc":"2.0","id":7,"method":"ping"} {}`: -32700, `{}`: -32600, `7`: -32600, `{"jsonrpc":"1.0","id":7,"method":"ping"}`: -32600,
+		`[]`: -32600, `[`: -32700,
 	} {
 		w.send(line)
 		if m := w.read(); m.ID != nil || m.Error == nil || m.Error.Code != code {
@@ -40,25 +43,109 @@ func TestAnswersAfterEnd(t *testing.T) {
 			slow <- ctx.Err()
 			return "", ctx.Err()
 		},
+		"cancelled": func(ctx context.Context, _ Call) (Envelope, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		},
 	}}
-	asked := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a script","version":"1"}}}
+	ask := func(id, method, params string) string {
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"a script","version":"1"}}`
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,%s}}`, id, method, params, meta)
+	}
+	call := func(id, tool string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, tool)
+	}
+	const (
+		greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"a script","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"short","arguments":{}}}
 `
-	for _, more := range []string{"", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"long","arguments":{}}}`} {
-		var out bytes.Buffer
-		began := time.Now()
-		if err := Serve(t.Context(), strings.NewReader(asked+more), &out, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
-			t.Error(err)
-		}
-		if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "protocolVersion") || !strings.Contains(text, "here it is") {
-			t.Errorf("answered %s", text)
-		}
-		if took := time.Since(began); more == "" && took >= parting {
-			t.Errorf("it took %v", took)
-		}
+		cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"2"}}`
+	)
+	listener, short := ask(`"2"`, listen, `"notifications":{"toolsListChanged":true}`), ask("2", callTool, `"name":"short"`)
+	for what, asked := range map[string]string{
+		"a call":                      greeting + call("2", "short"),
+		"calls with ids alike":        greeting + call(`"2"`, "short") + "\n" + call("2", "short"),
+		"a call that takes too long":  greeting + call("2", "short") + "\n" + call("3", "long"),
+		"a batch":                     greeting + "[" + call("2", "short") + "," + call("3", "short") + "]",
+		"a batch with one cancelled":  greeting + "[" + call(`"2"`, "cancelled") + "," + call("2", "short") + "]\n" + cancel,
+		"a call beside one cancelled": greeting + call(`"2"`, "cancelled") + "\n" + call("2", "short") + "\n" + cancel,
+		"a call while one listens":    listener + "\n" + short,
+		"a call when one listened":    listener + "\n" + short + "\n" + cancel,
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			began := time.Now()
+			if err := Serve(t.Context(), strings.NewReader(asked), &out, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
+				t.Error(err)
+			}
+			if text := out.String(); strings.Count(text, "here it is") != 2*strings.Count(asked, `"short"`) || strings.Contains(text, "cancel") {
+				t.Errorf("answered %s", text)
+			}
+			if took := time.Since(began); !strings.Contains(asked, `"long"`) && took >= parting {
+				t.Errorf("it took %v", took)
+			}
+		})
 	}
 	if len(slow) != 1 {
 		t.Error("what takes too long did not end")
 	}
+}
+
+// Who asks without end, and is not answered yet, is refused at some point, by the id.
+func TestTooManyAsked(t *testing.T) {
+	var out bytes.Buffer
+	l := newLines(t.Context(), nil, &out)
+	for i := range maxOpen + 1 {
+		if out.Len() > 0 {
+			t.Fatalf("%d: %s", i, out.Bytes())
+		}
+		if err := l.take(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := out.String(); !strings.HasPrefix(text, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error"`, maxOpen)) {
+		t.Errorf("%s", text)
+	}
+	for i := range maxOpen {
+		if !l.owes() {
+			t.Fatal("all is answered before ", i)
+		}
+		if _, err := fmt.Fprintf(l, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.owes() {
+		t.Error("not all is answered")
+	}
+}
+
+// Whatever a client says, it is answered in JSON, and in what it says next.
+func FuzzLines(f *testing.F) {
+	f.Add("2025-03-26", `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}},7,[]]`)
+	f.Add("2025-03-26", "[]\n[7]\n[[]]")
+	f.Add("2025-06-18", `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+	f.Add("2025-11-25", `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"none"}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
+	f.Add("", `{"jsonrpc":"2.0","id":1.5,"method":""}`+"\r\n"+`{"jsonrpc":"2.0","id":1,"result":{}}{}`)
+	f.Fuzz(func(t *testing.T, version, text string) {
+		const last = "the last"
+		if strings.Contains(text, last) {
+			t.Skip()
+		}
+		var out bytes.Buffer
+		in := fmt.Sprintf(`{"jsonrpc":"2.0","id":"the first","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"an app","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+%s
+{"jsonrpc":"2.0","id":%q,"method":"ping"}`, version, text, last)
+		if err := Serve(t.Context(), strings.NewReader(in), &out, Options{Sandbox: &stand{}, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(out.Bytes()) {
+			if !json.Valid(line) {
+				t.Errorf("%q", line)
+			}
+		}
+		if !strings.Contains(out.String(), `"id":"`+last+`"`) {
+			t.Errorf("%q", out.Bytes())
+		}
+	})
 }

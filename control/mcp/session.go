@@ -26,6 +26,7 @@ const (
 	listKept   = "resources/list"
 	readKept   = "resources/read"
 	listen     = "subscriptions/listen"
+	cancelled  = "notifications/cancelled"
 )
 
 // Options say what a client is shown.

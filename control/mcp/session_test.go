@@ -157,7 +157,7 @@ func endless() (s *stand, begun chan bool, ended chan error) {
 }
 
 // Where requests may come in batches, one that is cancelled keeps no other's answer back;
-// and where they may not, they are refused.
+// and where they may not, they are refused. A batch that is refused ends nothing.
 func TestBatch(t *testing.T) {
 	s, begun, ended := endless()
 	call := func(id int, tool string) string {
@@ -169,41 +169,43 @@ func TestBatch(t *testing.T) {
 	t.Run("old", func(t *testing.T) {
 		w := serve(t, Options{Sandbox: s})
 		w.greet("an app", "2025-03-26")
+		w.refuses("[]")
+		w.refuses("[" + strings.Repeat("0,", maxOpen) + "0]")
 		w.send("[" + call(77, "endless") + "," + call(78, "says so") + "]")
 		<-begun
 		w.send(cancel(77))
 		<-ended
-		if !w.out.Scan() {
-			t.Fatal("no answer: ", w.out.Err())
-		}
-		var batch []message
-		if err := json.Unmarshal(w.out.Bytes(), &batch); err != nil || len(batch) != 1 || batch[0].ID == nil || *batch[0].ID != 78 || !strings.Contains(string(batch[0].Result), "context canceled") {
-			t.Errorf("%v: %s", err, w.out.Bytes())
+		if batch := w.readBatch(); len(batch) != 1 || batch[0].ID == nil || *batch[0].ID != 78 || !strings.Contains(string(batch[0].Result), "context canceled") {
+			t.Errorf("%+v", batch)
 		}
 		w.send("[" + call(79, "endless") + "]")
 		<-begun
+		w.refuses(call(79, "says so")) // while that one has no answer
 		w.send(cancel(79))
 		<-ended
+		w.send("[" + cancel(80) + "," + cancel(80) + "]")
+		w.send("[1," + cancel(80) + "," + call(80, "says so") + "," + cancel(81) + "]")
+		if batch := w.readBatch(); len(batch) != 2 || batch[0].Error == nil || batch[0].Error.Code != -32600 || batch[1].ID == nil || *batch[1].ID != 80 {
+			t.Errorf("%+v", batch)
+		}
 		w.ask("ping", "{}")
 		if err := w.end(); err != nil {
 			t.Error(err)
 		}
-		if got := w.answered(); got[77] || !got[78] || got[79] {
+		if got := w.answered(); got[77] || !got[78] || got[79] || !got[80] {
 			t.Errorf("answered are %v", got)
 		}
 	})
-	t.Run("new", func(t *testing.T) {
-		w := serve(t, Options{Sandbox: s})
-		w.greet("an app", "2025-06-18")
-		w.send("[" + call(77, "says so") + "]")
-		if w.out.Scan() { // before it ends
-			t.Errorf("%s", w.out.Bytes())
-		}
-		if err := w.end(); err == nil || !strings.Contains(err.Error(), "batching is not supported") {
-			t.Error(err)
-		}
-		w.end = func() error { return nil } // and it has ended so
-	})
+	for _, version := range []string{"2025-06-18", "2025-11-25"} {
+		t.Run(version, func(t *testing.T) {
+			w := serve(t, Options{Sandbox: s})
+			w.refuses("[" + call(76, "says so") + "]") // no batch comes before the greeting
+			w.greet("an app", version)
+			w.refuses("[" + call(77, "says so") + "]")
+			w.refuses("[]")
+			w.ask("ping", "{}")
+		})
+	}
 }
 
 // Progress is told to who asks for it, grows, and is one line.

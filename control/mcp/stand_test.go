@@ -173,6 +173,27 @@ func (w *wire) read() (m message) {
 	return m
 }
 
+// readBatch is the next messages, which come in one line.
+func (w *wire) readBatch() (batch []message) {
+	w.t.Helper()
+	if !w.out.Scan() {
+		w.t.Fatal("the server has ended: ", w.out.Err())
+	}
+	if err := json.Unmarshal(w.out.Bytes(), &batch); err != nil {
+		w.t.Fatalf("%v in %q", err, w.out.Bytes())
+	}
+	return batch
+}
+
+// refuses has the server refuse a line.
+func (w *wire) refuses(line string) {
+	w.t.Helper()
+	w.send(line)
+	if m := w.read(); m.ID != nil || m.Error == nil || m.Error.Code != -32600 {
+		w.t.Errorf("%.200s: %+v", line, m)
+	}
+}
+
 // answered are the ids of all that was answered until the end, in batches too.
 func (w *wire) answered() map[int]bool {
 	w.t.Helper()

@@ -16,7 +16,6 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	l := newLife(ctx)
 	defer l.end()
 	s, both := newSession(l, newShelf(), o), newLines(l, in, out)
-	s.server.AddReceivingMiddleware(sayCancelled)
 	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: both, Writer: both}, nil)
 	if err != nil {
 		return err
