@@ -48,10 +48,6 @@ func TestAnswersAfterEnd(t *testing.T) {
 			return "", ctx.Err()
 		},
 	}}
-	ask := func(id, method, params string) string {
-		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"a script","version":"1"}}`
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,%s}}`, id, method, params, meta)
-	}
 	call := func(id, tool string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, id, tool)
 	}
@@ -61,7 +57,7 @@ func TestAnswersAfterEnd(t *testing.T) {
 `
 		cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"2"}}`
 	)
-	listener, short := ask(`"2"`, listen, `"notifications":{"toolsListChanged":true}`), ask("2", callTool, `"name":"short"`)
+	listener, short := ungreeted(`"2"`, listen, `"notifications":{"toolsListChanged":true}`), ungreeted("2", callTool, `"name":"short"`)
 	for what, asked := range map[string]string{
 		"a call":                      greeting + call("2", "short"),
 		"calls with ids alike":        greeting + call(`"2"`, "short") + "\n" + call("2", "short"),

@@ -36,6 +36,19 @@ func (s *session) look(ctx context.Context) ([]*mcp.Tool, error) {
 	return list, err
 }
 
+// begin takes a client that listens and was told of no tools as knowing those that there are. To
+// one that was told, what has changed since is news.
+func (s *session) begin(ctx context.Context) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.shown != "" {
+		return nil
+	}
+	_, text, err := s.tools(ctx)
+	s.shown = text
+	return err
+}
+
 // tools are the tools as the protocol has them, and the same as a text.
 func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
 	found, err := s.Sandbox.Tools(ctx, s.agent, s.Profile)

@@ -26,6 +26,7 @@ const (
 	listKept   = "resources/list"
 	readKept   = "resources/read"
 	listen     = "subscriptions/listen"
+	listened   = "notifications/subscriptions/acknowledged"
 	cancelled  = "notifications/cancelled"
 )
 
@@ -66,6 +67,7 @@ func newSession(l *life, kept *shelf, o Options) *session {
 		Description: "The whole result of a call that was too long to be answered with. The call has a link to it.",
 	}, s.read)
 	s.server.AddReceivingMiddleware(s.receive)
+	s.server.AddSendingMiddleware(s.send)
 	return s
 }
 
@@ -97,12 +99,22 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case listKept:
 			return s.listKept(ctx, method, r, next)
 		case listen:
-			if _, err := s.look(ctx); err != nil {
+			if err := s.begin(ctx); err != nil {
 				return nil, refusal(err)
 			}
-			s.life.do(func() { s.watch(ctx) })
 		}
 		return next(ctx, method, r)
+	}
+}
+
+// send watches for a client that listens, from when the SDK can tell it of changes.
+func (s *session) send(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, r)
+		if err == nil && method == listened {
+			s.life.do(func() { s.watch(ctx) })
+		}
+		return result, err
 	}
 }
 

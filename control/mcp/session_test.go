@@ -119,6 +119,28 @@ func TestListChanged(t *testing.T) {
 	}
 }
 
+// A client that listens is told of what has changed since it was told last, also before.
+func TestListen(t *testing.T) {
+	s := &stand{names: []string{"one"}}
+	w := serve(t, Options{Sandbox: s})
+	hears := func(method string) {
+		t.Helper()
+		if m := w.read(); m.Method != method {
+			t.Errorf("%+v, want %s", m, method)
+		}
+	}
+	w.send(ungreeted("1", listTools, `"cursor":""`))
+	w.read()
+	s.change("one", "two")
+	w.send(ungreeted("2", listen, `"notifications":{"toolsListChanged":true}`))
+	hears(listened)
+	hears("notifications/tools/list_changed")
+	w.send(ungreeted("3", listTools, `"cursor":""`))
+	w.read()
+	s.change("one")
+	hears("notifications/tools/list_changed")
+}
+
 // A call that is cancelled ends and is not answered, and so do all when the client has left.
 func TestCancel(t *testing.T) {
 	s, begun, ended := endless()

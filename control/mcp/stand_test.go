@@ -229,6 +229,12 @@ func (w *wire) ask(method, params string) (answer message, told []message) {
 	}
 }
 
+// ungreeted is a request of the protocol of 2026-07-28, which begins with no greeting.
+func ungreeted(id, method, params string) string {
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"a script","version":"1"}}`
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,%s}}`, id, method, params, meta)
+}
+
 // greet does what clients of older protocols begin with.
 func (w *wire) greet(client, version string) (hello message) {
 	w.t.Helper()
