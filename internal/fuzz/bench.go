@@ -13,14 +13,22 @@ import (
 // corpora is where go test looks for a package's inputs.
 const corpora = "testdata/fuzz"
 
-// bench is a folder in which a target finds all that its package has, and of inputs only the one that
-// is tried.
+// bench is a folder of the module in which a target finds all that its package has, and of inputs
+// only the one that is tried.
 type bench struct {
 	dir, program, target string
 }
 
 func newBench(t target) (b *bench, err error) {
-	dir, err := os.MkdirTemp("", "fuzz")
+	mod, err := output("go", "env", "GOMOD")
+	if err != nil {
+		return nil, err
+	}
+	built := filepath.Join(filepath.Dir(mod), ".build")
+	if err := os.MkdirAll(built, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(built, "fuzz")
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,10 @@ func main() {
 	}
 }
 
+// shrink is how long go test may take to make one input smaller. Its own minute would leave no
+// time for others: a target that is slow has few.
+const shrink = time.Second
+
 // run goes on with the next target when one fails.
 func run(each time.Duration, packages []string) error {
 	targets, err := list(packages)
@@ -37,7 +41,7 @@ func run(each time.Duration, packages []string) error {
 	for _, t := range targets {
 		if each > 0 {
 			fmt.Println("==", t)
-			cmd := exec.Command("go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), t.pkg)
+			cmd := exec.Command("go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), "-fuzzminimizetime", shrink.String(), t.pkg)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			if err := cmd.Run(); err != nil {
 				failed = append(failed, fmt.Errorf("%v: %w", t, err))
