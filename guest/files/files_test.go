@@ -24,6 +24,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/soon"
 )
 
 // client asks a worker in this process, whose connections are handed over.
@@ -280,24 +281,25 @@ func TestWrite(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context()) // who leaves in the midst of it
 	half, rest := io.Pipe()
+	failed := make(chan error, 1)
 	go func() {
-		_, _ = rest.Write([]byte("half"))
-		cancel()
-		_ = rest.Close()
+		_, err := c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
+		failed <- err
 	}()
-	_, err = c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
-	if err == nil || content("a/b/c") != "through links" {
+	_, err = rest.Write([]byte("half"))
+	must(t, err)
+	begun := func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "a/b/.osaurus-*"))
+		must(t, err)
+		return len(names) > 0
+	}
+	soon.Until(t, "a file has begun", begun)
+	cancel()
+	must(t, rest.Close())
+	if err := <-failed; err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		left, _ := filepath.Glob(filepath.Join(dir, "a/b/.osaurus-*"))
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("left behind: %q", left)
-		}
-	}
+	soon.Until(t, "nothing is left of it", func() bool { return !begun() })
 }
 
 func TestStat(t *testing.T) {
