@@ -96,14 +96,9 @@ func settings(h config.Home) vm.Finding {
 	return f
 }
 
-// room: there is space on the disk of the home for the pack that its settings name. A file of
-// them that cannot be read is a finding of its own.
+// room: there is space on the disk of the home.
 func room(h config.Home) vm.Finding {
-	pack := config.PackAuto
-	if file, err := config.Load(h.SettingsFile()); err == nil {
-		pack = file.Settings().Pack
-	}
-	free, err := sources.Room(nearest(string(h)), string(pack))
+	free, err := sources.Room(nearest(string(h)))
 	if err != nil {
 		return vm.Finding{What: "room on disk", Status: vm.FindingMissing, Detail: err.Error(), Mend: fault.AdviceOf(err)}
 	}

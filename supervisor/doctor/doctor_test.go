@@ -120,7 +120,7 @@ func TestDebianPacks(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	// A file system of 1 MiB would need root to make; /proc has no room at all.
-	if f := room("/proc/osaurus"); f.Status != vm.FindingMissing || f.Mend == "" || !strings.Contains(f.Detail, "need 1 GiB") {
+	if f := room("/proc/osaurus"); f.Status != vm.FindingMissing || f.Mend == "" {
 		t.Errorf("no room: %+v", f)
 	}
 }

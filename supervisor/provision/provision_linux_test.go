@@ -128,12 +128,12 @@ func TestPrepare(t *testing.T) {
 func TestNoRoomForAPack(t *testing.T) {
 	home, _ := tmpfs(t)
 	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
-	for pack, need := range map[config.PackRef]string{config.PackAuto: "need 1 GiB", "debian": "need 2 GiB"} {
+	for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
 		s.Pack = pack
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		err := site.Prepare(ctx, s, false, journey.Begin(nil, func() {}))
-		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(err.Error(), need) || !strings.Contains(fault.AdviceOf(err), "Free some space") {
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free some space") {
 			t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
 		}
 	}

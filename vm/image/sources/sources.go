@@ -115,7 +115,7 @@ func (s *Sources) alpine(ctx context.Context, arch vm.Arch, report progress.Func
 		return pack.Pack{}, fault.New(fault.Execution, "download into", s.Client.Dir, err)
 	}
 	p, err := s.Store.Build(ctx, pins.Name(), report, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		if _, err := Room(dir, Alpine); err != nil {
+		if _, err := Room(dir); err != nil {
 			return pack.Manifest{}, err
 		}
 		return alpine.Build(ctx, pins, s.Client, dir, report)
@@ -136,7 +136,7 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 		return pack.Pack{}, err
 	}
 	return s.Store.Build(ctx, name, report, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		if _, err := Room(dir, Debian); err != nil {
+		if _, err := Room(dir); err != nil {
 			return pack.Manifest{}, err
 		}
 		return debian.Build(ctx, arch, dir, report)
