@@ -309,13 +309,13 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supe
 		}
 	}
 	if workspace {
-		err = a.removeAside(agent)
+		err = a.removeHome(ctx, agent)
 	}
 	return pending, err
 }
 
-// forget takes an agent out of the database. With workspace its home is set aside before
-// that: what is killed in between leaves an agent that can be deleted again.
+// forget takes an agent out of the database. With workspace its home is set aside at once: what is
+// killed while the guest removes its part leaves nothing that nobody could delete.
 func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent, error) {
 	end, err := a.turn(ctx, everybody, "delete agent", ref)
 	if err != nil {
@@ -327,16 +327,11 @@ func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent,
 		return Agent{}, err
 	}
 	agent := a.agentOf(m)
-	if workspace {
-		if err := a.move(agent.subtree(), agent.aside()); err != nil {
-			return Agent{}, err
-		}
-	}
 	if err := a.rows.remove(ctx, agent); err != nil {
-		if workspace {
-			err = errors.Join(err, a.move(agent.aside(), agent.subtree()))
-		}
 		return Agent{}, err
+	}
+	if workspace {
+		defer func() { _ = a.setAside(agent) }() // or removeHome does, or says why not
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

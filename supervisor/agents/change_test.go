@@ -2,7 +2,6 @@ package agents_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -68,44 +67,31 @@ func TestDeleteAndLeave(t *testing.T) {
 	}
 }
 
-// A daemon that is killed while the guest removes what a deleted agent has there leaves no home:
-// nobody could ask for its end again.
+// A daemon that is killed while the guest removes what a deleted agent has there leaves no home, and
+// neither does a command that was just beginning: nobody could ask for its end again.
 func TestKilledWhileItDeletes(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
 	w.must(w.exec("alice"))
 	dir := w.home.AgentHome("alice")
 	var during error
-	w.backend.Guest().When("remove agent-alice", func() { _, during = os.Lstat(dir) })
+	w.backend.Guest().When("remove agent-alice", func() {
+		_, during = os.Lstat(dir)
+		w.must(os.MkdirAll(filepath.Join(dir, "plugins"), 0o700))
+	})
 	_, err := w.Delete(t.Context(), "alice", true, by)
 	w.must(err)
 	if !errors.Is(during, os.ErrNotExist) {
 		t.Errorf("the home is still where it was: %v", during)
+	}
+	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
+		t.Errorf("%v %v", list, err)
 	}
 	// And what one that is killed then leaves goes with the next start.
 	w.must(os.Mkdir(filepath.Join(filepath.Dir(dir), ".removed-10001"), 0o700))
 	w.reopen()
 	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
 		t.Errorf("%v %v", list, err)
-	}
-}
-
-// An agent that cannot be deleted keeps its home.
-func TestCannotDelete(t *testing.T) {
-	w := newWorld(t)
-	w.create("alice")
-	w.must(w.db.Write(t.Context(), "break", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "ALTER TABLE agent_remains RENAME TO agent_rests")
-		return err
-	}))
-	if _, err := w.Delete(t.Context(), "alice", true, by); err == nil {
-		t.Error("it was deleted")
-	}
-	if _, err := os.Lstat(w.home.AgentHome("alice")); err != nil {
-		t.Error(err)
-	}
-	if _, err := w.Get("alice"); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -102,6 +103,9 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	}
 	defer end()
 	agent := a.agentOf(m)
+	if !a.Has(agent.ID) {
+		return nil // its folder may be another's by now
+	}
 	before := agent.subtree()
 	if agent.Folder = agent.Name; agent.subtree() == before {
 		return nil
@@ -152,26 +156,46 @@ func (a *Agents) letFollow(ctx context.Context, m *member) {
 // aside is where the home folder of an agent is while it is removed.
 func (a Agent) aside() string { return path.Join(homes, fmt.Sprint(aside, a.UID)) }
 
-// move gives a folder of the workspace another path, if it is there.
-func (a *Agents) move(from, to string) error {
+// setAside moves the home folder of an agent that was deleted, if it is there and not another
+// one's by now. The turn of everybody is the caller's.
+func (a *Agents) setAside(agent Agent) error {
+	if slices.ContainsFunc(a.List(), func(other Agent) bool { return other.Folder == agent.Folder }) {
+		return nil
+	}
 	root, err := a.workspace()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := root.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return folderFault("move home folder", from, err)
+	if err := root.Rename(agent.subtree(), agent.aside()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return folderFault("delete workspace", agent.subtree(), err)
 	}
 	return nil
 }
 
-// removeAside removes the home folder of an agent that was deleted.
-func (a *Agents) removeAside(agent Agent) error {
+// removeHome removes the home folder of an agent that was deleted: what was set aside at once, and
+// what a command of it that was just beginning has made anew.
+func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	root, err := a.workspace()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	if err := remove(root, agent.aside()); err != nil {
+		return err
+	}
+	if _, err := root.Lstat(agent.subtree()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	end, err := a.turn(ctx, everybody, "delete workspace", string(agent.Name))
+	if err != nil {
+		return err
+	}
+	err = a.setAside(agent)
+	end()
+	if err != nil {
+		return err
+	}
 	return remove(root, agent.aside())
 }
 
