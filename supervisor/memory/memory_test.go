@@ -227,7 +227,7 @@ func FuzzQuery(f *testing.F) {
 	m.store(f, alice, "needle")
 	for _, text := range []string{
 		`needle" OR "`, `needle*`, `NEAR(needle, 2)`, `owner : "x"`, `content : needle`, `^needle`, `-needle AND NOT (`, `{owner} : x`, "needle\x00x",
-		"ⅻ ² \u06dd \u0308\u0301", "\xf0\x9f", strings.Repeat("needle ", 2_000), `'; DROP TABLE facts; --`, "कि", "İ",
+		"ⅻ ² \u06dd \u0308\u0301", "\xf0\x9f", strings.Repeat("needle ", 2_000), `'; DROP TABLE facts; --`, "कि", "İ", "\u0e31", "ที่",
 	} {
 		f.Add(text)
 	}

@@ -82,10 +82,10 @@ func words(text string) (list []string) {
 	}
 	for at, r := range text {
 		switch {
+		case unicode.IsMark(r): // goes with what it stands on: FTS5 knows none alone
 		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai):
 			end(at)
 			list = append(list, string(r))
-		case unicode.IsMark(r): // goes with what it stands on: FTS5 knows none alone
 		case unicode.IsLetter(r) || unicode.IsNumber(r):
 			if begin < 0 {
 				begin = at
