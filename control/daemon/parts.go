@@ -173,10 +173,8 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.agents.Close)
 	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
-	if _, killed := d.lock.Before(); killed {
-		if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
-			return err
-		}
+	if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
+		d.log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
 	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
 	if d.artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {

@@ -89,7 +89,7 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 		case <-l.Done():
 			t.note(JobEnded, "the machine has ended", agent, fields)
 			return
-		case <-t.life.Done():
+		case <-t.life.Done(): // which is told above
 		case <-nextQuestion(asked):
 		}
 	}
@@ -102,8 +102,8 @@ func (t *Terminals) follow(l *supervisor.Loan, agent agents.Agent, job guest.Job
 	t.note(JobEnded, supervisor.CauseGuest, agent, fields)
 }
 
-// Settle tells of the ends that a daemon which was killed did not live to tell: all its jobs
-// ended with it. Past are the events that are kept.
+// Settle tells of the ends that the daemons before did not come to tell of, as one that was killed:
+// all their jobs ended with them. Past are the events that are kept.
 func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
 	var begun []events.Event
 	for e, err := range past {
@@ -118,7 +118,7 @@ func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
 		}
 	}
 	for _, e := range begun {
-		t.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon was killed", Fields: e.Fields})
+		t.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon ended before it did", Fields: e.Fields})
 	}
 	return nil
 }
