@@ -71,7 +71,8 @@ func (i *image) begin() (*child, error) {
 }
 
 // started waits until a child has become its program, or has ended before, and fails with
-// os.ErrDeadlineExceeded if that takes too long. One that failed is killed, and what it works on must be kept until it is gone: it may wait for a share.
+// os.ErrDeadlineExceeded if that takes too long. One that failed is killed, and what it works on
+// must be kept until it is gone: it may wait for a share.
 func (c *child) started(within time.Duration) error {
 	defer unix.Close(int(c.handle))
 	defer c.until.Close()

@@ -165,7 +165,7 @@ type Spec struct {
 // Start starts a child in a session and group of its own. Its errors are
 // *fault.Error: NotFound if there is no such program or directory, Rejected if
 // it may not be executed, Unavailable where there is no room for one more, Timeout where
-// a folder that it needs does not answer.
+// it does not begin: a folder that it needs may not answer.
 func (k *Keeper) Start(s Spec) (*Child, error) {
 	k.mu.Lock()
 	k.next++
@@ -238,10 +238,13 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 	return nil
 }
 
-// late says that a program has not begun in time.
+// late says that a program has not begun in time. What has held it up is not known.
 func (s Spec) late(after time.Duration) error {
-	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not begun after %v: the folder that it is to work in, %s, or its own does not answer", after, s.Dir).
-		Advise("Try again later, or work in another folder: this one may be on a share that hangs.")
+	advice := "Try again later: its room may be at a limit, or a folder that it needs on a share that hangs."
+	if s.Dir != "/" {
+		advice = "Try again later, or in another folder: " + s.Dir + " may be on a share that hangs, or its room at a limit."
+	}
+	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not begun after %v", after).Advise(advice)
 }
 
 // bear forks a child and holds on to it from then on.
