@@ -49,8 +49,8 @@ func keep(t target, found string) (kept, of int, err error) {
 			continue
 		}
 		blocks, err := b.reachWith(i)
-		if err != nil {
-			return kept, len(inputs), err
+		if err != nil { // of a target that took other values, or what fails: go test says so itself
+			continue
 		}
 		before := len(reached)
 		if maps.Copy(reached, blocks); len(reached) == before {
