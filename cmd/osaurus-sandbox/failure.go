@@ -37,7 +37,7 @@ const exitCodes = `Exit codes:
   141 nobody reads its output any more, as in status | head
   boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command
   boot, exec: 255 it had begun, and how it ended is not known, for which shell and job wait have 125
-  exec --timeout: 143 the time was over, 137 and SIGTERM was ignored, or the command's own; with --session 130
+  exec --timeout: 143 the time was over, 137 also if SIGTERM was ignored, or the command's own; with --session 130
 `
 
 // exitCode is the exit code for an error, from its kind alone.

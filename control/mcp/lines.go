@@ -38,7 +38,7 @@ type lines struct {
 
 	mu       sync.Mutex // one line at a time, and what follows
 	out      io.Writer
-	batches  bool                 // the protocol has them
+	batches  bool                 // the protocol that was asked for has them
 	open     map[jsonrpc.ID]asked // requests that the SDK has not answered
 	answered chan struct{}        // it has answered one
 }
