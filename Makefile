@@ -181,10 +181,11 @@ release-check: ## what a release is made with: configuration, workflows, formula
 fuzz: ## every fuzz target for FUZZTIME (30s); inputs that reach something new go to testdata/fuzz
 	$(GO) run ./internal/fuzz -time $(FUZZTIME) ./...
 
-bench: setup guest-programs ## every benchmark, one package at a time; what was kept of a run is in bench/results.txt
+bench: setup guest-programs ## every benchmark, one package at a time, and a table of what is met; bench/results.txt is a run that was kept
 	@mkdir -p .build
 	@{ echo "# $$(git describe --always --dirty), $$(date -u +%F), Linux $$(uname -r), $$(nproc) processors, $$(qemu-system-x86_64 --version | head -1)"; \
-	  $(GO) test -p 1 -run '^$$' -bench . -timeout 60m ./... | grep -v 'no test files'; } | tee .build/bench.txt
+	  $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u); } | tee .build/bench.txt
+	@$(GO) run ./internal/targets < .build/bench.txt
 
 generate: ## what is generated and committed
 	$(GO) generate ./...

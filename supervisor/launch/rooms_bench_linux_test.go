@@ -44,7 +44,7 @@ func BenchmarkRoom(b *testing.B) {
 	if _, err := c.EnsureRoom(b.Context(), room, ""); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-room-ms")
+	first := time.Since(began)
 	run := func(cmd guest.Command) string {
 		var out bytes.Buffer
 		cmd.Stdout = &out
@@ -75,8 +75,8 @@ func BenchmarkRoom(b *testing.B) {
 		slices.Sort(plain)
 		slices.Sort(rooms)
 		b.Logf("%s: fork and exec %v, in a room from the host %v (medians of %d)", p.name, plain[len(plain)/2], rooms[len(rooms)/2], len(rooms))
-		b.ReportMetric(float64(rooms[len(rooms)/2])/float64(plain[len(plain)/2]), p.name+"-ratio")
+		b.ReportMetric(float64(rooms[len(rooms)/2])/float64(plain[len(plain)/2]), p.name+"/fork+exec")
 	}
-	for b.Loop() { // all is measured above, once
-	}
+	b.ReportMetric(float64(first.Milliseconds()), "first-room-ms")
+	b.ReportMetric(0, "ns/op")
 }

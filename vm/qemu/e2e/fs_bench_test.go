@@ -4,11 +4,11 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -82,30 +82,18 @@ func BenchmarkFS(b *testing.B) {
 			tag, fsMiB/of(tag, "write"), fsMiB/of(tag, "read"), 2000/of(tag, "randread4k"),
 			fsFiles/of(tag, "create"), fsFiles/of(tag, "stat"), fsFiles/of(tag, "coldstat"), fsFiles/of(tag, "unlink"))
 	}
-	for _, c := range []struct {
-		what   string
-		steps  []string
-		atMost float64 // of time, ours to the daemon's
-	}{
-		{"write", []string{"write"}, 1 / 0.95},
-		{"read", []string{"read"}, 1 / 0.95},
-		{"create+stat+unlink", []string{"create", "stat", "unlink"}, 1.1},
-	} {
+	b.ReportMetric(0, "ns/op")
+	for _, steps := range [][]string{{"write"}, {"read"}, {"create", "stat", "unlink"}} {
 		// Each round compares what was measured side by side.
 		var ratios []float64
 		for round := range fsRounds {
 			var mine, theirs float64
-			for _, step := range c.steps {
+			for _, step := range steps {
 				mine, theirs = mine+took[ours][step][round], theirs+took[daemon][step][round]
 			}
 			ratios = append(ratios, mine/theirs)
 		}
-		ratio := median(ratios)
-		b.ReportMetric(ratio, c.what+"-time/virtiofsd")
-		fmt.Printf("virtiofs/virtiofsd time, %s: %.2f (%s, %s)\n", c.what, ratio, Arch(), accelerator)
-		if ratio > c.atMost {
-			b.Errorf("%s takes %.2f times virtiofsd's time, which is more than %.2f", c.what, ratio, c.atMost)
-		}
+		b.ReportMetric(median(ratios), strings.Join(steps, "+")+"-time/virtiofsd")
 	}
 }
 

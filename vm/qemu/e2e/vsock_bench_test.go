@@ -83,19 +83,17 @@ func BenchmarkVsock(b *testing.B) {
 		}
 	}
 	// Each ratio is of times, so below 1 is better than TCP.
-	ratio := func(what string, limit, vsock, tcp float64) {
-		fmt.Printf("vsock/tcp %s: %.2f (%s, %s)\n", what, vsock/tcp, Arch(), accelerator)
-		if limit > 0 && vsock/tcp >= limit {
-			b.Errorf("vsock/tcp %s is %.2f, must be below %.2f", what, vsock/tcp, limit)
-		}
+	ratio := func(vsock, tcp []time.Duration, q float64) float64 {
+		return quantile(vsock, q).Seconds() / quantile(tcp, q).Seconds()
 	}
 	v, n := &f[0], &f[1]
-	ratio("round trip", 1, us(quantile(v.trips, 0.5)), us(quantile(n.trips, 0.5)))
-	ratio("time per byte to guest", 1, 1/quantile(v.toGuest, 0.5), 1/quantile(n.toGuest, 0.5))
-	ratio("time per byte from guest", 1, 1/quantile(v.fromGuest, 0.5), 1/quantile(n.fromGuest, 0.5))
-	// For information: no target is set for these.
-	ratio("round trip p99", 0, us(quantile(v.trips, 0.99)), us(quantile(n.trips, 0.99)))
-	ratio("dial, round trip, close", 0, us(quantile(v.dials, 0.5)), us(quantile(n.dials, 0.5)))
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ratio(v.trips, n.trips, 0.5), "round-trip/tcp")
+	b.ReportMetric(quantile(n.toGuest, 0.5)/quantile(v.toGuest, 0.5), "time-to-guest/tcp")
+	b.ReportMetric(quantile(n.fromGuest, 0.5)/quantile(v.fromGuest, 0.5), "time-from-guest/tcp")
+	// No target is set for these.
+	b.ReportMetric(ratio(v.trips, n.trips, 0.99), "round-trip-p99/tcp")
+	b.ReportMetric(ratio(v.dials, n.dials, 0.5), "dial+round-trip+close/tcp")
 }
 
 func timed(f func()) time.Duration {
@@ -127,8 +125,6 @@ func freePort(t testing.TB) int {
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
-
-func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 func toGuest(t testing.TB, c net.Conn) float64 {
 	defer c.Close()
