@@ -103,6 +103,24 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%d, %q", code, out)
 		}
 	})
+	t.Run("what is shared is everybody's at the same time", func(t *testing.T) {
+		turns := func(me, other string) chan string {
+			answer := make(chan string, 1)
+			go func() {
+				_, out := as(t, me, `cd /workspace/shared; umask 077; echo of it >> `+me+`; until [ -e `+other+` ]; do sleep 0.1; done
+					for i in $(seq 500); do read -r line < `+other+` && echo of it >> `+me+` && echo more >> `+other+` || exit; done; echo well`, "--timeout", "60s")
+				answer <- out
+			}()
+			return answer
+		}
+		alice, bob := turns("alice", "bob"), turns("bob", "alice")
+		for who, out := range map[string]string{"alice": <-alice, "bob": <-bob} {
+			if out != "well" {
+				t.Errorf("%s: %s", who, out)
+			}
+		}
+		as(t, "alice", "rm /workspace/shared/alice /workspace/shared/bob")
+	})
 	t.Run("environment, folder, exit code, time", func(t *testing.T) {
 		if code, out := as(t, "alice", "echo $A $HOME; pwd; exit 37", "--env", "A=b", "--cwd", "/tmp"); code != 37 || out != "b /workspace/agents/alice\n/tmp" {
 			t.Errorf("%d, %q", code, out)

@@ -102,8 +102,8 @@ with open("/workspace/shared/.script", "w") as f: f.write(os.environ["OSAURUS_SC
 os.rename("/workspace/shared/.script", "/workspace/shared/script")
 while not os.path.exists("/workspace/shared/asked"): time.sleep(0.1)
 `, nil)
-		if e["ok"] != true {
-			t.Errorf("%v", e)
+		if result, _ := e["result"].(map[string]any); e["ok"] != true || result["exit_code"] != 0.0 {
+			t.Fatalf("%v", e) // nobody asks what has not begun
 		}
 		_, after := as(t, "alice", ask)
 		for who, got := range map[string]string{"bob": <-asked, "alice": after} {

@@ -75,11 +75,9 @@ func (s *Site) spec(set config.Settings) (launch.Spec, error) {
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
 		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: s.network(set),
 		Shares: []launch.Share{
-			// What agents share belongs to whoever asks, everywhere: where it
-			// belonged to one, the others could not change it.
 			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: launch.MinFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: vm.OwnershipAsker, MinFree: launch.MinFree}, MountPoint: sharedMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: vm.OwnershipAsker, MinFree: launch.MinFree}, MountPoint: outputMount},
+			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: s.common, MinFree: launch.MinFree}, MountPoint: sharedMount},
+			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: s.common, MinFree: launch.MinFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
 	}, nil

@@ -36,6 +36,7 @@ type Site struct {
 
 	accelerator string
 	networks    []vm.NetworkKind
+	common      vm.Ownership // of what agents share
 	ready       prepared
 }
 
@@ -64,8 +65,17 @@ func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s.accelerator, s.networks = can.Accelerator, can.Network
+	s.accelerator, s.networks, s.common = can.Accelerator, can.Network, common(can)
 	return can.Accelerator, nil
+}
+
+// common is whose the folders are that agents share. Where one of them owned a file, the others
+// could not change it.
+func common(can vm.Capabilities) vm.Ownership {
+	if slices.Contains(can.Ownership, vm.OwnershipEverybody) {
+		return vm.OwnershipEverybody
+	}
+	return vm.OwnershipAsker // the server of macOS has no other
 }
 
 // Prepare makes what a boot with these settings needs and is not there. With

@@ -38,7 +38,7 @@ func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
 	return vm.Capabilities{
 		Accelerator: string(d.accelerator(arch)),
 		ResetEnds:   true,
-		Ownership:   []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker},
+		Ownership:   []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody},
 		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
 )
 
 // modeBits are the mode bits that pass between guest and host. A set-user-ID
@@ -26,10 +28,28 @@ func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.
 		Atime: uint64(info.Atime.Sec), Atimensec: info.Atime.Nsec,
 		Mtime: uint64(info.Mtime.Sec), Mtimensec: info.Mtime.Nsec,
 		Ctime: uint64(info.Ctime.Sec), Ctimensec: info.Ctime.Nsec,
-		Mode:  uint32(info.Mode) & (unix.S_IFMT | modeBits),
+		Mode:  info.kind() | s.shownMode(uint32(info.Mode)),
 		Nlink: info.Nlink,
 		Owner: s.owner(z, caller),
 	}
+}
+
+// shownMode is the mode that the guest is shown. Under the policy of everybody it is the owner's for all, or a
+// check against an owner whom another look has replaced would refuse what may be done; and nobody's
+// files are kept from being removed (S_ISVTX).
+func (s *session) shownMode(mode uint32) uint32 {
+	if s.policy != vm.OwnershipEverybody {
+		return mode & modeBits
+	}
+	owner := mode & unix.S_IRWXU
+	return owner | owner>>3 | owner>>6
+}
+
+// changedMode is a file's mode after the guest has set one: what the guest leaves as it was shown stays as it is.
+func (s *session) changedMode(old, set uint32) uint32 {
+	old, set = old&modeBits, set&modeBits
+	shown := s.shownMode(old) | old&unix.S_ISVTX
+	return (old | set&^shown) &^ (shown &^ set)
 }
 
 // shownIno is the inode number that the guest is shown. Numbers of another file system, which is mounted
@@ -92,7 +112,7 @@ func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		if n.kind == unix.S_IFLNK {
 			return fuse.Status(unix.EOPNOTSUPP)
 		}
-		if err := unix.Chmod(procPath(d), mode&modeBits); err != nil {
+		if err := unix.Chmod(procPath(d), s.changedMode(uint32(info.Mode), mode)); err != nil {
 			return status(err)
 		}
 	}

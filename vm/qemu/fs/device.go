@@ -3,6 +3,7 @@
 package fs
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -82,11 +83,11 @@ var _ vhostuser.Device = (*Device)(nil)
 func New(share vm.Share, opts Options) (*Device, error) {
 	const op = "share"
 	switch share.Ownership {
-	case vm.OwnershipSubtree, vm.OwnershipAsker:
+	case vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody:
 	case "":
 		share.Ownership = vm.OwnershipSubtree
 	default:
-		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise("Ownership is " + string(vm.OwnershipSubtree) + " or " + string(vm.OwnershipAsker) + ".")
+		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise(fmt.Sprintf("Ownership is %s, %s or %s.", vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody))
 	}
 	if share.MinFree < 0 {
 		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise("MinFree is zero or positive.")
@@ -300,7 +301,7 @@ func newProtocol(s *session) *fuse.ProtocolServer {
 		// saves the guest a question about capabilities at each write.
 		fuse.CAP_HANDLE_KILLPRIV_V2)
 	var disabled uint64
-	if s.policy == vm.OwnershipAsker {
+	if s.policy != vm.OwnershipSubtree {
 		// Attributes are never fresh, so this would ask at each read. Data is
 		// fresh as of open instead.
 		disabled = fuse.CAP_AUTO_INVAL_DATA

@@ -37,7 +37,7 @@
 // # What is fresh
 //
 // A change made on the host is seen in the guest within a second of it under
-// the subtree policy, and at the next look-up or open under the asker policy,
+// the subtree policy, and at the next look-up or open under the others,
 // which must not let one user see what was computed for another. The guest's
 // own changes are written through: its write(2) returns when the host's kernel
 // has the bytes, and fails then if the quota or the disk is full. Where the share's

@@ -5,6 +5,7 @@ package fs
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -89,6 +90,37 @@ func TestAskerOwns(t *testing.T) {
 	}
 	if _, err := c.lookup(root, "missing"); err != unix.ENOENT {
 		t.Error(err)
+	}
+}
+
+// Whoever is taken for the owner, all may do what the owner may; and on the host a mode is no wider than it was made.
+func TestEverybodyMay(t *testing.T) {
+	c := newClient(t, vm.Share{Ownership: vm.OwnershipEverybody}, Options{})
+	c.as.Uid = 1000
+	made := must(call[fuse.CreateOut](c, opCreate, root, &fuse.CreateIn{Flags: unix.O_RDWR, Mode: 0o640}, "f"))(t)
+	c.as.Uid = 1001
+	for _, step := range []struct{ set, shown, host uint32 }{
+		{0, 0o666, 0o640},
+		{0o777, 0o777, 0o751}, // chmod +x, of what it was shown
+		{0o777, 0o777, 0o751},
+		{0o700, 0o777, 0o700},
+		{0o555, 0o555, 0o500},
+		{0o644, 0o666, 0o600},
+		{0o1666, 0o666, 0o1600},
+		{0o666, 0o666, 0o600},
+	} {
+		if step.set != 0 {
+			must(c.setattr(made.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: step.set}))(t)
+		}
+		e := must(c.walk("f"))(t)
+		info, err := os.Stat(filepath.Join(c.dir, "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := uint32(info.Sys().(*syscall.Stat_t).Mode) & 0o7777
+		if e.Mode&0o7777 != step.shown || host != step.host || e.Uid != 1001 || e.EntryValid != 0 {
+			t.Errorf("%o: shown %o of %d, on the host %o; want %o, %o", step.set, e.Mode&0o7777, e.Uid, host, step.shown, step.host)
+		}
 	}
 }
 

@@ -180,7 +180,7 @@ func zoneLocked(n *node, rules *ruleset, depth int) *zone {
 
 // owner returns whom a file is shown to belong to.
 func (s *session) owner(z *zone, caller *fuse.Caller) fuse.Owner {
-	if s.policy == vm.OwnershipAsker {
+	if s.policy != vm.OwnershipSubtree {
 		return caller.Owner
 	}
 	return z.owner

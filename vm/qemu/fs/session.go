@@ -26,7 +26,7 @@ const (
 	// asking, under the subtree policy, and how long this process trusts that
 	// a folder is where it was.
 	fresh = time.Second
-	// barelyFresh is how long attributes hold under the asker policy. Any
+	// barelyFresh is how long attributes hold where whoever asks is the owner. Any
 	// look-up asks; this only lets the question that the guest's kernel asks
 	// right after it use the answer.
 	barelyFresh = time.Millisecond
@@ -118,7 +118,7 @@ func newSession(d *Device) *session {
 		maxPaths:      d.files / 4,
 		maxHandles:    d.files - d.files/4,
 	}
-	if s.policy == vm.OwnershipAsker {
+	if s.policy != vm.OwnershipSubtree {
 		s.nameTTL, s.attrTTL = 0, barelyFresh
 	}
 	s.protocol = newProtocol(s)
