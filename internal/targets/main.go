@@ -27,7 +27,7 @@ func run(in io.Reader, out io.Writer, accelerator string) error {
 		return err
 	}
 	missing := table(out, list(), figures)
-	fmt.Fprintf(out, "\nGuests of this computer's own architecture run by %s here, others by tcg.\n", accelerator)
+	fmt.Fprintf(out, "\nGuests of this computer's own architecture run by %s here.\n", accelerator)
 	if missing > 0 {
 		return fmt.Errorf("%d of the figures were not measured", missing)
 	}
