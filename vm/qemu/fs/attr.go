@@ -45,11 +45,14 @@ func (s *session) shownMode(mode uint32) uint32 {
 	return owner | owner>>3 | owner>>6
 }
 
-// changedMode is a file's mode after the guest has set one: what the guest leaves as it was shown stays as it is.
-func (s *session) changedMode(old, set uint32) uint32 {
-	old, set = old&modeBits, set&modeBits
-	shown := s.shownMode(old) | old&unix.S_ISVTX
-	return (old | set&^shown) &^ (shown &^ set)
+// hostMode is the mode that a file is given on the host when the guest sets one. What the guest was shown for all
+// it may only hand back: nobody on the host may write for that who could not before.
+func (s *session) hostMode(old, set uint32) uint32 {
+	const othersWrite = unix.S_IWGRP | unix.S_IWOTH
+	if s.policy == vm.OwnershipEverybody {
+		set &^= othersWrite &^ old
+	}
+	return set & modeBits
 }
 
 // shownIno is the inode number that the guest is shown. Numbers of another file system, which is mounted
@@ -112,7 +115,7 @@ func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		if n.kind == unix.S_IFLNK {
 			return fuse.Status(unix.EOPNOTSUPP)
 		}
-		if err := unix.Chmod(procPath(d), s.changedMode(uint32(info.Mode), mode)); err != nil {
+		if err := unix.Chmod(procPath(d), s.hostMode(uint32(info.Mode), mode)); err != nil {
 			return status(err)
 		}
 	}
