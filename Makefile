@@ -183,9 +183,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s); inputs that reach something new g
 
 bench: setup guest-programs ## every benchmark, one package at a time, and a table of what is met; bench/results.txt is a run that was kept
 	@mkdir -p .build
-	@{ echo "# $$(git describe --always --dirty), $$(date -u +%F), Linux $$(uname -r), $$(nproc) processors, $$(qemu-system-x86_64 --version | head -1)"; \
-	  $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u); } | tee .build/bench.txt
-	@$(GO) run ./internal/targets < .build/bench.txt
+	@failed=0; { echo "# $$(git describe --always --dirty), $$(date -u +%F), Linux $$(uname -r), $$(nproc) processors, $$(qemu-system-x86_64 --version | head -1)"; \
+	  $(GO) test -p 1 -run '^$$' -bench . -timeout 60m $$(git grep -l '^func Benchmark' -- '*_test.go' | sed 's|^|./|' | xargs -n1 dirname | sort -u); } | tee .build/bench.txt || failed=1; \
+	  $(GO) run ./internal/targets < .build/bench.txt; exit $$failed
 
 generate: ## what is generated and committed
 	$(GO) generate ./...

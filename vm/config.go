@@ -90,8 +90,8 @@ const (
 	OwnershipSubtree Ownership = "subtree"
 	// OwnershipAsker shows whoever asks as the owner: what Apple's server does.
 	OwnershipAsker Ownership = "asker"
-	// OwnershipEverybody shows whoever asks as the owner, and everybody else as having the owner's
-	// permissions. The guest's kernel keeps one owner of a file for all its users, so where two ask at
-	// once each may be checked as the other.
+	// OwnershipEverybody shows whoever asks as the owner, and gives everybody else the owner's
+	// permissions: the guest's kernel keeps one owner of a file for all its users, and may check one who
+	// asks against another who has just asked.
 	OwnershipEverybody Ownership = "everybody"
 )

@@ -114,6 +114,19 @@ func changed(op, path, how string) error {
 	return fault.New(fault.Rejected, op, path, errors.New(how)).Advise("Read it again, and make the change to what is there now.")
 }
 
+// setMode is Chmod. In a folder that agents share, another's look at the file has made it that one's for the
+// kernel; a look of one's own makes it one's own again.
+func setMode(f *os.File, mode os.FileMode) error {
+	err := f.Chmod(mode)
+	if errors.Is(err, unix.EPERM) {
+		if _, err := f.Stat(); err != nil {
+			return err
+		}
+		err = f.Chmod(mode)
+	}
+	return err
+}
+
 // replace writes a new file beside the old one and gives it the name.
 func (w *writing) replace(ctx context.Context, op string, s *spot, mode uint32) (uint64, error) {
 	folder := int(s.folder.Fd())
@@ -125,7 +138,7 @@ func (w *writing) replace(ctx context.Context, op string, s *spot, mode uint32) 
 	f := os.NewFile(uintptr(fd), name)
 	size, err := w.fill(f)
 	if err == nil {
-		err = f.Chmod(os.FileMode(mode))
+		err = setMode(f, os.FileMode(mode))
 	}
 	if err == nil {
 		err = f.Sync()

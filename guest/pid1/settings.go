@@ -28,7 +28,7 @@ func kernelSettings() []setting {
 		{"vm/unprivileged_userfaultfd", "0"},
 		// A debugger reaches what it started.
 		{"kernel/yama/ptrace_scope", "1"},
-		// In folders that all may write to, as /workspace/shared is.
+		// In folders that all may write to, as /tmp is.
 		{"fs/protected_symlinks", "1"},
 		{"fs/protected_hardlinks", "1"},
 		{"fs/protected_fifos", "2"},

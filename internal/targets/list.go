@@ -1,7 +1,5 @@
 package main
 
-import "fmt"
-
 // target is what one figure is to be.
 type target struct {
 	benchmark string // as go test names it, without Benchmark; the machine may follow: Boot/amd64 is Boot/amd64/tcg
@@ -25,10 +23,8 @@ func (t target) met(figure float64) bool {
 	return figure <= t.limit
 }
 
-func (t target) String() string { return fmt.Sprintf("%s %s", t.benchmark, t.unit) }
-
-// list is every target. A ratio is of the same minutes of one computer; the few that are seconds
-// and MiB are so far from what is measured, or so little a computer's own, that they can be.
+// list is every target. Ratios are of the same minutes of one computer; the few seconds are far from
+// what is measured, and memory is hardly a computer's own.
 func list() []target {
 	return []target{
 		{"Boot/amd64", "boot/floor", most, 1.6},

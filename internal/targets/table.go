@@ -51,32 +51,33 @@ func parse(line string) (name string, units map[string]float64) {
 	return name, units
 }
 
-// of is the figure of a target.
-func (f figures) of(t target) (figure float64, measured bool) {
+// of is the figure of a target, and the name under which it was measured.
+func (f figures) of(t target) (figure float64, name string) {
 	for name, units := range f {
 		if name == t.benchmark || strings.HasPrefix(name, t.benchmark+"/") {
-			if figure, measured = units[t.unit]; measured {
-				return figure, true
+			if figure, is := units[t.unit]; is {
+				return figure, name
 			}
 		}
 	}
-	return 0, false
+	return 0, ""
 }
 
 // table prints the targets with their figures, in Markdown, and returns how many have none.
 func table(out io.Writer, targets []target, measured figures) (missing int) {
 	fmt.Fprintln(out, "| | measured | target | |\n| --- | --- | --- | --- |")
 	for _, t := range targets {
-		figure, is := measured.of(t)
-		switch {
-		case !is:
+		figure, name := measured.of(t)
+		if name == "" {
 			missing++
-			fmt.Fprintf(out, "| %v | | %s %.3g | not measured |\n", t, t.bound, t.limit)
-		case t.met(figure):
-			fmt.Fprintf(out, "| %v | %.3g | %s %.3g | met |\n", t, figure, t.bound, t.limit)
-		default:
-			fmt.Fprintf(out, "| %v | %.3g | %s %.3g | **not met** |\n", t, figure, t.bound, t.limit)
+			fmt.Fprintf(out, "| %s %s | | %s %.3g | not measured |\n", t.benchmark, t.unit, t.bound, t.limit)
+			continue
 		}
+		verdict := "**not met**"
+		if t.met(figure) {
+			verdict = "met"
+		}
+		fmt.Fprintf(out, "| %s %s | %.3g | %s %.3g | %s |\n", name, t.unit, figure, t.bound, t.limit, verdict)
 	}
 	return missing
 }

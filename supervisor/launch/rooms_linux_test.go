@@ -175,7 +175,7 @@ func (h *home) boot(t testing.TB) {
 		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: vm.NetworkNAT,
 		Shares: []launch.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
-			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipAsker}, MountPoint: "/output"},
+			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},
 			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},
 		},
 		ConsoleLog: log, StateDir: t.TempDir(), Bridge: h.programs.Server,

@@ -45,8 +45,9 @@ func (s *session) shownMode(mode uint32) uint32 {
 	return owner | owner>>3 | owner>>6
 }
 
-// hostMode is the mode that a file is given on the host when the guest sets one. What the guest was shown for all
-// it may only hand back: nobody on the host may write for that who could not before.
+// hostMode is the mode that a file is given on the host when the guest sets one. A program may ask for a mode
+// only because it was shown that of another file, so under the policy of everybody the group and others get no
+// permission to write that they did not have.
 func (s *session) hostMode(old, set uint32) uint32 {
 	const othersWrite = unix.S_IWGRP | unix.S_IWOTH
 	if s.policy == vm.OwnershipEverybody {

@@ -32,7 +32,9 @@
 // nor shown to the guest. The guest's kernel checks permissions against the
 // owner and mode it is shown; the host's kernel then checks what this process
 // does. So a file that the host's user may not read cannot be read by the
-// guest's root either.
+// guest's root either. Under the policy of everybody the guest is shown the owner's permissions for
+// all, and no sticky bit; a mode that it sets reaches the host but for new permissions of the group and
+// others to write.
 //
 // # What is fresh
 //

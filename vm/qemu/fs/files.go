@@ -84,7 +84,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	// Always exclusively: what is there already may be anything.
 	var d *descriptor
 	var info fileInfo
-	mode := in.Mode & modeBits
+	mode := s.hostMode(0, in.Mode)
 	err = s.counted(parent, dir, name, &info, func() (err error) {
 		d, err = s.dev.host.openAt(dir, name, host|unix.O_CREAT|unix.O_EXCL|unix.O_NOCTTY, mode)
 		if err != nil {

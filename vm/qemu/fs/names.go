@@ -139,7 +139,7 @@ func (s *session) counted(parent *node, dir *descriptor, name string, info *file
 }
 
 func (s *session) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	mode := in.Mode & modeBits
+	mode := s.hostMode(0, in.Mode)
 	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
 		return unix.Mkdirat(dir.fd, name, mode)
 	})
@@ -150,7 +150,7 @@ func (s *session) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *f
 	if kind := in.Mode & unix.S_IFMT; kind != 0 && kind != unix.S_IFREG {
 		return fuse.EPERM
 	}
-	mode := in.Mode & modeBits
+	mode := s.hostMode(0, in.Mode)
 	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
 		return unix.Mknodat(dir.fd, name, unix.S_IFREG|mode, 0)
 	})

@@ -124,6 +124,23 @@ func TestEverybodyMay(t *testing.T) {
 	}
 }
 
+// A folder of everybody's is so too: also one that was made with the mode that another was shown, or sticky.
+func TestEverybodysFolder(t *testing.T) {
+	c := newClient(t, vm.Share{Ownership: vm.OwnershipEverybody}, Options{})
+	c.as.Uid = 1000
+	dir := must(call[fuse.EntryOut](c, opMkdir, root, &fuse.MkdirIn{Mode: 0o1777}, "dir"))(t)
+	must(call[fuse.CreateOut](c, opCreate, dir.NodeId, &fuse.CreateIn{Flags: unix.O_RDWR, Mode: 0o666}, "f"))(t)
+	for name, mode := range map[string]os.FileMode{"dir": 0o755 | os.ModeDir | os.ModeSticky, "dir/f": 0o644} {
+		if info, err := os.Stat(filepath.Join(c.dir, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s is %v on the host, %v", name, info.Mode(), err)
+		}
+	}
+	c.as.Uid = 1001
+	if e := must(c.walk("dir"))(t); e.Mode&0o7777 != 0o777 || e.Uid != 1001 {
+		t.Errorf("shown %o of %d", e.Mode&0o7777, e.Uid)
+	}
+}
+
 func TestOwnersAndModesOnTheHost(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.as = fuse.Caller{Owner: fuse.Owner{Uid: 1000, Gid: 1000}}
