@@ -125,6 +125,8 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 	for _, d := range f.doors {
 		ports = append(ports, d.port)
 	}
+	ctx, end := context.WithCancel(ctx) // the way's is below it, so that who sees the way end by it sees it ended
+	defer end()
 	stop := showStart(ctx, f.console, client)
 	way, err := client.Forward(ctx, f.agent, ports)
 	stop()
@@ -137,7 +139,6 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 			return err
 		}
 	}
-	ctx, end := context.WithCancel(ctx)
 	failed := make(chan error, len(f.doors))
 	var work sync.WaitGroup
 	defer work.Wait()

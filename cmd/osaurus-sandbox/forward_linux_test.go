@@ -57,6 +57,11 @@ func (h *heard) String() string {
 func startForward(t *testing.T, args ...string) *forwarding {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
+	// A signal ends contexts one by one. With so many, whatever wrongly depends on their order is found out.
+	for range 10_000 {
+		_, forget := context.WithCancel(ctx)
+		t.Cleanup(forget)
+	}
 	f := &forwarding{t: t, stop: cancel, code: make(chan int, 1)}
 	out, to := io.Pipe()
 	go func() {
