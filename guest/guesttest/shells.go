@@ -98,7 +98,7 @@ func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "X=agent; PS1='> '")
-	seen := newWaiter("I see agent 40 120")
+	seen := newWaiter("I see agent 40 120\r\n") // all of its line: what is typed next is echoed where the line stands
 	a, err := alice.house.Client.AttachShell(ctx, alice.session(), guest.TerminalSize{Rows: 40, Cols: 120}, seen)
 	if err != nil {
 		t.Fatal(err)
