@@ -58,7 +58,7 @@ and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
 		},
 		{
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
-			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. They are made again when you or an\napp need the guest the next time.",
+			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
 			last:    true,
