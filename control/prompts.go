@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -14,8 +15,12 @@ import (
 type promptService struct{ service }
 
 func promptProto(p prompts.Prompt) *controlpb.Prompt {
+	agent := cmp.Or(string(p.Name), string(p.Secret.Agent)) // the id of one that is gone
+	if p.Secret.Agent == secrets.Host {
+		agent = secrets.HostName
+	}
 	return &controlpb.Prompt{
-		Id: string(p.ID), Agent: string(p.Name), Kind: string(p.Kind), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
+		Id: string(p.ID), Agent: agent, Kind: string(p.Kind), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
 		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
 	}
 }

@@ -21,6 +21,9 @@ type Key struct {
 // read. No agent has this id.
 const Host config.AgentID = "00000000-0000-0000-0000-000000000000"
 
+// HostName is what people call it, which is no name that an agent can have.
+const HostName = "@host"
+
 // Inference names what this host shows to the endpoint for inference.
 func Inference() Key { return Key{Agent: Host, Name: "INFERENCE_API_KEY"} }
 
@@ -51,7 +54,7 @@ func (k Key) Check() error {
 func CheckAgent(agent config.AgentID) error {
 	id, err := config.ParseAgentID(string(agent))
 	if err == nil && id != agent {
-		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "not in capitals").Advise("Write it in small letters.")
+		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "not in capitals").Advise("Write it in capitals.")
 	}
 	return err
 }

@@ -38,7 +38,7 @@ you say --secrets. In the output of an agent's programs, secrets are replaced by
 // agentOf is the agent that is meant on the command line. Who has its id needs
 // no daemon, and may mean an agent that is gone.
 func agentOf(ctx context.Context, text string) (config.AgentID, error) {
-	if text == "@host" { // which is no name that an agent can have
+	if text == secrets.HostName {
 		return secrets.Host, nil
 	}
 	if id, err := config.ParseAgentID(text); err == nil {

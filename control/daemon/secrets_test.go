@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/supervisor/hosttest"
 )
@@ -284,6 +285,22 @@ func TestSecretIsAsked(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 
+	host := make(chan error, 1)
+	go func() {
+		_, err := client.Secrets.Ask(t.Context(), &controlpb.AskSecretRequest{Agent: string(secrets.Host), Name: "KEY"})
+		host <- err
+	}()
+	p = next("KEY")
+	if p.Agent != secrets.HostName {
+		t.Errorf("a secret of this host is asked for %q", p.Agent)
+	}
+	if _, err := client.Prompts.Cancel(t.Context(), &controlpb.CancelPromptRequest{Id: p.Id}); err != nil {
+		t.Error(err)
+	}
+	if err := <-host; fault.KindOf(err) != fault.UserDenied {
+		t.Errorf("cancelled: %v", err)
+	}
+
 	third := ask("GONE")
 	next("GONE")
 	deleted, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice"})
@@ -293,7 +310,7 @@ func TestSecretIsAsked(t *testing.T) {
 	if err := <-third; fault.KindOf(err) != fault.UserDenied {
 		t.Errorf("of a deleted agent: %v", err)
 	}
-	if got := alice.events("prompt."); len(got) != 6 {
+	if got := alice.events("prompt."); len(got) != 8 {
 		t.Errorf("the events are %q", got)
 	}
 
