@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -74,6 +76,40 @@ func TestTakenAddressForMCP(t *testing.T) {
 	for _, s := range all.Settings {
 		if s.Key == "mcp.listen" && s.Value != `""` {
 			t.Errorf("it is %s", s.Value)
+		}
+	}
+}
+
+// An address that another program had when the daemon began is used once it is free.
+func TestAddressForMCPThatGetsFree(t *testing.T) {
+	home := newHome(t, "home")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	if err := config.Edit(home, func(f *config.File) error { return f.Set("mcp.listen", address) }); err != nil {
+		t.Fatal(err)
+	}
+	client, _ := serve(t, daemon.Options{Home: home})
+	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		r, err := http.Get("http://" + address + "/mcp")
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("it answers with %s", r.Status)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
 		}
 	}
 }
