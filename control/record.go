@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,10 +15,6 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 )
-
-// recordLimit is how long the audit may take over one entry: a busy disk takes
-// a moment, and a caller should not wait for one that hangs.
-const recordLimit = 10 * time.Second
 
 // note is what an entry of the audit says of a call.
 type note struct {
@@ -103,7 +98,7 @@ func withoutSecrets(err error, secrets *redact.Live) error {
 }
 
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
 	defer cancel()
 	who, clean := callerOf(ctx), secrets.Scrubber()
 	_, err := s.Audit.Record(ctx, audit.Entry{

@@ -20,8 +20,8 @@ const (
 	endSlack = 5 * time.Second
 )
 
-// errLate is why a command's context ended.
-var errLate = errors.New("the guest does not answer")
+// ErrSilent is why the context of a call to a guest ended, or why it was not made.
+var ErrSilent = errors.New("the guest does not answer")
 
 // command is a command in a guest that may fall silent or die at any moment.
 type command struct {
@@ -40,10 +40,10 @@ func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, releas
 	}
 	limit, cancel := context.WithCancelCause(ctx)
 	c := &command{name: cmd.Args[0], asked: ctx, limit: limit, over: g.Done()}
-	late := time.AfterFunc(execLimit, func() { cancel(errLate) })
+	late := time.AfterFunc(execLimit, func() { cancel(ErrSilent) })
 	c.Process, err = g.Exec(limit, cmd)
 	if !late.Stop() && err == nil {
-		err = errLate // its context has ended it
+		err = ErrSilent // its context has ended it
 	}
 	if err != nil {
 		err = c.explain(err)
@@ -55,7 +55,7 @@ func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, releas
 		if grace == 0 {
 			grace = execGrace
 		}
-		late = time.AfterFunc(cmd.Timeout+grace+endSlack, func() { cancel(errLate) })
+		late = time.AfterFunc(cmd.Timeout+grace+endSlack, func() { cancel(ErrSilent) })
 	}
 	return c, func() { late.Stop(); cancel(nil) }, nil
 }
@@ -74,8 +74,8 @@ func (c *command) Wait() (guest.Exit, error) {
 func (c *command) explain(err error) error {
 	const op = "run command"
 	switch {
-	case context.Cause(c.limit) == errLate:
-		return fault.New(fault.Timeout, op, c.name, errLate).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+	case context.Cause(c.limit) == ErrSilent:
+		return fault.New(fault.Timeout, op, c.name, ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	case c.asked.Err() != nil:
 		return err
 	}

@@ -192,7 +192,7 @@ func (t *teller) Write(p []byte) (int, error) {
 	if t.say == nil || time.Since(t.last) < tellEvery {
 		return n, err
 	}
-	line := strings.TrimSpace(lastLines(strings.TrimSpace(string(p)), 1))
+	line := strings.TrimSpace(plain.LastLines(strings.TrimSpace(string(p)), 1))
 	if line != "" {
 		t.last = time.Now()
 		t.say("%s", plain.First(line, maxTold))

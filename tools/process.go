@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/plain"
 )
 
 const (
@@ -96,7 +97,7 @@ func newProcess(rooms Rooms) Tool {
 			if err != nil {
 				return processOut{}, err
 			}
-			out.LogTail = lastLines(strings.ToValidUTF8(string(tail.Data), "\uFFFD"), in.TailLines)
+			out.LogTail = plain.LastLines(strings.ToValidUTF8(string(tail.Data), "\uFFFD"), in.TailLines)
 		}
 		return out, nil
 	})
@@ -148,14 +149,4 @@ func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (guest.Jo
 		Kind: fault.NotFound, Field: field, Expected: "one of your jobs; action list shows them",
 		Message: fmt.Sprintf("you have no job %s. Jobs end with the sandbox, when it is stopped or started again", quoted(text)),
 	}
-}
-
-// lastLines are the last lines of a text.
-func lastLines(text string, n int) string {
-	end := strings.TrimSuffix(text, "\n")
-	at := len(end)
-	for ; n > 0 && at >= 0; n-- {
-		at = strings.LastIndexByte(end[:at], '\n')
-	}
-	return text[at+1:]
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
-
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/plain"
 )
 
 // tailBytes is how far back the last lines are looked for: the most that the
@@ -84,18 +83,10 @@ func tailLines(stream *jobOutput, lines int, follow bool, show func(*controlpb.T
 		more := stream.Msg()
 		part.Data, part.Next, part.Job = append(part.Data, more.Data...), more.Next, more.Job
 	}
-	part.Data, part.Offset = lastLines(part.Data, lines, part.Offset)
+	last := []byte(plain.LastLines(string(part.Data), lines))
+	part.Data, part.Offset = last, part.Offset+uint64(len(part.Data)-len(last))
 	if err := show(part); err != nil {
 		return err
 	}
 	return each(stream, show)
-}
-
-// lastLines are the last lines of a part of the output, and where they begin.
-func lastLines(data []byte, lines int, offset uint64) ([]byte, uint64) {
-	begin := len(data)
-	for ; lines > 0 && begin > 0; lines-- {
-		begin = bytes.LastIndexByte(data[:begin-1], '\n') + 1
-	}
-	return data[begin:], offset + uint64(begin)
 }

@@ -99,19 +99,6 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-func TestLastLines(t *testing.T) {
-	for _, tc := range []struct {
-		data  string
-		lines int
-		want  string
-	}{{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 9, "a\nb\n"}, {"a\n", 0, ""}, {"", 3, ""}, {"\n\n", 1, "\n"}} {
-		got, at := lastLines([]byte(tc.data), tc.lines, 100)
-		if string(got) != tc.want || at != uint64(100+len(tc.data)-len(tc.want)) {
-			t.Errorf("the last %d of %q are %q at %d", tc.lines, tc.data, got, at)
-		}
-	}
-}
-
 func TestAsLine(t *testing.T) {
 	for _, tc := range []struct {
 		args []string

@@ -4,17 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/audit"
 )
-
-// recordLimit is how long the audit may take over what a program did: a busy disk
-// takes a moment, and the program waits for its answer.
-const recordLimit = 10 * time.Second
 
 // programs records what programs in the guest did, as done by whoever runs the
 // daemon, and without their agents' secrets.
@@ -27,7 +22,7 @@ type programs struct {
 // Record implements bridge.Audit. Done is done: what cannot be recorded is in
 // the log.
 func (p programs) Record(ctx context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	ctx, cancel := context.WithTimeout(ctx, audit.RecordLimit)
 	defer cancel()
 	clean := p.secret(who.Agent)
 	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: clean.Text(subject), Outcome: audit.OutcomeOf(err)}

@@ -79,3 +79,12 @@ func Place(text []byte, at int) (line, column int) {
 	line = bytes.Count(before, []byte("\n")) + 1
 	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }
+
+// LastLines are the last lines of a text, with the newline at their end if it has one.
+func LastLines(text string, lines int) string {
+	begin := len(text)
+	for ; lines > 0 && begin > 0; lines-- {
+		begin = strings.LastIndexByte(text[:begin-1], '\n') + 1
+	}
+	return text[begin:]
+}

@@ -65,6 +65,18 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+func TestLastLines(t *testing.T) {
+	for _, tc := range []struct {
+		text  string
+		lines int
+		want  string
+	}{{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 9, "a\nb\n"}, {"a\n", 0, ""}, {"a", 0, ""}, {"", 3, ""}, {"\n\n", 1, "\n"}} {
+		if got := LastLines(tc.text, tc.lines); got != tc.want {
+			t.Errorf("the last %d of %q are %q", tc.lines, tc.text, got)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	value := map[string]any{"b": "<&>", "a": json.RawMessage(`"</>"`)}
 	text, err := JSON(value)

@@ -3,7 +3,6 @@ package agents
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
@@ -229,26 +228,23 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 	heard, end := a.whileHeard(ctx)
 	defer end()
 	err := a.applyNow(heard, l, m)
-	if err == nil || context.Cause(heard) != errSilent {
+	if err == nil || context.Cause(heard) != supervisor.ErrSilent {
 		return err
 	}
 	agent := a.agentOf(m)
 	if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
 		return nil
 	}
-	return fault.New(fault.Unavailable, op, string(agent.User), errSilent).
+	return fault.New(fault.Unavailable, op, string(agent.User), supervisor.ErrSilent).
 		Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
 }
-
-// errSilent is why the context of a call ends to a guest that is known not to answer.
-var errSilent = errors.New("the guest does not answer")
 
 // whileHeard is a context that ends when the guest is known not to answer.
 func (a *Agents) whileHeard(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	status := a.Sandbox.Status()
 	if status.State == supervisor.Unresponsive {
-		end(errSilent) // before anything is asked
+		end(supervisor.ErrSilent) // before anything is asked
 	}
 	go func() {
 		for status.State != supervisor.Unresponsive {
@@ -257,7 +253,7 @@ func (a *Agents) whileHeard(ctx context.Context) (context.Context, context.Cance
 				return // the context or the sandbox has ended
 			}
 		}
-		end(errSilent)
+		end(supervisor.ErrSilent)
 	}()
 	return ctx, func() { end(nil) }
 }

@@ -15,6 +15,10 @@ import (
 // open while its client is slow.
 const page = 256
 
+// RecordLimit is how long who waits for an entry should let it take: a busy disk takes
+// a moment, and nobody should wait for one that hangs.
+const RecordLimit = 10 * time.Second
+
 // Log is a database's audit. Its methods may be called at once by many.
 //
 // Entries are never deleted. One takes about 100 bytes on the disk and its

@@ -132,7 +132,7 @@ func (s *scribe) saveAll() (late error) {
 	defer l.Return()
 	for p, last := range due {
 		if s.Sandbox.Status().State == supervisor.Unresponsive {
-			late = errSilent
+			late = supervisor.ErrSilent
 			break
 		}
 		err := s.save(l, p, last)

@@ -3,7 +3,6 @@ package terminal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"time"
@@ -19,9 +18,6 @@ import (
 // Until then the guest has tried one signal after the other, and made a new
 // shell if none helped.
 const runSlack = 30 * time.Second
-
-// errSilent is why a call ended, or was not made.
-var errSilent = errors.New("the guest does not answer")
 
 // Session is a shell of an agent, as the guest says it is. One of which only the
 // transcript is left has ended.
@@ -41,13 +37,13 @@ func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand,
 	defer l.Return()
 	defer t.scribe.used(agent, cmd.Session, by)
 	// The limit counts for the wait and for the command.
-	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, guest.ShellTimeout)+runSlack, errSilent)
+	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, guest.ShellTimeout)+runSlack, supervisor.ErrSilent)
 	defer cancel()
 	secrets := t.Agents.Redact(ctx, agent)
 	result, err := l.Shells().RunShell(limit, cmd)
 	redactResult(secrets.Scrubber(), &result) // also those that it got while it ran
-	if err != nil && context.Cause(limit) == errSilent {
-		err = fault.New(fault.Timeout, op, string(cmd.Session), errSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
+	if err != nil && context.Cause(limit) == supervisor.ErrSilent {
+		err = fault.New(fault.Timeout, op, string(cmd.Session), supervisor.ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
 	}
 	return result, l.Explain(ctx, op, string(cmd.Session), err)
 }
