@@ -225,14 +225,24 @@ func (l *Library) prune(id config.PluginID, history []Revision) error {
 	return nil
 }
 
-// moveRevisions has a plugin's be another's, which has none: what is there was left by a crash.
-func (l *Library) moveRevisions(from, to config.PluginID) error {
-	err := os.RemoveAll(l.revisionDir(to))
-	if err == nil {
-		err = os.Rename(l.revisionDir(from), l.revisionDir(to))
+// lendRevisions has a plugin's be another's too, which has none: what is there was left by a crash. They are
+// the same files, which takes no room on a full disk; they are replaced and removed, but never written.
+func (l *Library) lendRevisions(from, to config.PluginID) error {
+	history, err := l.revisions(from)
+	if err != nil {
+		return err
+	}
+	dir := l.revisionDir(to)
+	if err = os.RemoveAll(dir); err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	for _, n := range history {
+		if err == nil {
+			err = os.Link(l.revisionPath(from, n), l.revisionPath(to, n))
+		}
 	}
 	if err == nil {
-		err = config.Sync(filepath.Join(l.dir, versions))
+		err = errors.Join(config.Sync(dir), config.Sync(filepath.Dir(dir)))
 	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "rename plugin", string(from), err).Advise("Make the library's folder writable for you.")

@@ -285,7 +285,8 @@ func (l *Library) Duplicate(id config.PluginID, name string) (Entry, error) {
 	return l.Save(e.Recipe, Create)
 }
 
-// Rename gives a plugin another name, and with it perhaps another id. Its revisions go with it.
+// Rename gives a plugin another name, and with it perhaps another id. Its revisions go with it: until the plugin
+// is there under its new id, it has them all under the old one, so that one that is killed or fails loses none.
 func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,14 +311,16 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 	if _, err := l.archive(id); err != nil {
 		return Entry{}, err
 	}
-	if err := l.moveRevisions(id, to); err != nil {
-		return Entry{}, err
+	err = l.lendRevisions(id, to)
+	if err == nil {
+		e, err = l.save(to, e.Recipe)
 	}
-	renamed, err := l.save(to, e.Recipe)
 	if err != nil {
+		_ = os.Remove(l.path(to))           // there was none
+		_ = os.RemoveAll(l.revisionDir(to)) // or the next rename does
 		return Entry{}, err
 	}
-	return renamed, l.remove(id)
+	return e, l.remove(id)
 }
 
 // Remove forgets a plugin, broken or not, and all its revisions.
