@@ -55,7 +55,7 @@ type Life interface {
 	// no more.
 	Command(ctx context.Context, a tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *guest.Command) error
 	// Begin has run what the plugin runs by itself. It is called once the plugin is
-	// there, and when a guest that started has it still, and does not wait.
+	// there, and when a guest that started has it still, and neither waits nor calls the installer.
 	Begin(a tools.Agent, plugin config.PluginID, r plugins.Recipe)
 	// End ends that, and returns when it has. The plugin is about to be changed or to go.
 	End(ctx context.Context, agent config.AgentID, plugin config.PluginID) error
@@ -225,6 +225,16 @@ func (i *Installer) register(agent config.AgentID, r Record) error {
 		list = i.toolsOf(r)
 	}
 	return i.Registry.Assign(agent, r.ID, list...)
+}
+
+// begin has what a plugin runs by itself run, if it is callable. The turn is the caller's. Forget takes none:
+// whoever ends what runs after it ends all, for the mutex is held.
+func (i *Installer) begin(a tools.Agent, plugin config.PluginID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if r, ok := i.shelfOf(a.ID).find(plugin); ok && r.callable() {
+		i.Life.Begin(a, plugin, r.Plugin)
+	}
 }
 
 func (i *Installer) note(what What, a tools.Agent, plugin config.PluginID, by, detail string) {

@@ -332,9 +332,7 @@ func (i *Installer) finish(ctx context.Context, a tools.Agent, t *transaction) {
 	if _, err := i.script(context.WithoutCancel(ctx), "forget the version before", a, false, scriptKeep, nil, a.Home, string(t.record.ID)); err != nil {
 		i.Log.Warn("the version before of a plugin is left", "agent", a.Name, "plugin", t.record.ID, "error", err)
 	}
-	if !t.record.Disabled {
-		i.Life.Begin(a, t.record.ID, t.record.Plugin)
-	}
+	i.begin(a, t.record.ID)
 }
 
 func failureOf(step Step, version string, err error) Failure {

@@ -52,9 +52,7 @@ func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure F
 		}
 		return err
 	}
-	if back.callable() {
-		i.Life.Begin(a, back.ID, back.Plugin)
-	}
+	i.begin(a, back.ID)
 	return nil
 }
 

@@ -107,9 +107,7 @@ func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.Plugi
 	if err := i.put(a.ID, plugin, &r); err != nil {
 		return before, errors.Join(err, i.register(a.ID, before))
 	}
-	if on {
-		i.Life.Begin(a, plugin, r.Plugin)
-	}
+	i.begin(a, plugin)
 	i.note(what, a, plugin, by, "")
 	return r, nil
 }

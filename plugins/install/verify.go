@@ -380,10 +380,20 @@ func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
 		return
 	}
 	for _, r := range list {
-		if r.callable() {
-			i.Life.Begin(a, r.ID, r.Plugin)
-		}
+		// Whoever changes the plugin may do so for long, and may have one of its programs wait for this round.
+		i.work.Go(func() { i.beginInTurn(a, r.ID) })
 	}
+}
+
+// beginInTurn is begin for who has no turn: the plugin may have been changed, disabled or removed since it was
+// looked at, and what runs by itself of it was ended then.
+func (i *Installer) beginInTurn(a tools.Agent, plugin config.PluginID) {
+	end, err := i.turn(i.life, "begin plugin", a, plugin)
+	if err != nil {
+		return // there is no more beginning after Close
+	}
+	defer end()
+	i.begin(a, plugin)
 }
 
 // during is the key of the boot that work belongs to which nobody asked for: it starts

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
@@ -207,6 +208,47 @@ func TestCallsAfterBoot(t *testing.T) {
 	works("the agent was reset")
 	harm(folder)
 	works("the folder is gone")
+}
+
+// What runs by itself of a plugin begins once its guest was looked at, but not of one that is being disabled
+// in that moment.
+func TestDisabledWhileLookedAt(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, _ := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+		t.Fatal(err)
+	}
+	w.live(a.ID, dataTools, false) // it went with its guest
+	if err := i.Ready(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	soon.Until(t, "it has begun", w.runs)
+	ended, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	w.fail = func(what string) error {
+		if what == "ended" {
+			close(ended)
+			<-goOn
+		}
+		return nil
+	}
+	go func() {
+		_, err := i.Disable(t.Context(), a, dataTools, "a test")
+		done <- err
+	}()
+	<-ended
+	i.Reset(a.ID)
+	if err := i.Ready(t.Context(), a); err != nil { // which waits for nobody who changes it
+		t.Error(err)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	i.Close()
+	if w.runs() {
+		t.Error("it runs, and is disabled")
+	}
 }
 
 // Two hundred plugins are looked at with one command, and are there after a restart.

@@ -325,7 +325,10 @@ func (w *world) Begin(a tools.Agent, plugin config.PluginID, _ plugins.Recipe) {
 }
 
 func (w *world) End(_ context.Context, a config.AgentID, plugin config.PluginID) error {
-	return w.touch("end", func() error { w.live(a, plugin, false); return nil })
+	if err := w.touch("end", func() error { w.live(a, plugin, false); return nil }); err != nil {
+		return err
+	}
+	return w.touch("ended", func() error { return nil })
 }
 
 func (w *world) live(a config.AgentID, plugin config.PluginID, is bool) {
@@ -334,6 +337,13 @@ func (w *world) live(a config.AgentID, plugin config.PluginID, is bool) {
 	if w.alive[string(a)+string(plugin)] = is; !is {
 		delete(w.alive, string(a)+string(plugin))
 	}
+}
+
+// runs reports whether anything runs by itself.
+func (w *world) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.alive) > 0
 }
 
 // tree is all that is in the folder of an agent's plugins, as text.

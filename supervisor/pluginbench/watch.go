@@ -58,10 +58,10 @@ func (b *Bench) Note(e events.Event) {
 		b.Installer.Reset(id)
 		b.watch.changed.Ring()
 	case agents.Deleted:
-		b.life.Forget(id)
 		if err := b.Installer.Forget(id); err != nil {
 			b.Log.Warn("what a deleted agent's plugins were is left", "agent", e.Fields["agent"], "error", err)
 		}
+		b.life.Forget(id) // after which the installer begins nothing of it
 	}
 }
 
