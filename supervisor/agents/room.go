@@ -306,6 +306,10 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 	}
 	defer end()
 	a.mu.Lock()
+	if m.gone { // while the guest started, perhaps; what its user has now is another agent's
+		a.mu.Unlock()
+		return notFound(string(agent.Name))
+	}
 	m.made = made{in: l.Guest}
 	a.revoke(m)
 	a.mu.Unlock()

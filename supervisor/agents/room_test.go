@@ -142,6 +142,39 @@ func TestResetAndLeave(t *testing.T) {
 	}
 }
 
+// asked has something be done when somebody first asks whether a context has ended, which who begins to wait does.
+type asked struct {
+	context.Context
+	once *sync.Once
+	do   func()
+}
+
+func (c asked) Done() <-chan struct{} {
+	c.once.Do(c.do)
+	return c.Context.Done()
+}
+
+// A reset that waits while its agent is deleted resets none that was made with its name since.
+func TestResetOfADeletedAgent(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice")
+	w.must(w.exec("alice")) // the guest runs, so the first wait is for the turn
+	var second string
+	ctx := asked{t.Context(), new(sync.Once), func() {
+		_, err := w.Delete(t.Context(), "alice", true, by)
+		w.must(err)
+		w.create("alice")
+		w.must(w.exec("alice"))
+		second = w.backend.Guest().Token("agent-alice")
+	}}
+	w.want(w.Reset(ctx, "alice", by), fault.NotFound)
+	if a, err := w.Get("alice"); err != nil || second == "" || !w.backend.HasLayer("agent-alice") || w.journal.count("agent.reset by test") != 0 {
+		t.Errorf("the next alice was reset: %+v %v", a, err)
+	} else if _, ok := w.holds(second, a.UID); !ok {
+		t.Error("the next alice's token counts no more")
+	}
+}
+
 // A guest that boots from another base begins layers anew, which is a reset that the journal
 // tells of; a whole sandbox that was reset has none that could be told of.
 func TestAnotherBase(t *testing.T) {
