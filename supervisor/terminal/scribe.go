@@ -37,6 +37,8 @@ type scribe struct {
 	mu   sync.Mutex // held for moments only
 	due  map[place]use
 	open map[place]opened
+	// ending counts who is closing a session: they tell of its end themselves.
+	ending map[place]int
 }
 
 // use is who used a session last.
@@ -60,7 +62,7 @@ type opened struct {
 func newScribe(t *Terminals) *scribe {
 	s := &scribe{
 		Terminals: t, wake: make(chan struct{}, 1), done: make(chan struct{}), writing: make(chan struct{}, 1),
-		due: map[place]use{}, open: map[place]opened{},
+		due: map[place]use{}, open: map[place]opened{}, ending: map[place]int{},
 	}
 	s.writing <- struct{}{}
 	go s.write()
@@ -157,13 +159,14 @@ func (s *scribe) saveAll() (late error) {
 func (s *scribe) save(l *supervisor.Loan, p place, last use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
-	list, err := l.Shells().Sessions(ctx, last.agent.User)
-	if err != nil {
-		return err
-	}
-	s.compare(l.Guest, last, p.id, list)
 	secrets := s.Agents.Redact(ctx, last.agent)
 	return s.turn(ctx, func() error {
+		// Within the turn, or a session that is closed after it was listed would be told to have begun anew.
+		list, err := l.Shells().Sessions(ctx, last.agent.User)
+		if err != nil {
+			return err
+		}
+		s.compare(l.Guest, last, p.id, list)
 		text, _, err := l.Shells().Transcript(ctx, last.agent.User, p.id)
 		if err != nil {
 			return err
@@ -184,7 +187,7 @@ func (s *scribe) turn(ctx context.Context, do func() error) error {
 }
 
 // compare tells what has changed about the sessions of an agent since they
-// were listed last. Of those, one was just used.
+// were listed last. Of those, one was just used. The turn is the caller's.
 func (s *scribe) compare(in supervisor.Guest, last use, id config.SessionID, list []guest.Session) {
 	now := map[place]opened{}
 	for _, session := range list {
@@ -196,7 +199,7 @@ func (s *scribe) compare(in supervisor.Guest, last use, id config.SessionID, lis
 	var began, ended []config.SessionID
 	s.mu.Lock()
 	for p, was := range s.open {
-		if p.uid != last.agent.UID || was == now[p] {
+		if p.uid != last.agent.UID || was == now[p] || s.ending[p] > 0 {
 			continue
 		}
 		delete(s.open, p)
@@ -205,7 +208,7 @@ func (s *scribe) compare(in supervisor.Guest, last use, id config.SessionID, lis
 		}
 	}
 	for p, is := range now {
-		if s.open[p] != is {
+		if s.open[p] != is && s.ending[p] == 0 {
 			s.open[p] = is
 			began = append(began, p.id)
 		}
@@ -220,6 +223,20 @@ func (s *scribe) compare(in supervisor.Guest, last use, id config.SessionID, lis
 			cause = last.by
 		}
 		s.note(SessionStarted, cause, last.agent, map[string]string{"session": string(began)})
+	}
+}
+
+// ends has nothing be told of a session while somebody closes it, until done is called.
+func (s *scribe) ends(p place) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending[p]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ending[p]--; s.ending[p] == 0 {
+			delete(s.ending, p)
+		}
 	}
 }
 

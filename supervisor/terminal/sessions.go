@@ -218,6 +218,7 @@ func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.Sess
 	if err != nil {
 		return err
 	}
+	defer t.scribe.ends(place{agent.UID, id})()
 	lived := false
 	if l, ok := t.Sandbox.BorrowRunning(); ok {
 		defer l.Return()
