@@ -116,7 +116,8 @@ that is here, of which only the image is built. The default is the setting "pack
   auto    alpine, or debian if Alpine's server cannot be reached at all
 
 Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
-is done later. An image that has changed since it was built is built again.`,
+is done later. Where the pack of alpine or debian lacks a file, or has one of the wrong size, it is made again. An image that has
+changed since it was built is built again.`,
 		Example: `  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`,
 		Args: cobra.MaximumNArgs(1),
@@ -214,8 +215,10 @@ func replyPack(cmd *cobra.Command, p pack.Pack, err error) error {
 
 func newPackImport(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
-		Use:     "import FILE",
-		Short:   "Add a pack from a file or folder, after checking every byte",
+		Use:   "import FILE",
+		Short: "Add a pack from a file or folder, after checking every byte",
+		Long: `Adds a pack from a file that pack export wrote, or from a folder, after checking every byte. One that is
+here already stays as it is; one that lacks a file, or has one of the wrong size, is replaced unless it had other content.`,
 		Example: `  osaurus-sandbox pack import debian.tar.zst`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -233,7 +236,7 @@ func newPackRemove() *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "remove PACK...",
 		Short:   "Delete packs",
-		Long:    "Deletes packs. Images that were built from them stay, and boot without them.",
+		Long:    "Deletes packs, also broken ones. Images that were built from them stay, and boot without them.",
 		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

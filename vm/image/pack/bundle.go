@@ -178,7 +178,7 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 		checked := digest.Checked(ctx, r, filepath.Join(b.path, name), f.Size, f.SHA256)
 		if err := writeTo(dir, f, checked, report); err != nil {
 			return fault.Wrap("import pack", b.path, err).
-				Advise("Nothing was imported. Take the pack again from where it came.")
+				Advise("Nothing was imported. " + takeAgain)
 		}
 		return nil
 	}
@@ -187,5 +187,5 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 
 func (b *bundle) refuse(err error) error {
 	return fault.New(fault.Rejected, "import pack", b.path, err).
-		Advise("Nothing was imported. Take the pack again from where it came.")
+		Advise("Nothing was imported. " + takeAgain)
 }

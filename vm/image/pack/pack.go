@@ -28,25 +28,34 @@ type Pack struct {
 // Open reads the manifest of the pack in a folder and checks that its files
 // are there with the right sizes. It reads none of them.
 func Open(dir string) (Pack, error) {
-	name := filepath.Join(dir, ManifestName)
-	text, err := readManifest(name)
+	m, err := openManifest(dir)
 	if err != nil {
-		return Pack{}, fault.Wrap("open pack", dir, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
-	}
-	m, err := ParseManifest(text)
-	if err != nil {
-		return Pack{}, fault.Wrap("open pack", name, err).
-			Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
+		return Pack{}, err
 	}
 	p := Pack{Dir: dir, Manifest: m}
 	for _, f := range m.Files() {
 		if err := p.checkSize(f); err != nil {
-			return Pack{}, fault.Wrap("open pack", p.Path(f), err).
-				Advise("Take the pack again from where it came, or build it with `osaurus-sandbox pack build`.")
+			return Pack{}, fault.Wrap("open pack", p.Path(f), err).Advise(takeAgain)
 		}
 	}
 	return p, nil
+}
+
+// takeAgain is for a pack in any folder, which no command of ours makes.
+const takeAgain = "Take the pack again from where it came."
+
+func openManifest(dir string) (Manifest, error) {
+	name := filepath.Join(dir, ManifestName)
+	text, err := readManifest(name)
+	if err != nil {
+		return Manifest{}, fault.Wrap("open pack", dir, err).
+			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
+	}
+	m, err := ParseManifest(text)
+	if err != nil {
+		return Manifest{}, fault.Wrap("open pack", name, err).Advise(takeAgain)
+	}
+	return m, nil
 }
 
 func readManifest(name string) ([]byte, error) {
