@@ -73,20 +73,17 @@ func buildImage(ctx context.Context, b bake.Baker, p pack.Pack, report progress.
 	return err
 }
 
-// mend has an image built again that has changed since it was built.
+// mend has an image built again that has changed since it was built, or lacks a file.
 func mend(ctx context.Context, store image.Store, report progress.Func, find func() (image.Image, error)) error {
 	i, err := find()
 	if err != nil {
 		return err
 	}
-	changed := i.Verify(ctx)
-	if changed == nil || ctx.Err() != nil {
-		return changed
-	}
-	report.Note(changed.Error() + "; it is built again")
-	if err := store.Discard(ctx, i); err != nil {
+	broken, err := store.DiscardBroken(ctx, i)
+	if err != nil || broken == nil {
 		return err
 	}
+	report.Note(broken.Error() + "; it is built again")
 	_, err = find()
 	return err
 }

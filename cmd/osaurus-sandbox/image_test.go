@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
 )
 
 // A changed byte is refused before the command runs, whenever it is found, and
@@ -39,6 +43,50 @@ func TestChangedImage(t *testing.T) {
 	}
 	if left, err := os.ReadDir(home.Run()); err != nil || len(left) != 1 {
 		t.Errorf("left in run: %v, %v", left, err)
+	}
+}
+
+// An image that lacks a file is built again; one that just cannot be read is not.
+func TestMendedImage(t *testing.T) {
+	home := bareHome(t)
+	build := func() {
+		t.Helper()
+		if code, _, said := sandbox(t, "pack", "build"); code != 0 {
+			t.Fatalf("pack build: exit code %d\n%s", code, said)
+		}
+	}
+	build()
+	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
+		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
+		if len(found) != 1 {
+			t.Fatalf("%s: %v", pattern, found)
+		}
+		if err := os.Remove(found[0]); err != nil {
+			t.Fatal(err)
+		}
+		build()
+		if _, err := os.Stat(found[0]); err != nil {
+			t.Error(err)
+		}
+	}
+
+	store := image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]}
+	i, err := store.Ensure(t.Context(), lab.BusyboxPack(t, "amd64"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An error as that of too many open files, which stays until it is mended.
+	if err := errors.Join(os.Rename(i.Kernel, i.Kernel+".kept"), os.Symlink(filepath.Base(i.Kernel), i.Kernel)); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, said := sandbox(t, "pack", "build"); code == exitOK || !strings.Contains(said, i.Kernel) || !strings.Contains(said, "left as it is") {
+		t.Errorf("pack build with a kernel that cannot be opened: exit code %d\n%s", code, said)
+	}
+	if err := os.Rename(i.Kernel+".kept", i.Kernel); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Verify(t.Context()); err != nil {
+		t.Errorf("what was whole: %v", err)
 	}
 }
 

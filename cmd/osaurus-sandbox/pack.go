@@ -117,7 +117,7 @@ that is here, of which only the image is built. The default is the setting "pack
 
 Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
 is done later. Where the pack of alpine or debian lacks a file, or has one of the wrong size, it is made again. An image that has
-changed since it was built is built again.`,
+changed since it was built, or lacks a file, is built again.`,
 		Example: `  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`,
 		Args: cobra.MaximumNArgs(1),

@@ -97,10 +97,8 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, wal
 		if p.image, p.missing, err = baker.Find(ctx, p.choice.Pack, report); err != nil || !fresh {
 			return err
 		}
-		if fault.KindOf(p.image.Verify(ctx)) != fault.Rejected {
-			return nil // an error that the boot meets too, and says
-		}
-		if err := s.images.Discard(ctx, p.image); err != nil {
+		broken, err := s.images.DiscardBroken(ctx, p.image)
+		if err != nil || broken == nil {
 			return err
 		}
 		p.image, p.missing, err = baker.Find(ctx, p.choice.Pack, report)

@@ -106,7 +106,11 @@ func (p part) verify(ctx context.Context) error {
 		path := p.path(f.Name)
 		sum, _, err := hashFile(ctx, path)
 		if err != nil {
-			return fault.Wrap(op, path, err).Advise(rebuild)
+			advice := retry
+			if broken(err) {
+				advice = rebuild
+			}
+			return fault.Wrap(op, path, err).Advise(advice)
 		}
 		if sum != f.SHA256 { // which covers the size
 			return fault.Newf(fault.Rejected, op, path, "its digest is %s, but it was built with %s", sum, f.SHA256).Advise(rebuild)
@@ -115,7 +119,10 @@ func (p part) verify(ctx context.Context) error {
 	return nil
 }
 
-const rebuild = "The file has changed since it was built: build the image again with `osaurus-sandbox pack build PACK`, and have the disk checked if that comes again."
+const (
+	rebuild = "The file is not as it was built: build the image again with `osaurus-sandbox pack build PACK`, and have the disk checked if that comes again."
+	retry   = "The image may be whole, so it is left as it is: mend what the error says, and try again."
+)
 
 // hashFile returns the digest over the digests of a file's chunks.
 func hashFile(ctx context.Context, path string) (digest.SHA256, int64, error) {

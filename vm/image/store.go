@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -99,20 +100,51 @@ func buildPart(ctx context.Context, folder, dir string, build func(ctx context.C
 	return part{dir, s}, nil
 }
 
-// Discard removes an image, so that Ensure builds it again.
-func (s Store) Discard(ctx context.Context, i Image) error {
+// DiscardBroken verifies an image, and removes what is broken of it, so that
+// Ensure builds that again. Why it was broken is the first result. Where it
+// cannot be told whether the image is whole, nothing is removed, and the second
+// says why: see broken. What is whole stays: a baked base takes long to make,
+// and may need a network.
+func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 	for _, p := range []part{i.boot, i.base} {
-		held, err := lock.Acquire(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
-		if err != nil {
-			return err
+		wrong := p.verify(ctx)
+		if wrong == nil {
+			continue
 		}
-		err = os.RemoveAll(p.dir)
-		held.Release()
-		if err != nil {
-			return fault.New(fault.Execution, "discard image", p.dir, err)
+		if !broken(wrong) {
+			return why, wrong
 		}
+		if err := discard(ctx, p); err != nil {
+			return why, err
+		}
+		why = cmp.Or(why, wrong)
+	}
+	return why, nil
+}
+
+// discard removes a broken part, unless another program has built it again
+// since that was seen.
+func discard(ctx context.Context, p part) error {
+	held, err := lock.Acquire(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	if now, err := openPart(p.dir); err == nil && now.verify(ctx) == nil {
+		return nil
+	}
+	if err := os.RemoveAll(p.dir); err != nil {
+		return fault.New(fault.Execution, "discard image", p.dir, err)
 	}
 	return nil
+}
+
+// broken reports whether an error of verify means that the part itself is: a
+// file is missing or changed, or the disk cannot read it any more. Any other,
+// such as too many open files or an end of the context, says nothing of it.
+func broken(err error) bool {
+	kind := fault.KindOf(err)
+	return err != nil && (kind == fault.Rejected || kind == fault.NotFound || errors.Is(err, syscall.EIO))
 }
 
 // Clear removes every image. A machine that runs from one of them has its files
