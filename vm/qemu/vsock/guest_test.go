@@ -76,8 +76,13 @@ func startGuest(t testing.TB, d *Device) *fakeGuest {
 		close(g.done)
 		<-stopped
 		hangUp()
-		if err := <-g.served; err != nil {
-			t.Error(err)
+		select {
+		case err := <-g.served:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(soon.Limit):
+			t.Error("the device is served for ever")
 		}
 	})
 	return g

@@ -115,16 +115,19 @@ func (c *Conn) sent(h *header) {
 	}
 }
 
-// packet handles a packet of this connection from the guest.
+// packet handles a packet of this connection from the guest. It gives c.mu back
+// also when data faults: who is told that the device broke takes it.
 func (c *Conn) packet(h *header, data iov) {
 	c.mu.Lock()
+	defer func() {
+		if c.unlock() {
+			c.d.enqueue(c)
+		}
+	}()
 	if c.state != stateDead {
 		c.peerAlloc, c.peerFwd = h.bufAlloc, h.fwdCnt
 		c.creditAsked = false
 		c.handle(h, data)
-	}
-	if c.unlock() {
-		c.d.enqueue(c)
 	}
 }
 
