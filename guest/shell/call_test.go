@@ -375,6 +375,53 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// A session that is closed while its shell starts takes that along, and nobody
+// thinks that the profile was at fault.
+func TestClosedWhileItStarts(t *testing.T) {
+	for cause, end := range map[string]func(*rig) error{
+		"it was closed": func(r *rig) error {
+			_, err := r.CloseSession(t.Context(), &guestpb.CloseSessionRequest{Session: r.session})
+			return err
+		},
+		"its room was closed": func(r *rig) error {
+			r.Forget("")
+			return nil
+		},
+	} {
+		t.Run(cause, func(t *testing.T) {
+			r := newRig(t, true)
+			begun, mark := filepath.Join(t.TempDir(), "begun"), fmt.Sprint("32", os.Getpid())
+			profile := ": >'" + begun + "'; sleep " + mark + "\n"
+			if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan error, 1)
+			go func() {
+				_, err := r.try(within("true", 0))
+				answer <- err
+			}()
+			for !exists(begun) {
+				time.Sleep(time.Millisecond)
+			}
+			asked := time.Now()
+			if err := end(r); err != nil {
+				t.Error(err)
+			}
+			if left := running("sleep\x00" + mark); left > 0 && processtest.Cgroup(t) != "" {
+				t.Errorf("%d processes are left", left)
+			}
+			err := <-answer
+			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it has just ended: "+cause) || fault.AdviceOf(err) == "" {
+				t.Errorf("the call: %v", err)
+			}
+			// A shell may take 20 seconds to come up.
+			if took := time.Since(asked); took > 15*time.Second || r.starts.Load() != 1 {
+				t.Errorf("it ended after %v and %d shells", took, r.starts.Load())
+			}
+		})
+	}
+}
+
 // What a shell has left running ends with it.
 func TestNothingOutlivesTheShell(t *testing.T) {
 	r := newRig(t, true)

@@ -83,6 +83,10 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	go l.show()
 	go l.hear()
 	go l.bury()
+	if err := s.rise(l); err != nil {
+		return nil, err
+	}
+	defer s.risen()
 	late := time.NewTimer(readyWithin)
 	defer late.Stop()
 	select {
@@ -99,12 +103,33 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	l.rest = l.standardInput()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed != "" {
-		go l.end(s.closed)
-		return nil, errNotReady
+	if err := s.over(); err != nil {
+		return nil, err // and whoever closed it ends the shell
 	}
 	s.life = l
 	return l, nil
+}
+
+// rise has whoever closes the session end a shell that is not ready yet. If that is
+// done already, it ends here.
+func (s *session) rise(l *life) error {
+	s.mu.Lock()
+	err, closed := s.over(), s.closed
+	if err == nil {
+		s.rising = l
+	}
+	s.mu.Unlock()
+	if err != nil {
+		l.end(closed)
+	}
+	return err
+}
+
+// risen says that the shell is ready, or has failed to be.
+func (s *session) risen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rising = nil
 }
 
 // spawn starts the process on a new terminal.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,11 +29,14 @@ type rig struct {
 	*shell.Keeper
 	t       testing.TB
 	home    string
-	session string // that commands run in
+	session string        // that commands run in
+	starts  *atomic.Int32 // of shells
 }
 
 // in is the rig for another session.
-func (r *rig) in(t testing.TB, session string) *rig { return &rig{r.Keeper, t, r.home, session} }
+func (r *rig) in(t testing.TB, session string) *rig {
+	return &rig{r.Keeper, t, r.home, session, r.starts}
+}
 
 // newRig returns a keeper whose rooms are folders of this host. With bash false
 // they have only /bin/sh, which is busybox's.
@@ -44,7 +48,7 @@ func newRig(t testing.TB, bash bool) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, home: t.TempDir(), session: "test"}
+	r := &rig{t: t, home: t.TempDir(), session: "test", starts: new(atomic.Int32)}
 	room := shell.Room{
 		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.home, "USER=tester", "LANG=C.UTF-8", "SHELL=/bin/bash"},
 		Home: r.home,
@@ -63,6 +67,11 @@ func newRig(t testing.TB, bash bool) *rig {
 			f, err := os.Open(filepath.Join(room.Place.(jail).root, "desks"))
 			return f, "/desks", err
 		}
+	}
+	desk := room.Desk
+	room.Desk = func() (*os.File, string, error) {
+		r.starts.Add(1)
+		return desk()
 	}
 	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
 	t.Cleanup(func() {

@@ -4,6 +4,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -26,6 +27,7 @@ type session struct {
 
 	mu      sync.Mutex
 	life    *life  // nil: no shell
+	rising  *life  // is not ready yet
 	closed  string // why the session is no more
 	lost    string // why the last shell is no more, until it is said
 	status  int    // $? of the last call
@@ -115,7 +117,7 @@ func (s *session) transcript() (text string, version uint64) {
 func (s *session) close(cause string) {
 	s.mu.Lock()
 	s.closed = cause
-	l := s.life
+	l := cmp.Or(s.life, s.rising)
 	s.mu.Unlock()
 	if l != nil {
 		l.end(cause)
@@ -135,10 +137,10 @@ func (s *session) close(cause string) {
 // has the turn.
 func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error) {
 	s.mu.Lock()
-	l, closed := s.life, s.closed
+	l, err := s.life, s.over()
 	s.mu.Unlock()
-	if closed != "" {
-		return nil, fault.Newf(fault.Unavailable, "open session", string(s.key.id), "it has just ended: %s", closed).Advise("Ask again.")
+	if err != nil {
+		return nil, err
 	}
 	if l != nil {
 		return l, nil
@@ -150,6 +152,14 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error)
 	return s.start(ctx, room, spec)
 }
 
+// over says that the session is no more, if it was closed. The lock is held.
+func (s *session) over() error {
+	if s.closed == "" {
+		return nil
+	}
+	return fault.Newf(fault.Unavailable, "open session", string(s.key.id), "it has just ended: %s", s.closed).Advise("Ask again.")
+}
+
 // start starts a shell: bash, or where that is missing what /bin/sh is. A profile
 // that keeps it from coming up is left out, or an agent could lock itself out.
 func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*life, error) {
@@ -159,7 +169,13 @@ func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*l
 		if err == nil {
 			return l, nil
 		}
+		// What ended with the session says nothing of the profile, or of bash.
+		s.mu.Lock()
+		over := s.over()
+		s.mu.Unlock()
 		switch {
+		case over != nil:
+			return nil, over
 		case errors.Is(err, errNotReady) && profile && ctx.Err() == nil:
 			profile = false
 			s.remark("the user's profile kept the shell from starting, and was left out")
