@@ -32,7 +32,7 @@ var limits = []struct {
 	resource int
 	max      uint64
 }{
-	{unix.RLIMIT_CORE, 0},          // a core file holds memory, and nobody reads it
+	{unix.RLIMIT_CORE, mostCore},   // a core holds memory, and with it what secrets a command was given
 	{unix.RLIMIT_NOFILE, 4096},     // what compilers and servers use, and little kernel memory
 	{unix.RLIMIT_FSIZE, 4 << 30},   // a file that grows without end fills the user's disk
 	{unix.RLIMIT_DATA, 4 << 30},    // and memory without end has the wrong program killed

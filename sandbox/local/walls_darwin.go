@@ -25,6 +25,9 @@ func available() error {
 	return nil
 }
 
+// mostCore is the limit of core files, which leaves none.
+const mostCore = 0
+
 // selfProgram is this program. Where its path is not known, there is none that
 // could be started.
 func selfProgram() string {

@@ -105,6 +105,10 @@ func restrictFiles(c cell) error {
 // so knows when nothing is left.
 const adopts = true
 
+// mostCore is the limit of core files, which leaves none: 0 would still hand the
+// core to a collector of the system.
+const mostCore = 1
+
 // selfProgram is this very program, also when its file was replaced.
 func selfProgram() string { return "/proc/self/exe" }
 

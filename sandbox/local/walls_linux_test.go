@@ -127,6 +127,9 @@ func TestSystemCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// 0 keeps a core from a file, but not from a collector. Who may have no more than
+	// that gives no more.
+	core := strconv.FormatUint(min(1, mostCore(t)), 10)
 	for name, network := range map[string]bool{"without network": false, "with network": true} {
 		s, err := local.NewUNSAFE(t.Context(), local.Options{ThisIsUnsafe: true, Network: network, Readable: []string{self}})
 		if err != nil {
@@ -139,7 +142,7 @@ func TestSystemCalls(t *testing.T) {
 		defer listener.Close()
 		h, err := s.Start(t.Context(), sandbox.Request{
 			Command: sandbox.Argv(self, "-test.run=^TestSystemCalls$"), WorkspaceRoot: t.TempDir(), Timeout: time.Minute,
-			Env: map[string]string{hostile: listener.Addr().String(), "NETWORK": strconv.FormatBool(network)},
+			Env: map[string]string{hostile: listener.Addr().String(), "NETWORK": strconv.FormatBool(network), "CORE": core},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -205,10 +208,19 @@ func attack(t *testing.T) {
 			t.Errorf("%q is not in its status", want)
 		}
 	}
-	var core syscall.Rlimit
-	if err := syscall.Getrlimit(unix.RLIMIT_CORE, &core); err != nil || core.Max != 0 {
-		t.Errorf("core files: %+v, %v", core, err)
+	if got, want := mostCore(t), os.Getenv("CORE"); strconv.FormatUint(got, 10) != want {
+		t.Errorf("the limit of core files is %d, want %s", got, want)
 	}
+}
+
+// mostCore is the limit of core files that this process may not raise.
+func mostCore(t *testing.T) uint64 {
+	t.Helper()
+	var core syscall.Rlimit
+	if err := syscall.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		t.Fatal(err)
+	}
+	return core.Max
 }
 
 // What rights could matter to, as an ordinary user. Where the tests run as one already, they
