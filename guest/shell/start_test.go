@@ -1,0 +1,147 @@
+//go:build linux
+
+package shell_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/fault"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process/processtest"
+)
+
+// Nobody takes the place of a session whose shell only starts.
+func TestSessionThatStartsIsNotSpare(t *testing.T) {
+	r := newRig(t, true)
+	gate := filepath.Join(t.TempDir(), "open")
+	profile := "while [ -n \"$SLOW\" ] && [ ! -e '" + gate + "' ]; do sleep 0.05; done\n"
+	if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name, command string, env ...[]byte) (*guestpb.ShellRunResponse, error) {
+		q := within(command, 0)
+		q.Shell = &guestpb.Shell{Session: name, Env: env}
+		return r.try(q)
+	}
+	up := make(chan error, 1)
+	go func() {
+		a, err := in("slow", "echo up", []byte("SLOW=1"))
+		if err == nil && string(a.Stdout.Head) != "up\n" {
+			err = fmt.Errorf("%q, %s", a.Stdout.Head, flags(a))
+		}
+		up <- err
+	}()
+	for len(r.sessions()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 16 {
+		if _, err := in(fmt.Sprint("s", i), "true"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-up; err != nil {
+		t.Error(err)
+	}
+}
+
+// A profile that ends the shell, or never ends, locks nobody out.
+func TestProfiles(t *testing.T) {
+	for name, profile := range map[string]string{"exits": "exit 3", "is another shell": "exec sleep 0", "breaks": "if then fi ((", "is fine": "export FROM=profile"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, true)
+			if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			q := within("echo [$FROM] $GIVEN", 0)
+			q.Shell = &guestpb.Shell{Session: r.session, Env: [][]byte{[]byte("GIVEN=it's a \"test\" $HOME")}, Dir: []byte("/usr")}
+			a := r.request(q)
+			want := "[] it's a \"test\" $HOME\n"
+			if name == "is fine" {
+				want = "[profile] it's a \"test\" $HOME\n"
+			}
+			if string(a.Stdout.Head) != want || string(a.Dir) != "/usr" {
+				t.Errorf("%q in %q", a.Stdout.Head, a.Dir)
+			}
+		})
+	}
+}
+
+// A session that is closed while its shell starts takes that along, and nobody
+// thinks that the profile was at fault.
+func TestClosedWhileItStarts(t *testing.T) {
+	for cause, end := range map[string]func(*rig) error{
+		"it was closed": func(r *rig) error {
+			_, err := r.CloseSession(t.Context(), &guestpb.CloseSessionRequest{Session: r.session})
+			return err
+		},
+		"its room was closed": func(r *rig) error {
+			r.Forget("")
+			return nil
+		},
+	} {
+		t.Run(cause, func(t *testing.T) {
+			r := newRig(t, true)
+			begun, mark := filepath.Join(t.TempDir(), "begun"), fmt.Sprint("32", os.Getpid())
+			profile := ": >'" + begun + "'; sleep " + mark + "\n"
+			if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan error, 1)
+			go func() {
+				_, err := r.try(within("true", 0))
+				answer <- err
+			}()
+			for !exists(begun) {
+				time.Sleep(time.Millisecond)
+			}
+			asked := time.Now()
+			if err := end(r); err != nil {
+				t.Error(err)
+			}
+			if left := running("sleep\x00" + mark); left > 0 && processtest.Cgroup(t) != "" {
+				t.Errorf("%d processes are left", left)
+			}
+			err := <-answer
+			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it has just ended: "+cause) || fault.AdviceOf(err) == "" {
+				t.Errorf("the call: %v", err)
+			}
+			// A shell may take 20 seconds to come up.
+			if took := time.Since(asked); took > 15*time.Second || r.starts.Load() != 1 {
+				t.Errorf("it ended after %v and %d shells", took, r.starts.Load())
+			}
+		})
+	}
+}
+
+// Where there is no bash, /bin/sh serves.
+func TestWithoutBash(t *testing.T) {
+	r := newRig(t, false)
+	r.want("echo hello; echo problem >&2; A=1; cd /tmp; f() { echo f; }; false", 1, "hello\nproblem\n")
+	a := r.want("echo $A; f; pwd; sh -c 'exit 5'", 5, "1\nf\n/tmp\n")
+	if a.Restarted {
+		t.Error(flags(a))
+	}
+	for command, code := range map[string]int{
+		"if true; then": 2, "echo 'x": 2, "return 3": 3, "cat": 0, "x=$(yes | head -c 100 | wc -c); [ $x = 100 ]": 0,
+		"printf 'e 1 0\\n'": 0, "exit 7": 7, "kill -9 $$": 137, "exec true": 0,
+	} {
+		if a := r.run(command); int(a.Code) != code {
+			t.Errorf("%q ended with %d, want %d (%q, %s)", command, a.Code, code, a.Stderr.Head, flags(a))
+		}
+		r.want("echo on", 0, "on\n")
+	}
+	for _, command := range []string{"sleep 60", "while :; do :; done", "cat </dev/tty"} {
+		if a := r.request(within(command, 300*time.Millisecond)); !a.TimedOut {
+			t.Errorf("%q: code %d, %s", command, a.Code, flags(a))
+		}
+		r.want("echo on", 0, "on\n")
+	}
+}
