@@ -180,7 +180,7 @@ func TestDialog(t *testing.T) {
 	f.asks = make(chan struct{})
 	s := newStore(f)
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in which the first one asks
 		_, err := s.Get(ctx, token)
 		if !errors.Is(err, context.DeadlineExceeded) || fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
 			t.Error(err)
