@@ -14,7 +14,7 @@ import (
 // TestSlowDisk: where the log of a job that is forgotten takes long to remove, whoever starts
 // another waits for it, and nobody else.
 func TestSlowDisk(t *testing.T) {
-	const user, patience = "agent-alice", 10 * time.Second
+	const user, patience = "agent-alice", 30 * time.Second
 	k := NewKeeper(Options{})
 	var oldest *job
 	for n := range maxEnded {

@@ -20,7 +20,7 @@ import (
 // TestHangingShare: what waits for a share that hangs keeps nobody for longer than is said, and
 // is gone when the share answers.
 func TestHangingShare(t *testing.T) {
-	const patience, busy = 200 * time.Millisecond, 15 * time.Second
+	const patience, busy = time.Second, 15 * time.Second
 	begin := func(t *testing.T) (k *Keeper, start func(Place, ...string) (*Child, error), share processtest.Share) {
 		t.Parallel()
 		share = processtest.HangingShare(t)
@@ -55,6 +55,7 @@ func TestHangingShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		k.patience = busy
 		if c, err := start(place, "/bin/true"); err != nil {
 			t.Errorf("another beside it: %v", err)
 		} else {
@@ -93,7 +94,8 @@ func TestHangingShare(t *testing.T) {
 		}
 	})
 	t.Run("Release", func(t *testing.T) {
-		_, start, share := begin(t)
+		k, start, share := begin(t)
+		k.patience = busy
 		c, err := start(nil, "/bin/cat", filepath.Join(share.Dir, "file"))
 		if err != nil {
 			t.Fatal(err)
