@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"runtime"
 	"slices"
 	"strings"
@@ -259,14 +260,7 @@ func TestDay(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	before := len(w.endpoint.Asked())
-	go func() {
-		for len(w.endpoint.Asked()) == before && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(100 * time.Millisecond) // for the client to know that all was written
-		leave()
-	}()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { leave() }})
 	if _, err := w.Chat(ctx, carol, said(strings.Repeat("x", 4000), inferencetest.Slow), nil); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

@@ -151,7 +151,11 @@ func TestAgents(t *testing.T) {
 			"kill -9 $$":                 {ExitCode: 137, Signal: 9},
 			"sleep 100":                  {ExitCode: 143, Signal: 15, TimedOut: true},
 		} {
-			code, out, stderr := sandbox(t, "exec", "alice", "--json", "--timeout", "5s", "--", "sh", "-c", script)
+			timeout := "5m"
+			if want.TimedOut {
+				timeout = "5s"
+			}
+			code, out, stderr := sandbox(t, "exec", "alice", "--json", "--timeout", timeout, "--", "sh", "-c", script)
 			var got end
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Errorf("%s: %v in %q, %s", script, err, out, stderr)

@@ -24,6 +24,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/freeport"
+	"osaurus-sandbox/internal/soon"
 )
 
 // forwarding is forward that runs.
@@ -204,6 +205,7 @@ func TestForwardBeforeAnybodyListens(t *testing.T) {
 			t.Errorf("somebody says %q", text)
 		}
 	}
+	soon.Until(t, "that is said", func() bool { return strings.Contains(f.errors.String(), "nothing listens there\n") })
 	said := strings.Count(f.errors.String(), "nothing listens there\n")
 	if most := int(time.Since(began)/complainEvery) + 1; said == 0 || said > most {
 		t.Errorf("said %d times: %s", said, f.errors.String())

@@ -124,10 +124,11 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("an error: %v", err)
 	}
 
-	r := alice.run("s", "echo "+canary+"; echo "+canary+" >&2; ( (sleep 0.3; echo "+canary+") & )")
+	r := alice.run("s", "echo "+canary+"; echo "+canary+" >&2; ( (until [ -e ~/now ]; do sleep 0.05; done; echo "+canary+") & )")
 	if r.Stdout.String() != redacted+"\n" || r.Stderr.String() != redacted+"\n" {
 		t.Errorf("a session: %+v", r)
 	}
+	alice.run("cut", "touch ~/now") // once that call has ended
 	soon.Until(t, "it writes in the background", func() bool {
 		r := alice.run("s", "true")
 		for _, late := range r.Late {

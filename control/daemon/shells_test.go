@@ -118,7 +118,7 @@ func TestSession(t *testing.T) {
 	if r := alice.run("a", "yes | head -c 200000"); r.Stdout.Omitted != 200_000-15_000 || len(r.Stdout.Head) != 6_000 || len(r.Stdout.Tail) != 9_000 {
 		t.Errorf("of much output %d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
 	}
-	r, err := client.RunInSession(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 300 * time.Millisecond})
+	r, err := client.RunInSession(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 3 * time.Second}) // in which it begins, too
 	if err != nil || !r.TimedOut {
 		t.Errorf("%+v %v", r, err)
 	}
