@@ -17,13 +17,7 @@ import (
 // the advice that is given mends it.
 func TestChangedImage(t *testing.T) {
 	home := bareHome(t)
-	build := func() {
-		t.Helper()
-		if code, _, said := sandbox(t, "pack", "build"); code != 0 {
-			t.Fatalf("pack build: exit code %d\n%s", code, said)
-		}
-	}
-	build()
+	buildPackImage(t)
 	// The kernel is read before the start, the base beside it.
 	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
 		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
@@ -35,7 +29,7 @@ func TestChangedImage(t *testing.T) {
 		if code != exitSandbox || out != "" || !strings.Contains(said, found[0]) || !strings.Contains(said, "pack build") {
 			t.Errorf("boot of a changed %s: exit code %d, %q\n%s", found[0], code, out, said)
 		}
-		build()
+		buildPackImage(t)
 	}
 	// What was mended boots, and knows what it has not.
 	if code, _, said := bootAs(t, "--timings", "--", "no-such-command"); code != exitNoCommand || !strings.Contains(said, "no-such-command") || !strings.Contains(said, "power off") {
@@ -49,13 +43,7 @@ func TestChangedImage(t *testing.T) {
 // An image that lacks a file is built again; one that just cannot be read is not.
 func TestMendedImage(t *testing.T) {
 	home := bareHome(t)
-	build := func() {
-		t.Helper()
-		if code, _, said := sandbox(t, "pack", "build"); code != 0 {
-			t.Fatalf("pack build: exit code %d\n%s", code, said)
-		}
-	}
-	build()
+	buildPackImage(t)
 	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
 		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
 		if len(found) != 1 {
@@ -64,7 +52,7 @@ func TestMendedImage(t *testing.T) {
 		if err := os.Remove(found[0]); err != nil {
 			t.Fatal(err)
 		}
-		build()
+		buildPackImage(t)
 		if _, err := os.Stat(found[0]); err != nil {
 			t.Error(err)
 		}
@@ -87,6 +75,14 @@ func TestMendedImage(t *testing.T) {
 	}
 	if err := i.Verify(t.Context()); err != nil {
 		t.Errorf("what was whole: %v", err)
+	}
+}
+
+// buildPackImage builds the image, or mends it.
+func buildPackImage(t *testing.T) {
+	t.Helper()
+	if code, _, said := sandbox(t, "pack", "build"); code != 0 {
+		t.Fatalf("pack build: exit code %d\n%s", code, said)
 	}
 }
 

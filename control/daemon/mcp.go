@@ -44,7 +44,7 @@ func (d *daemon) showTools(ctx context.Context) {
 					trouble = err.Error()
 					d.log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
 				}
-				wait, cancel = context.WithTimeout(wait, listenAgain)
+				time.AfterFunc(listenAgain, cancel)
 			}
 		}
 		status, err := d.sandbox.Next(wait, revision)
