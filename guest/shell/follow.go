@@ -16,10 +16,10 @@ import (
 const (
 	// lookEvery is how often a shell is looked at whose call runs.
 	lookEvery = 50 * time.Millisecond
-	// answerWithin is how long a shell that seems to be at its prompt may take to
+	// answerWithin is how long a shell that should be at its prompt may take to
 	// say so.
 	answerWithin = 5 * time.Second
-	// grace is how long a command has after each signal: most clean up within less.
+	// grace is how long a command has after SIGINT, and after SIGTERM: most clean up within less.
 	grace = 2 * time.Second
 	// interrupted is $? of what SIGINT has ended.
 	interrupted = 128 + int(unix.SIGINT)
@@ -136,9 +136,12 @@ func (w *watch) look(ctx context.Context) {
 // interrupt ends the call: SIGINT, SIGTERM and SIGKILL to what has the terminal,
 // and at last the whole shell.
 func (w *watch) interrupt() outcome {
-	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
-		w.life.signal(sig)
-		patience, cancel := context.WithTimeout(context.Background(), grace)
+	for _, try := range []struct {
+		signal unix.Signal
+		within time.Duration
+	}{{unix.SIGINT, grace}, {unix.SIGTERM, grace}, {unix.SIGKILL, answerWithin}} {
+		w.life.signal(try.signal)
+		patience, cancel := context.WithTimeout(context.Background(), try.within)
 		end := w.wait(patience)
 		cancel()
 		if end != late {
