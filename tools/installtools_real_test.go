@@ -34,7 +34,7 @@ func (thisHost) Exec(ctx context.Context, a Agent, c guest.Command) (guest.Runni
 	}
 	cmd := exec.CommandContext(ctx, program, c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append([]string{"HOME=" + a.Home}, c.Env...), c.Dir, c.Stdout, c.Stderr
-	cmd.WaitDelay = time.Second // for what holds its output beyond its end
+	cmd.WaitDelay = 10 * time.Second // for what holds its output beyond its end
 	return &onHost{ctx: ctx, cmd: cmd}, cmd.Start()
 }
 

@@ -211,13 +211,13 @@ func TestPortsWhoseClientStops(t *testing.T) {
 	}
 	soon.Until(t, "nothing more is carried", func() bool {
 		before := written.Load()
-		time.Sleep(time.Second)
+		soon.Pass(time.Second)
 		return before > 0 && written.Load() == before
 	})
 	giveUp()
 	// A client sees that it was not waited for by what it finds later: all that came until
 	// then, and no word of why there is no more.
-	time.Sleep(5 * time.Second)
+	soon.Pass(5 * time.Second)
 	for err == nil {
 		_, err = stream.Receive()
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/internal/bubble"
 )
 
 // A line that is no message is answered, and what follows it too.
@@ -69,17 +71,19 @@ func TestAnswersAfterEnd(t *testing.T) {
 		"a call when one listened":    listener + "\n" + short + "\n" + cancel,
 	} {
 		t.Run(what, func(t *testing.T) {
-			var out bytes.Buffer
-			began := time.Now()
-			if err := Serve(t.Context(), strings.NewReader(asked), &out, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
-				t.Error(err)
-			}
-			if text := out.String(); strings.Count(text, "here it is") != 2*strings.Count(asked, `"short"`) || strings.Contains(text, "cancel") {
-				t.Errorf("answered %s", text)
-			}
-			if took := time.Since(began); !strings.Contains(asked, `"long"`) && took >= parting {
-				t.Errorf("it took %v", took)
-			}
+			bubble.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				began := time.Now()
+				if err := Serve(t.Context(), strings.NewReader(asked), &out, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)}); err != nil {
+					t.Error(err)
+				}
+				if text := out.String(); strings.Count(text, "here it is") != 2*strings.Count(asked, `"short"`) || strings.Contains(text, "cancel") {
+					t.Errorf("answered %s", text)
+				}
+				if took := time.Since(began); !strings.Contains(asked, `"long"`) && took >= parting {
+					t.Errorf("it took %v", took)
+				}
+			})
 		})
 	}
 	if len(slow) != 1 {

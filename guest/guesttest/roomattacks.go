@@ -200,13 +200,17 @@ func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 func attackPatches(ctx context.Context, t *testing.T, _, bob *agent) {
 	// To patch takes an emulated guest milliseconds, with all processors stopped.
 	const times, most = 1000, 5 * time.Second
-	began := time.Now()
-	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder patches ", times)); exit.Status() != 0 {
-		t.Errorf("%+v %s", exit, out)
+	var took []time.Duration
+	for range fewTries {
+		began := time.Now()
+		if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder patches ", times)); exit.Status() != 0 {
+			t.Fatalf("%+v %s", exit, out)
+		}
+		if took = append(took, time.Since(began)); took[len(took)-1] < most {
+			return
+		}
 	}
-	if took := time.Since(began); took > most {
-		t.Errorf("%d times take %v", times, took)
-	}
+	t.Errorf("%d times take %v", times, took)
 }
 
 func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {

@@ -22,3 +22,12 @@ func Until(t testing.TB, what string, is func() bool) {
 		}
 	}
 }
+
+// Pass lets a time pass in many pieces: of one in which a busy host stopped, nothing
+// that goes on beside would have had its share.
+func Pass(d time.Duration) {
+	const pieces = 50
+	for range pieces {
+		time.Sleep(d / pieces)
+	}
+}

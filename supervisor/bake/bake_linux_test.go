@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/tools/packages/packagestest"
@@ -242,7 +243,7 @@ func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror s
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
 	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
-	time.Sleep(commit)
+	soon.Pass(commit)
 	_ = cmd.Process.Kill()
 	<-ended
 	r.Inspect(nil)

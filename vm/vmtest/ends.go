@@ -41,7 +41,8 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("Dial before the guest is up = %v, want a timeout", err)
 		}
 		dialled, accepted := make(chan error), make(chan error)
-		go func() { _, err := g.Dial(context.Background(), guestport.Echo); dialled <- err }()
+		const unserved = guestport.Control - 1 // so that it waits even if the guest is up meanwhile
+		go func() { _, err := g.Dial(context.Background(), unserved); dialled <- err }()
 		go func() { _, err := l.Accept(); accepted <- err }()
 		time.Sleep(50 * time.Millisecond) // for both to wait
 		if err := g.Kill(t.Context()); err != nil {
