@@ -142,6 +142,16 @@ func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if err != nil || exit.Code != 7 || out.String() != "out\nin\x00\xff" || errs.String() != "err\n" {
 		t.Errorf("%+v %v %q %q", exit, err, &out, &errs)
 	}
+	// Programs open them by their names, too.
+	const named = "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr"
+	for _, root := range []bool{false, true} {
+		out.Reset()
+		errs.Reset()
+		exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh(named), Room: alice.User, RoomRoot: root, Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
+		if err != nil || exit.Code != 0 || out.String() != "in\nout\n" || errs.String() != "err\n" {
+			t.Errorf("by name, as root %v: %+v %v %q %q", root, exit, err, &out, &errs)
+		}
+	}
 }
 
 func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {

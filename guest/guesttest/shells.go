@@ -51,6 +51,7 @@ func shellInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Errorf("the directory is %q", first.Dir)
 	}
 	wantShell(t, alice.shell(ctx, t, "f; pwd; sh -c 'echo $Y'; ls /dev/pts"), 0, "f1\n/tmp\n2\n0\nptmx\n")
+	wantShell(t, alice.shell(ctx, t, "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr"), 0, "out\nerr\n")
 	// The shell is in the room like any other command.
 	if out := alice.shell(ctx, t, "ls /proc | grep -c '^[0-9]'; ls -d /workspace/agents/*").Stdout.String(); !strings.HasSuffix(out, "\n"+alice.Home+"\n") {
 		t.Errorf("%q", out)
@@ -142,7 +143,7 @@ func (a *agent) job(ctx context.Context, t *testing.T, script string) guest.Job 
 
 func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	c, user := alice.house.Client, alice.User
-	j := alice.job(ctx, t, "id -un; pwd; sleep 0.2; echo problem >&2; exit 4")
+	j := alice.job(ctx, t, "id -un; pwd; sleep 0.2; echo problem >/dev/stderr; exit 4")
 	end, err := c.WaitJob(ctx, user, j.ID, time.Minute)
 	if err != nil || end.Running || end.Code != 4 {
 		t.Errorf("%+v %v", end, err)

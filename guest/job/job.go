@@ -4,7 +4,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"time"
@@ -16,15 +15,11 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/sandbox"
 )
 
-const (
-	// linger is how long what a job has left behind may still write after its
-	// first process has ended. Then it is killed, as it is for other commands.
-	linger = 500 * time.Millisecond
-	// maxShown clips the arguments that are shown of a job.
-	maxShown = 32
-)
+// maxShown clips the arguments that are shown of a job.
+const maxShown = 32
 
 // job is a background command.
 type job struct {
@@ -71,33 +66,19 @@ func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		buf := make([]byte, wire.Chunk)
-		for {
-			n, err := output.Read(buf)
-			over := errors.Is(err, os.ErrDeadlineExceeded) // the time that is set below
-			if over {
-				n = process.ReadLeft(output, buf)
-			}
-			if n > 0 {
-				j.log.write(buf[:n])
-				j.wake()
-			}
-			if err != nil && (!over || n == 0) {
-				return
-			}
-			if over {
-				_ = output.SetReadDeadline(time.Now().Add(linger))
-			}
-		}
+		_ = process.Carry(output, make([]byte, wire.Chunk), func(b []byte) error {
+			j.log.write(b)
+			j.wake()
+			return nil
+		})
 	}()
 	<-j.child.Done()
 	select {
 	case <-read:
-	case <-time.After(linger):
+	case <-time.After(sandbox.Linger):
 	}
 	j.child.Release()
-	// Without a cgroup, which is for tests, somebody can still have the pipe.
-	_ = output.SetReadDeadline(time.Now().Add(linger))
+	_ = output.SetReadDeadline(time.Now()) // another command may still have the pipe
 	<-read
 	_ = output.Close()
 	j.mu.Lock()

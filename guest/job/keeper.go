@@ -161,22 +161,18 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		return fault.New(fault.Execution, "start job", "", err)
 	}
 	defer null.Close()
-	p := make([]int, 2)
-	if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
-		return fault.New(fault.Unavailable, "make pipe", "", err)
-	}
-	defer unix.Close(p[1])
-	// Only our end: programs do not expect it of theirs.
-	_ = unix.SetNonblock(p[0], true)
-	ours := os.NewFile(uintptr(p[0]), "output")
-	theirs := uintptr(p[1])
 	place := room.Place
 	if r.Plugin != "" {
 		place = room.Plugin(config.PluginID(r.Plugin), r.Offline)
 	}
+	ours, theirs, err := process.OpenPipe(place, 1)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(theirs)
 	child, err := k.opts.Processes.Start(process.Spec{
 		Args: wire.Texts(r.Args), Env: process.MergeEnv(room.Env, wire.Texts(r.Env)), Dir: wire.Folder(room.Home, r.Dir),
-		Files: [3]uintptr{null.Fd(), theirs, theirs}, Place: place,
+		Files: [3]uintptr{null.Fd(), uintptr(theirs), uintptr(theirs)}, Place: place,
 	})
 	if err != nil {
 		_ = ours.Close()

@@ -4,33 +4,71 @@ package process
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-func TestReadLeft(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
-	b := make([]byte, 10)
-	for _, text := range []string{"left", "more"} {
+// What is left when the time is over is handed out, whether somebody has the pipe open or not,
+// and however little of a processor there was until then.
+func TestCarryWhatIsLeft(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		r, w := pipe(t)
+		text := strings.Repeat("what is left\n", 100)
 		if _, err := w.WriteString(text); err != nil {
 			t.Fatal(err)
+		}
+		if !open {
+			_ = w.Close()
 		}
 		if err := r.SetReadDeadline(time.Unix(1, 0)); err != nil { // long ago
 			t.Fatal(err)
 		}
-		if n, err := r.Read(b); err == nil {
-			t.Errorf("Read looks: %q", b[:n]) // then nobody needs this
+		if n, err := r.Read(make([]byte, 10)); err == nil {
+			t.Errorf("Read looks, and finds %d bytes", n) // then nobody needs more
 		}
-		if n := ReadLeft(r, b); string(b[:n]) != text {
-			t.Errorf("%q is left, want %q", b[:n], text)
-		}
-		if n := ReadLeft(r, b); n != 0 {
-			t.Errorf("of nothing there is %q", b[:n])
+		var got strings.Builder
+		err := Carry(r, make([]byte, 10), func(b []byte) error { _, err := got.Write(b); return err })
+		if err != nil || got.String() != text {
+			t.Errorf("kept open: %v, %q, %v", open, got.String(), err)
 		}
 	}
+}
+
+// Who writes on when the time is over is not waited for.
+func TestCarryFromWhoWritesOn(t *testing.T) {
+	r, w := pipe(t)
+	go func() {
+		for b := make([]byte, 1<<10); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	got, chunk := 0, make([]byte, 1<<10)
+	err := Carry(r, chunk, func(b []byte) error {
+		if got == 0 {
+			_ = r.SetReadDeadline(time.Now())
+		}
+		got += len(b)
+		for n := 0; n < len(chunk); n, _ = unix.IoctlGetInt(int(w.Fd()), unix.TIOCINQ) {
+			time.Sleep(time.Millisecond) // there is more each time
+		}
+		return nil
+	})
+	if most := len(chunk) + holds(r); err != nil || got <= len(chunk) || got > most {
+		t.Errorf("%d bytes, of at most %d, %v", got, most, err)
+	}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+	return r, w
 }

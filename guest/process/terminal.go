@@ -51,13 +51,9 @@ func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 		return nil, -1, fault.New(fault.Execution, op, "open its other side", e)
 	}
 	theirs = int(peer)
-	if p != nil && p.Credential() != nil {
-		// Programs open their terminal by its name too.
-		c := p.Credential()
-		if err := unix.Fchown(theirs, int(c.Uid), int(c.Gid)); err != nil {
-			_ = unix.Close(theirs)
-			return nil, -1, fault.New(fault.Execution, op, "give it to its user", err)
-		}
+	if err := give(theirs, p); err != nil {
+		_ = unix.Close(theirs)
+		return nil, -1, fault.New(fault.Execution, op, "give it to its user", err)
 	}
 	if err := Resize(ours, size); err != nil {
 		_ = unix.Close(theirs)

@@ -147,18 +147,12 @@ func (c *command) openPipes(start *guestpb.Start, spec *process.Spec) (theirs []
 		if !want {
 			continue
 		}
-		p := make([]int, 2)
-		if err := unix.Pipe2(p, unix.O_CLOEXEC); err != nil {
-			return theirs, fault.New(fault.Unavailable, "make pipe", "", err)
+		ours, fd, err := process.OpenPipe(spec.Place, i)
+		if err != nil {
+			return theirs, err
 		}
-		if i == 0 {
-			p[0], p[1] = p[1], p[0]
-		}
-		// Only our end is non-blocking: programs do not expect it of theirs.
-		_ = unix.SetNonblock(p[0], true)
-		ours := os.NewFile(uintptr(p[0]), [...]string{"stdin", "stdout", "stderr"}[i])
-		theirs = append(theirs, p[1])
-		spec.Files[i] = uintptr(p[1])
+		theirs = append(theirs, fd)
+		spec.Files[i] = uintptr(fd)
 		if i == 0 {
 			c.stdin = ours
 		} else {

@@ -3,10 +3,8 @@
 package service
 
 import (
-	"errors"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -20,7 +18,6 @@ type output struct {
 	file   *os.File
 	stderr bool
 	wrap   func([]byte) *guestpb.ExecResponse
-	ending atomic.Bool
 
 	// With a bound, what is beyond the head is kept until the end, and of that
 	// the last.
@@ -50,36 +47,22 @@ func stderrMessage(b []byte) *guestpb.ExecResponse {
 	return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: b}}
 }
 
-// finish has the pump end at the end of the stream or, if somebody keeps the
-// stream open without writing, after sandbox.Linger.
+// finish has the pump end at the end of the stream or, if somebody keeps it open, after
+// sandbox.Linger, with what is in it then.
 func (o *output) finish() {
-	o.ending.Store(true)
 	_ = o.file.SetReadDeadline(time.Now().Add(sandbox.Linger))
 }
 
 // pump carries the stream. It reads on only when the host has taken what was
 // read before, so a slow host slows the command and costs one chunk.
 func (o *output) pump(c *command) {
-	buf := make([]byte, wire.Chunk)
-	for {
-		n, err := o.file.Read(buf)
-		over := errors.Is(err, os.ErrDeadlineExceeded) // the time that finish has set
-		if over {
-			n = process.ReadLeft(o.file, buf)
-		}
-		if n > 0 {
-			c.idle.touch()
-			if o.carry(c, buf[:n]) != nil {
-				return // the host is gone: the call's context says so too
-			}
-			c.idle.touch() // a slow host is not the command's idleness
-		}
-		if err != nil && (!over || n == 0) {
-			break
-		}
-		if o.ending.Load() {
-			_ = o.file.SetReadDeadline(time.Now().Add(sandbox.Linger))
-		}
+	err := process.Carry(o.file, make([]byte, wire.Chunk), func(b []byte) error {
+		c.idle.touch()
+		defer c.idle.touch() // a slow host is not the command's idleness
+		return o.carry(c, b)
+	})
+	if err != nil {
+		return // the host is gone: the call's context says so too
 	}
 	for b := range o.tail.chunks(wire.Chunk) {
 		if c.send(o.wrap(b)) != nil {

@@ -5,6 +5,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -140,6 +141,26 @@ func TestExec(t *testing.T) {
 	dial := serve(t, &host{})
 	c := connected(t, dial)
 	guesttest.RunExec(t, func(*testing.T) *guest.Client { return c })
+}
+
+// A command ends also while another, which has got its output, writes on.
+func TestAnotherWritesOn(t *testing.T) {
+	c := connected(t, serve(t, &host{}))
+	in, end := io.Pipe()
+	p, err := c.Exec(t.Context(), guest.Command{Args: []string{"sh", "-c", "read end; exit 7"}, Stdin: in, Stdout: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processtest.Flood(t, p.PID())
+	_ = end.Close()
+	select {
+	case <-p.Done():
+	case <-time.After(patience):
+		t.Fatal("it goes on")
+	}
+	if exit, err := p.Wait(); err != nil || exit.Code != 7 {
+		t.Errorf("%+v, %v", exit, err)
+	}
 }
 
 // A host that goes away takes its commands with it.
