@@ -204,8 +204,15 @@ func TestPersonsProgram(t *testing.T) {
 	p.types("typed\r")
 	p.sees("typed\r\n", "typed\r\n")
 	p.Close()
-	if _, err := r.try(within("echo agent", 300*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "person") {
-		t.Errorf("a call beside a person's program: %v", err)
+	// Once the call has its turn within its time, on however busy a host.
+	for timeout := 300 * time.Millisecond; ; timeout *= 4 {
+		_, err := r.try(within("echo agent", timeout))
+		if fault.KindOf(err) != fault.Unavailable || timeout > patience {
+			t.Fatalf("a call beside a person's program: %v", err)
+		}
+		if strings.Contains(err.Error(), "person") {
+			break
+		}
 	}
 	q := r.attach(24, 80)
 	q.sees("typed\r\n")
