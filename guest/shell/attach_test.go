@@ -226,6 +226,26 @@ func TestPersonsProgram(t *testing.T) {
 	q.sees("$ echo agent\r\n", "agent\r\n")
 }
 
+// A full-screen program that ends with its shell hides nothing of the next one.
+func TestFullScreenEndsWithItsShell(t *testing.T) {
+	const otherScreen = "\x1b[?1049h"
+	r := newRig(t, true)
+	p := r.attach(24, 80)
+	r.run("printf '\\033[?1049h' >/dev/tty")
+	p.sees(otherScreen)
+	r.run("kill -9 $$")
+	r.run("echo sho''wn >/dev/tty")
+	r.transcript(has("\nshown\n"))
+	q := r.attach(24, 80)
+	q.types("echo mo''re\r")
+	q.sees("shown\r\n", "more\r\n")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if seen := q.seen.String(); strings.Contains(seen, otherScreen) {
+		t.Errorf("who attaches is put on the other screen: %q", seen)
+	}
+}
+
 // A person answers a command that asks the terminal, and ends one with Ctrl-C.
 func TestPersonHelps(t *testing.T) {
 	r := newRig(t, true)

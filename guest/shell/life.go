@@ -71,6 +71,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	}
 	s.mu.Lock()
 	size := s.size
+	s.screen.tty = ink{} // what the shell before left its terminal in is no more
 	s.mu.Unlock()
 	l := &life{
 		session: s, kind: k, desk: d, orders: map[string]*order{},
