@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
@@ -243,6 +246,33 @@ func TestFullScreenEndsWithItsShell(t *testing.T) {
 	defer q.mu.Unlock()
 	if seen := q.seen.String(); strings.Contains(seen, otherScreen) {
 		t.Errorf("who attaches is put on the other screen: %q", seen)
+	}
+}
+
+// A shell that is stopped before a full input is busy, and nobody says that it has ended.
+func TestFullInput(t *testing.T) {
+	r := newRig(t, true)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(r.run("echo $$").Stdout.Head)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := r.attach(24, 80)
+	for r.sessions()[0].State != guestpb.Session_STATE_IDLE {
+		time.Sleep(time.Millisecond)
+	}
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	full, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for err == nil { // by single bytes: there is room for one when there is none for many
+		err = p.Type(full, []byte("x"))
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if _, err := r.try(within("true", 300*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "has its terminal") {
+		t.Errorf("a call before a full input: %v", err)
 	}
 }
 

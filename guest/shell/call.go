@@ -188,7 +188,11 @@ func (s *session) awaitPrompt(ctx context.Context, l *life) error {
 // awaitBegin presses the key until the shell has begun.
 func (s *session) awaitBegin(ctx context.Context, l *life, o *order) error {
 	for range presses {
-		if err := l.press(ctx); err != nil {
+		err := l.press(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil: // nobody reads what is typed
+			return s.busy("something")
+		case err != nil:
 			return errGone
 		}
 		again := time.NewTimer(pressAgain)
