@@ -276,6 +276,18 @@ func (l *life) forget(o *order) {
 	}
 }
 
+// forgetQuestions leaves nothing of questions from before a call that has just begun: it
+// took their place on the desk, so that nobody answers them any more. The session's
+// lock is held.
+func (l *life) forgetQuestions() {
+	for _, o := range l.orders {
+		if o.call == nil {
+			close(o.over)
+			l.forget(o)
+		}
+	}
+}
+
 // take keeps and shows what a call's command has written. The lock is held.
 func (s *session) take(c *call, into *kept, b []byte) {
 	if c.late != nil {

@@ -230,6 +230,7 @@ func (l *life) heard(f frame) {
 		shut(l.failed)
 	case begun:
 		if o := l.orders[f.nonce]; o != nil && shut(o.begun) && o.call != nil {
+			l.forgetQuestions()
 			o.call.began = time.Now()
 			l.session.announce(o.call.text)
 		}
