@@ -22,10 +22,19 @@ const (
 // listen returns a listener of prefaces, and how to connect to it.
 func listen(t *testing.T, key preface.Key) (*preface.Listener, func(says []byte) net.Conn) {
 	t.Helper()
-	return listenFor(t, key, ever)
+	l, dial := listenFor(t, key, ever)
+	return l, func(says []byte) net.Conn {
+		c, err := dial(says)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 }
 
-func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.Listener, func(says []byte) net.Conn) {
+// listenFor is listen with another patience. Where that is short, the connection can be
+// closed before it has said anything.
+func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.Listener, func(says []byte) (net.Conn, error)) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -44,17 +53,15 @@ func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.
 			}
 		}
 	})
-	return l, func(says []byte) net.Conn {
+	return l, func(says []byte) (net.Conn, error) {
 		c, err := net.Dial("unix", path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(limit))
-		if _, err := c.Write(says); err != nil {
-			t.Fatal(err)
-		}
-		return c
+		_, err = c.Write(says)
+		return c, err
 	}
 }
 
@@ -101,8 +108,10 @@ func TestStrangers(t *testing.T) {
 	}
 	defer c.Close()
 	closed(strangers...)
-	_, dial = listenFor(t, key, brief)
-	closed(dial(nil), dial(good[:len(good)-1]))
+	_, hurried := listenFor(t, key, brief)
+	silent, _ := hurried(nil)
+	half, _ := hurried(good[:len(good)-1])
+	closed(silent, half)
 }
 
 func isTimeout(err error) bool {

@@ -188,7 +188,11 @@ func (s *session) awaitPrompt(ctx context.Context, l *life) error {
 // awaitBegin presses the key until the shell has begun.
 func (s *session) awaitBegin(ctx context.Context, l *life, o *order) error {
 	for range presses {
-		if err := l.press(ctx); err != nil {
+		err := l.press(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil: // nobody reads what is typed
+			return s.busy("something")
+		case err != nil:
 			return errGone
 		}
 		again := time.NewTimer(pressAgain)
@@ -269,6 +273,18 @@ func (l *life) forget(o *order) {
 	}
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
+	}
+}
+
+// forgetQuestions leaves nothing of questions from before a call that has just begun: it
+// took their place on the desk, so that nobody answers them any more. The session's
+// lock is held.
+func (l *life) forgetQuestions() {
+	for _, o := range l.orders {
+		if o.call == nil {
+			close(o.over)
+			l.forget(o)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	}
 	s.mu.Lock()
 	size := s.size
+	s.screen.tty = ink{} // what the shell before left its terminal in is no more
 	s.mu.Unlock()
 	l := &life{
 		session: s, kind: k, desk: d, orders: map[string]*order{},
@@ -229,6 +230,7 @@ func (l *life) heard(f frame) {
 		shut(l.failed)
 	case begun:
 		if o := l.orders[f.nonce]; o != nil && shut(o.begun) && o.call != nil {
+			l.forgetQuestions()
 			o.call.began = time.Now()
 			l.session.announce(o.call.text)
 		}

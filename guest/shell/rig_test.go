@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
@@ -165,6 +166,17 @@ func (r *rig) try(q *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return r.Run(ctx, q)
+}
+
+// tryFor runs a command that may take so long, or returns nil: the shell was too slow to
+// begin it within that.
+func (r *rig) tryFor(command string, timeout time.Duration) *guestpb.ShellRunResponse {
+	r.t.Helper()
+	a, err := r.try(within(command, timeout))
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
+		r.t.Fatalf("%q: %v", command, err)
+	}
+	return a
 }
 
 // want runs a command and compares what it writes, and its code.

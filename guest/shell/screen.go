@@ -172,6 +172,8 @@ func (i *ink) begin(r rune) {
 	switch {
 	case r == '[':
 		i.state, i.params = control, i.params[:0]
+	case r == 'c': // reset
+		*i = ink{}
 	case strings.ContainsRune("]PX^_", r):
 		i.state = text
 	case r >= 0x20 && r < 0x30:

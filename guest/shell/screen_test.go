@@ -22,6 +22,7 @@ func TestScreen(t *testing.T) {
 		{"insert and delete", "abef\b\b\x1b[2@cd\x1b[1P!", "abcd!"},
 		{"columns", "\x1b[5Gx\x1b[1Ga\x1b[2Cb", "a  bx"},
 		{"full screen", "before\r\n\x1b[?1049h\x1b[2J\x1b[Hpainted\r\n~\r\n\x1b[?1049lafter", "before\nafter"},
+		{"reset while full", "before\r\n\x1b[?1049hpainted\x1bcafter", "before\nafter"},
 		{"bracketed paste", "\x1b[?2004h$ ls\r\n\x1b[?2004l\r", "$ ls\n"},
 		{"charset", "\x1b(Bx\x1b=y\x1b#8z", "xyz"},
 		{"no UTF-8", "a\xffb\xe2\x82", "ab"},

@@ -33,6 +33,7 @@ type session struct {
 	status  int    // $? of the last call
 	screen  screen
 	viewers map[*Viewer]struct{}
+	coming  int // people who are attaching
 	size    process.Size
 	calls   map[*call]struct{} // all that are here, whether they run or wait
 	call    *call              // under way
@@ -90,9 +91,9 @@ func (s *session) idleAt(now time.Time) bool {
 }
 
 // idle reports whether nobody uses the session, or is about to: a call is here while
-// its shell starts, too. The lock is held.
+// its shell starts, too, and a person is coming. The lock is held.
 func (s *session) idle() bool {
-	return s.call == nil && s.waiting == 0 && len(s.calls) == 0 && len(s.viewers) == 0
+	return s.call == nil && s.waiting == 0 && len(s.calls) == 0 && len(s.viewers) == 0 && s.coming == 0
 }
 
 // attended reports whether somebody is before the shell.

@@ -15,34 +15,45 @@ import (
 	"osaurus-sandbox/guest/process/processtest"
 )
 
-// Nobody takes the place of a session whose shell only starts.
+// Nobody takes the place of a session whose shell only starts, for a call or for a
+// person.
 func TestSessionThatStartsIsNotSpare(t *testing.T) {
-	r := newRig(t, true)
-	gate := filepath.Join(t.TempDir(), "open")
-	profile := "while [ -n \"$SLOW\" ] && [ ! -e '" + gate + "' ]; do sleep 0.05; done\n"
+	for who, use := range map[string]func(*rig, *guestpb.Shell) error{
+		"call": func(r *rig, slow *guestpb.Shell) error {
+			q := within("echo up", 0)
+			q.Shell = slow
+			a, err := r.try(q)
+			if err == nil && string(a.Stdout.Head) != "up\n" {
+				err = fmt.Errorf("%q, %s", a.Stdout.Head, flags(a))
+			}
+			return err
+		},
+		"person": func(r *rig, slow *guestpb.Shell) error {
+			v, err := r.Attach(t.Context(), &guestpb.ShellOpen{Shell: slow})
+			if err == nil {
+				v.Close()
+			}
+			return err
+		},
+	} {
+		t.Run(who, func(t *testing.T) { sessionThatStarts(t, use) })
+	}
+}
+
+func sessionThatStarts(t *testing.T, use func(*rig, *guestpb.Shell) error) {
+	r, dir := newRig(t, true), t.TempDir()
+	begun, gate := filepath.Join(dir, "begun"), filepath.Join(dir, "open")
+	profile := "while [ -n \"$SLOW\" ] && [ ! -e '" + gate + "' ]; do : >'" + begun + "'; sleep 0.05; done\n"
 	if err := os.WriteFile(filepath.Join(r.home, ".bash_profile"), []byte(profile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	in := func(name, command string, env ...[]byte) (*guestpb.ShellRunResponse, error) {
-		q := within(command, 0)
-		q.Shell = &guestpb.Shell{Session: name, Env: env}
-		return r.try(q)
-	}
 	up := make(chan error, 1)
-	go func() {
-		a, err := in("slow", "echo up", []byte("SLOW=1"))
-		if err == nil && string(a.Stdout.Head) != "up\n" {
-			err = fmt.Errorf("%q, %s", a.Stdout.Head, flags(a))
-		}
-		up <- err
-	}()
-	for len(r.sessions()) == 0 {
+	go func() { up <- use(r, &guestpb.Shell{Session: "slow", Env: [][]byte{[]byte("SLOW=1")}}) }()
+	for !exists(begun) {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 16 {
-		if _, err := in(fmt.Sprint("s", i), "true"); err != nil {
-			t.Error(err)
-		}
+		r.in(t, fmt.Sprint("s", i)).run("true")
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -139,7 +150,11 @@ func TestWithoutBash(t *testing.T) {
 		r.want("echo on", 0, "on\n")
 	}
 	for _, command := range []string{"sleep 60", "while :; do :; done", "cat </dev/tty"} {
-		if a := r.request(within(command, 300*time.Millisecond)); !a.TimedOut {
+		var a *guestpb.ShellRunResponse
+		for timeout := 300 * time.Millisecond; a == nil; timeout *= 4 {
+			a = r.tryFor(command, timeout)
+		}
+		if !a.TimedOut {
 			t.Errorf("%q: code %d, %s", command, a.Code, flags(a))
 		}
 		r.want("echo on", 0, "on\n")

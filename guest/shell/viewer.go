@@ -51,7 +51,9 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	if err != nil {
 		return nil, err
 	}
+	defer s.came()
 	s.mu.Lock()
+	s.coming++
 	s.size = sizeOf(r.Size)
 	l := s.life
 	settled := l != nil && !l.stale
@@ -72,6 +74,13 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 		}
 	}
 	return s.attach(l), nil
+}
+
+// came says that a person is before the shell, or will not be.
+func (s *session) came() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coming--
 }
 
 func (s *session) attach(l *life) *Viewer {
