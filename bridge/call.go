@@ -47,6 +47,9 @@ func (c *call) members(what any, required ...string) error {
 	if !utf8.Valid(c.body) {
 		return fault.Newf(fault.InvalidArgs, op, "", "it is not UTF-8").Advise(advice)
 	}
+	if exceeds(c.body, '{', maxMembers) && json.Valid(c.body) {
+		return fault.Newf(fault.InvalidArgs, op, "", "it has more than %d members", maxMembers).Advise("Send only those that the route has.")
+	}
 	var there map[string]json.RawMessage
 	if err := json.Unmarshal(c.body, &there); err != nil || there == nil {
 		return fault.Newf(fault.InvalidArgs, op, "", "it is not a JSON object").Advise(advice)
@@ -57,6 +60,9 @@ func (c *call) members(what any, required ...string) error {
 		}
 	}
 	if err := json.Unmarshal(c.body, what); err != nil {
+		if _, ours := errors.AsType[*fault.Error](err); ours {
+			return err
+		}
 		return fault.New(fault.InvalidArgs, op, "", err)
 	}
 	return nil

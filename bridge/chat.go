@@ -14,9 +14,9 @@ import (
 // chat asks a model.
 func chat(c *call) error {
 	var in struct {
-		Model    string            `json:"model"`
-		Messages []json.RawMessage `json:"messages"`
-		Stream   bool              `json:"stream"`
+		Model    string   `json:"model"`
+		Messages messages `json:"messages"`
+		Stream   bool     `json:"stream"`
 	}
 	if err := c.members(&in, "messages"); err != nil {
 		return err
