@@ -146,8 +146,7 @@ func clientOf(r mcp.Request) Client {
 	if info == nil {
 		return ""
 	}
-	name := plain.Text(info.Name)
-	return Client(name[:min(len(name), maxClient)])
+	return Client(plain.First(plain.Text(info.Name), maxClient))
 }
 
 // greet tells a client what it is connected to.
