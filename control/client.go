@@ -55,6 +55,7 @@ type Client struct {
 	home          config.Home
 	transport     *http.Transport
 	first         chan net.Conn // the one that Connect has made, until the first call takes it
+	end           context.CancelFunc
 }
 
 // Connect finds the daemon of a home. The name says who asks, for the audit.
@@ -105,10 +106,11 @@ func (c *Client) silent(err error) error {
 	return fault.New(fault.Timeout, "greet the daemon", who, err).Advise(advice)
 }
 
-// Close drops all connections; what still runs on them ends.
+// Close drops all connections; what still runs on them ends, and there are no others.
 func (c *Client) Close() {
 	c.drop()
 	c.transport.CloseIdleConnections()
+	c.end()
 }
 
 // drop closes the first connection if no call has taken it.
@@ -124,14 +126,21 @@ func newClient(home config.Home, name string) *Client {
 	settings := http2()
 	settings.SendPingTimeout, settings.PingTimeout = pingAfter, pingLimit
 	first := make(chan net.Conn, 1)
+	life, end := context.WithCancel(context.Background())
 	t := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			select {
-			case conn := <-first:
-				return conn, nil
-			default:
-				return dial(ctx, home)
+		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			if life.Err() != nil {
+				return nil, net.ErrClosed
 			}
+			select {
+			case conn = <-first:
+			default:
+				if conn, err = dial(ctx, home); err != nil {
+					return nil, err
+				}
+			}
+			context.AfterFunc(life, func() { _ = conn.Close() })
+			return conn, nil
 		},
 		Protocols: onlyHTTP2(), HTTP2: settings,
 		MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
@@ -161,6 +170,7 @@ func newClient(home config.Home, name string) *Client {
 		home:          home,
 		transport:     t,
 		first:         first,
+		end:           end,
 	}
 }
 

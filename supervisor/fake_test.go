@@ -29,6 +29,7 @@ type fakeBackend struct {
 	noHost      bool          // Check fails
 	failBoots   int           // so many boots fail from now on
 	failPrepare bool          // Prepare fails
+	failRemove  bool          // Remove fails half way
 	delay       time.Duration // of everything
 	stuck       chan struct{} // if not nil, everything waits until it is closed
 	immortal    bool          // guests do not end when they are to
@@ -157,7 +158,11 @@ func (b *fakeBackend) Remove(ctx context.Context) error {
 	b.mu.Lock()
 	b.alone("Remove")
 	b.provisioned = false
+	fail := b.failRemove
 	b.mu.Unlock()
+	if fail {
+		return fault.Newf(fault.Unavailable, "remove", "image", "it is in use").Advise("Close it.")
+	}
 	return b.work(ctx)
 }
 

@@ -141,8 +141,9 @@ func (s *Supervisor) firstState(c Command) State {
 // leads to.
 func (s *Supervisor) carryOut(op *operation) {
 	end, err := s.steps(op)
+	reason := err
 	if err != nil {
-		end = s.whereFailed(op, &err)
+		end, reason, err = s.whereFailed(op, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,10 +152,6 @@ func (s *Supervisor) carryOut(op *operation) {
 	s.count(op, end)
 	if err != nil {
 		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
-	}
-	reason := err
-	if end == Stopped || end == NotProvisioned {
-		reason = nil // it was interrupted, and is where it was asked to be
 	}
 	s.set(end, op.cause, reason)
 	op.cancel(nil)
@@ -165,17 +162,20 @@ func (s *Supervisor) carryOut(op *operation) {
 	}
 }
 
-// whereFailed is the state after an operation that failed: what it was
-// interrupted for is no failure of the sandbox.
-func (s *Supervisor) whereFailed(op *operation, err *error) State {
+// whereFailed is the state after an operation that failed, the reason for it, and what those who
+// wait are told. What it was interrupted for is no failure of the sandbox: it is where it was
+// asked to be.
+func (s *Supervisor) whereFailed(op *operation, err error) (end State, reason, told error) {
 	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
-		*err = fault.New(fault.Rejected, string(op.command), "", i).Advise("Ask again when that is done.")
-		return s.atRest()
+		return s.atRest(), nil, fault.New(fault.Rejected, string(op.command), "", i).Advise("Ask again when that is done.")
 	}
-	if _, ok := errors.AsType[*hostError](*err); ok {
-		return SetupRequired
+	if _, ok := errors.AsType[*hostError](err); ok {
+		return SetupRequired, err, err
 	}
-	return Failed
+	if op.command == Remove && !s.backend.Provisioned() {
+		return NotProvisioned, err, err // what a removal has left does not start by itself
+	}
+	return Failed, err, err
 }
 
 // atRest is the state of a sandbox with no guest.

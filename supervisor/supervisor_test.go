@@ -184,6 +184,39 @@ func TestResetAndRemove(t *testing.T) {
 	})
 }
 
+// What is half removed is not made again until a person asks, and the status says what is left.
+func TestRemoveThatFailsHalfWay(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{"autoStart": true}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		w.backend.set(func(b *fakeBackend) { b.failRemove = true })
+		if err := w.Remove(t.Context(), by); fault.AdviceOf(err) != "Close it." {
+			t.Errorf("Remove: %v, advice %q", err, fault.AdviceOf(err))
+		}
+		w.AutoStart()
+		time.Sleep(time.Hour)
+		if err := w.command(t.Context(), supervisor.Exec); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Exec of what was half removed: %v", err)
+		}
+		w.wantState(supervisor.NotProvisioned)
+		if s := w.Status(); !strings.Contains(s.Reason, "it is in use") || s.Advice != "Close it." || s.Kind != fault.Unavailable || s.Failures != 0 {
+			t.Errorf("status: %+v", s)
+		}
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.backend.set(func(b *fakeBackend) { b.failRemove = false })
+		w.must(w.Remove(t.Context(), by))
+		w.wantState(supervisor.NotProvisioned)
+		if s := w.Status(); s.Reason != "" {
+			t.Errorf("the reason is still %s", s.Reason)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.wantState(supervisor.Running)
+	})
+}
+
 // What may still write to the disk has it to itself, until it is gone; and nobody is told that
 // it is.
 func TestDiskOfAMachineThatIsNotGone(t *testing.T) {

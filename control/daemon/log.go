@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -51,14 +53,30 @@ func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+int64(len(p)) > maxLog {
-		old := l.file
-		if os.Rename(l.path, l.path+control.OldLog) == nil && l.open() == nil {
-			_ = old.Close()
-		}
+		l.rotate(int64(len(p)))
 	}
 	n, _ := l.file.Write(p)
 	l.size += int64(n)
 	return len(p), nil
+}
+
+// rotate puts the log aside for what is to be written. Where it cannot, it keeps the log until
+// it can, or until that alone has the room of both. The lock is held.
+func (l *logFile) rotate(more int64) {
+	was, old := l.file, l.path+control.OldLog
+	err := os.Rename(l.path, old)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // somebody has taken it away
+		if l.open() == nil {
+			_ = was.Close()
+			return
+		}
+	}
+	if err == nil {
+		_ = os.Rename(old, l.path) // or the next rotation finds nothing
+	}
+	if l.size+more > 2*maxLog && l.file.Truncate(0) == nil {
+		l.size = 0
+	}
 }
 
 func (l *logFile) Close() error {

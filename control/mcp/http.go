@@ -22,6 +22,7 @@ const (
 	// itself.
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id" // with the older ones
 
 	// maxRequest bounds a request: as much as the control API takes, in JSON.
 	maxRequest = 2 << 20
@@ -35,8 +36,9 @@ type Listener struct {
 	options Options
 	guard   door.Guard
 
-	life *life
-	kept *shelf
+	life  *life
+	kept  *shelf
+	crowd *crowd
 
 	sessions, requests http.Handler
 	server             *http.Server
@@ -55,15 +57,15 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), guard: door.Guard{
+	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), crowd: newCrowd(), guard: door.Guard{
 		Token: token, TokenFile: "config/mcp-token", Hosts: door.Hosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}
 	for _, origin := range at.Origins {
 		l.guard.Origins = append(l.guard.Origins, string(origin))
 	}
-	l.sessions = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
-	l.requests = mcp.NewStreamableHTTPHandler(l.open, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
+	l.sessions = mcp.NewStreamableHTTPHandler(l.openIn(l.crowd), &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
+	l.requests = mcp.NewStreamableHTTPHandler(l.openIn(nil), &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
 	l.server = l.guard.Server(l, o.Log)
 	l.life.do(func() {
 		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
@@ -99,6 +101,7 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get(versionHeader) >= stateless:
 		l.requests.ServeHTTP(w, r)
 	default:
+		defer l.crowd.enter(r)()
 		l.sessions.ServeHTTP(w, r)
 	}
 }
@@ -119,11 +122,15 @@ func (l *Listener) wanted(r *http.Request) (Options, error) {
 	return o, err
 }
 
-// open makes a session for a client.
-func (l *Listener) open(r *http.Request) *mcp.Server {
-	o, err := l.wanted(r)
-	if err != nil {
-		return nil // ServeHTTP has said why
+// openIn makes sessions for clients, which are of a crowd.
+func (l *Listener) openIn(c *crowd) func(*http.Request) *mcp.Server {
+	return func(r *http.Request) *mcp.Server {
+		o, err := l.wanted(r)
+		if err != nil {
+			return nil // ServeHTTP has said why
+		}
+		s := newSession(l.life, l.kept, o)
+		s.crowd = c
+		return s.server
 	}
-	return newSession(l.life, l.kept, o).server
 }

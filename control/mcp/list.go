@@ -81,15 +81,22 @@ func describe(t Tool) *mcp.Tool {
 }
 
 // follow tells a client of changes until its session ends, and ends that with all
-// sessions.
-func (s *session) follow(client *mcp.ServerSession) {
+// sessions. It fails, and ends the session, if there are too many.
+func (s *session) follow(client *mcp.ServerSession) error {
+	end := func() { s.life.do(func() { _ = client.Close() }) } // which waits for what is being answered
+	if err := s.crowd.join(client.ID(), end); err != nil {
+		end()
+		return err
+	}
 	ctx, cancel := context.WithCancel(s.life)
 	s.life.do(func() {
 		defer cancel()
 		defer context.AfterFunc(s.life, func() { _ = client.Close() })()
 		_ = client.Wait() // however it ended
+		s.crowd.leave(client.ID())
 	})
 	s.life.do(func() { s.watch(ctx) })
+	return nil
 }
 
 // watch tells the client when the tools are not those that it was told of. One

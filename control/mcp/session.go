@@ -49,6 +49,7 @@ type session struct {
 	Options
 	life   *life // when it ends, so do calls
 	shelf  *shelf
+	crowd  *crowd // or nil
 	server *mcp.Server
 
 	turn  sync.Mutex // held while the agent is looked up or its tools are
@@ -145,8 +146,7 @@ func clientOf(r mcp.Request) Client {
 	if info == nil {
 		return ""
 	}
-	name := plain.Text(info.Name)
-	return Client(name[:min(len(name), maxClient)])
+	return Client(plain.First(plain.Text(info.Name), maxClient))
 }
 
 // greet tells a client what it is connected to.
@@ -155,7 +155,9 @@ func (s *session) greet(ctx context.Context, method string, r mcp.Request, next 
 	switch hello := result.(type) {
 	case *mcp.InitializeResult:
 		hello.Instructions = s.instructions()
-		s.follow(r.GetSession().(*mcp.ServerSession))
+		if err := s.follow(r.GetSession().(*mcp.ServerSession)); err != nil {
+			return nil, refusal(err)
+		}
 	case *mcp.DiscoverResult:
 		hello.Instructions = s.instructions()
 	}

@@ -1,0 +1,182 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/freeport"
+	"osaurus-sandbox/internal/soon"
+)
+
+// watched is a stand that counts who watches.
+type watched struct {
+	stand
+	watching atomic.Int32
+}
+
+func (w *watched) Watch(ctx context.Context, a Agent, changed func()) {
+	w.watching.Add(1)
+	defer w.watching.Add(-1)
+	w.stand.Watch(ctx, a, changed)
+}
+
+// caller speaks to a listener over HTTP, as old clients do.
+type caller struct {
+	*testing.T
+	at, token string
+}
+
+func listenFor(t *testing.T, s Sandbox) *caller {
+	t.Helper()
+	home, at := config.Home(filepath.Join(t.TempDir(), "home")), freeport.Address(t)
+	l, err := Listen(home, config.MCP{Listen: config.LoopbackAddress(at)}, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	token, err := os.ReadFile(home.MCPToken())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &caller{t, "http://" + at + Path, strings.TrimSpace(string(token))}
+}
+
+// open sends a request in a session, which is "" for a new one. Whoever calls it closes what is answered.
+func (c *caller) open(method, session, body string) *http.Response {
+	r, err := http.NewRequestWithContext(c.Context(), method, c.at, strings.NewReader(body))
+	if err != nil {
+		c.Error(err)
+		return nil
+	}
+	r.Header = http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.Error(err)
+		return nil
+	}
+	return answer
+}
+
+// ask is open, and reads all that is answered.
+func (c *caller) ask(session, body string) (status int, text, of string) {
+	answer := c.open(http.MethodPost, session, body)
+	if answer == nil {
+		return 0, "", ""
+	}
+	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.Error(err)
+	}
+	return answer.StatusCode, string(all), answer.Header.Get("Mcp-Session-Id")
+}
+
+const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
+
+// greet opens a session.
+func (c *caller) greet() (session string) {
+	c.Helper()
+	status, text, session := c.ask("", hello)
+	if status != http.StatusOK || session == "" || !strings.Contains(text, "protocolVersion") {
+		c.Fatal(status, text)
+	}
+	if status, text, _ := c.ask(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); status != http.StatusAccepted {
+		c.Fatal(status, text)
+	}
+	return session
+}
+
+// call calls a tool and returns the status and what was answered, once it is.
+func (c *caller) call(session, tool string) (int, string) {
+	status, text, _ := c.ask(session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q}}`, tool))
+	return status, text
+}
+
+// Clients that begin again and again and end nothing leave a bounded number of sessions, and
+// push none of those out that are used.
+func TestSessionsAreBounded(t *testing.T) {
+	begun, release := make(chan bool, maxSessions), make(chan bool)
+	s := &watched{stand: stand{tools: map[string]func(context.Context, Call) (Envelope, error){
+		"quick": fine(`{}`),
+		"slow": func(ctx context.Context, c Call) (Envelope, error) {
+			begun <- true
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return fine(`{"slow":true}`)(ctx, c)
+		},
+	}}}
+	c := listenFor(t, s)
+
+	first, listens, works, asks := c.greet(), c.greet(), c.greet(), c.greet()
+	stream := c.open(http.MethodGet, listens, "")
+	if stream == nil || stream.StatusCode != http.StatusOK {
+		t.Fatal(stream)
+	}
+	defer stream.Body.Close()
+	answers := make(chan string, maxSessions)
+	slow := func(session string) {
+		go func() {
+			_, text := c.call(session, "slow")
+			answers <- text
+		}()
+		<-begun
+	}
+	slow(works)
+
+	var goroutines int
+	for i := range 4 * maxSessions {
+		c.greet()
+		if status, text := c.call(asks, "quick"); status != http.StatusOK || !strings.Contains(text, `\"ok\":true`) {
+			t.Fatalf("a session that is used, after %d others: %d %s", i, status, text)
+		}
+		if i == maxSessions {
+			goroutines = runtime.NumGoroutine()
+		}
+	}
+	if status, text := c.call(first, "quick"); status != http.StatusNotFound {
+		t.Errorf("the session that was idle longest: %d %s", status, text)
+	}
+	if status, text := c.call(listens, "quick"); status != http.StatusOK {
+		t.Errorf("a session that listens: %d %s", status, text)
+	}
+	soon.Until(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
+	soon.Until(t, "there are no more goroutines than with few sessions", func() bool { return runtime.NumGoroutine() < goroutines+maxSessions/2 })
+
+	// In all there is something to do: a new one has to wait.
+	for range maxSessions - 1 {
+		slow(c.greet())
+	}
+	status, text, _ := c.ask("", hello)
+	if !strings.Contains(text, "in each a call is under way") || !strings.Contains(text, "DELETE") {
+		t.Errorf("%d %s", status, text)
+	}
+	close(release)
+	for range maxSessions {
+		if text := <-answers; !strings.Contains(text, `\"slow\":true`) {
+			t.Errorf("a call that was under way: %s", text)
+		}
+	}
+	if status, text := c.call(c.greet(), "quick"); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
+	soon.Until(t, "who was refused is gone", func() bool { return s.watching.Load() == maxSessions })
+}
