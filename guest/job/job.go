@@ -33,6 +33,7 @@ type job struct {
 	logFile string // where the room shows it
 	done    chan struct{}
 	child   *process.Child // guarded by the keeper's lock until it is there
+	unmade  bool           // its room ended while it started; guarded by the keeper's lock
 
 	mu        sync.Mutex
 	grown     chan struct{} // closed when there is more output, or it has ended

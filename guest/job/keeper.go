@@ -87,6 +87,13 @@ func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gue
 		k.drop(j)
 		return nil, err
 	}
+	k.mu.Lock()
+	unmade := j.unmade
+	k.mu.Unlock()
+	if unmade {
+		k.forget(func(o *job) bool { return o == j })
+		return nil, fault.Newf(fault.Unavailable, "start job", "", "its room was ended").Advise("Start it again: the room is made anew.")
+	}
 	if err := ctx.Err(); err != nil { // to start took long, and nobody knows the job
 		j.kill(true)
 		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waited for it to its end: %w", err)
@@ -261,7 +268,11 @@ func (k *Keeper) forget(which func(*job) bool) {
 	k.mu.Lock()
 	var chosen []*job
 	for id, j := range k.jobs {
-		if which(j) && !j.starting() { // one that is starting ends with its room
+		switch {
+		case !which(j):
+		case j.starting():
+			j.unmade = true // who starts it ends it
+		default:
 			chosen = append(chosen, j)
 			delete(k.jobs, id)
 		}

@@ -3,10 +3,13 @@
 package job
 
 import (
+	"context"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 )
@@ -57,5 +60,48 @@ func TestSlowDisk(t *testing.T) {
 	}
 	if oldest.log.now != nil {
 		t.Error("its log is there")
+	}
+}
+
+// slow is a place that takes its time to enter.
+type slow struct{ entering, enter chan struct{} }
+
+func (s slow) Enter() error {
+	close(s.entering)
+	<-s.enter
+	return nil
+}
+func (slow) Credential() *syscall.Credential { return nil }
+func (slow) Cgroup() string                  { return "" }
+
+// TestForgottenWhileItStarts: a job whose room ends while it starts does not stay in the list, for whoever
+// has a room under that name next.
+func TestForgottenWhileItStarts(t *testing.T) {
+	const user = "agent-alice"
+	processes, err := process.NewKeeper(process.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer processes.Close()
+	logs, place := t.TempDir(), slow{make(chan struct{}), make(chan struct{})}
+	k := NewKeeper(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
+		return Room{Home: "/", Logs: logs, Place: place, Met: func(bool) (bool, bool) { return false, false }}, nil
+	}})
+	started := make(chan error, 1)
+	go func() {
+		_, err := k.StartJob(t.Context(), &guestpb.StartJobRequest{User: user, Args: [][]byte{[]byte("/bin/sleep"), []byte("1000")}})
+		started <- err
+	}()
+	<-place.entering
+	k.Forget(user)
+	close(place.enter)
+	if err := <-started; fault.KindOf(err) != fault.Unavailable {
+		t.Error(err)
+	}
+	if list, err := k.ListJobs(t.Context(), &guestpb.ListJobsRequest{User: user}); err != nil || len(list.Jobs) > 0 {
+		t.Errorf("%v, %v", list.GetJobs(), err)
+	}
+	if left, _ := filepath.Glob(logs + "/*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
