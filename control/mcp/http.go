@@ -130,7 +130,7 @@ func (l *Listener) openIn(c *crowd) func(*http.Request) *mcp.Server {
 			return nil // ServeHTTP has said why
 		}
 		s := newSession(l.life, l.kept, o)
-		s.crowd = c
+		s.crowd, s.opened = c, r.Context().Done()
 		return s.server
 	}
 }

@@ -85,7 +85,13 @@ func describe(t Tool) *mcp.Tool {
 func (s *session) follow(client *mcp.ServerSession) error {
 	end := func() { s.life.do(func() { _ = client.Close() }) } // which waits for what is being answered
 	if err := s.crowd.join(client.ID(), end); err != nil {
-		end()
+		s.life.do(func() {
+			select {
+			case <-s.opened: // before, the client would not learn why
+			case <-s.life.Done():
+			}
+			_ = client.Close()
+		})
 		return err
 	}
 	ctx, cancel := context.WithCancel(s.life)

@@ -49,7 +49,8 @@ type session struct {
 	Options
 	life   *life // when it ends, so do calls
 	shelf  *shelf
-	crowd  *crowd // or nil
+	crowd  *crowd          // or nil
+	opened <-chan struct{} // closed when the request that opened it has been answered; nil without a crowd
 	server *mcp.Server
 
 	turn  sync.Mutex // held while the agent is looked up or its tools are
