@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/internal/soon"
 )
 
 func within(command string, d time.Duration) *guestpb.ShellRunRequest {
@@ -95,8 +96,13 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 			command := strings.ReplaceAll(tc.command, "BEGUN", ": >"+begun)
 			for _, cancel := range []bool{false, true} {
 				var a *guestpb.ShellRunResponse
-				// Once it has begun within its time, on however busy a host.
-				for timeout := 300 * time.Millisecond; a == nil || !exists(begun); timeout *= 4 {
+				// Once it has begun within its time, on however busy a host, and listened to
+				// SIGINT: a program that starts does not yet.
+				for timeout := 300 * time.Millisecond; a == nil || !exists(begun) || strings.Contains(string(a.Stdout.Head), "never"); timeout *= 4 {
+					if timeout > soon.Limit {
+						t.Fatalf("it does not begin, or its end is none: %q", a.GetStdout().GetHead())
+					}
+					_ = os.Remove(begun)
 					r.run("X=1")
 					allowed, done := timeout, make(chan error, 1)
 					if cancel {
