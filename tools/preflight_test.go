@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"osaurus-sandbox/fault"
 )
 
@@ -42,6 +44,9 @@ func TestPreflight(t *testing.T) {
 		{"an object in a string in an argument", `{"path":"p","content":"c","env":"{\"A\":\"1\"}"}`, `{"content":"c","env":{"A":"1"},"lines":100,"path":"p","target":"content"}`, "", 0},
 		{"capitals in a choice", `{"path":"p","content":"c","target":"FILES"}`, `{"content":"c","lines":100,"path":"p","target":"files"}`, "", 0},
 		{"a number for a text", `{"path":7,"content":"c"}`, `{"content":"c","lines":100,"path":"7","target":"content"}`, "", 0},
+		{"zero for what need not be there and begins at one", `{"path":"p","content":"c","lines":0,"ratio":0}`, `{"content":"c","lines":100,"path":"p","ratio":0,"target":"content"}`, "", 0},
+		{"the same in quotes", `{"path":"p","content":"c","lines":"0"}`, `{` + usual + `}`, "", 0},
+		{"a number below the range", `{"path":"p","content":"c","lines":-1}`, `{"content":"c","lines":1,"path":"p","target":"content"}`, "", 1},
 		{"a number out of range", `{"path":"p","content":"c","lines":9000}`, `{"content":"c","lines":500,"path":"p","target":"content"}`, "", 1},
 
 		{"the first of what is missing", `{"lines":"many"}`, `!"path" is missing`, "path", 0},
@@ -76,6 +81,29 @@ func TestPreflight(t *testing.T) {
 				t.Errorf("%v, %q\n got %s\nwant %s", err, warnings, got, tc.out)
 			}
 		})
+	}
+}
+
+// Zero is not left out where a number must be.
+func TestPreflightOfPlugins(t *testing.T) {
+	schema := &jsonschema.Schema{
+		Type: "object", Required: []string{"count"},
+		Properties: map[string]*jsonschema.Schema{
+			"count": {Type: "integer", Minimum: jsonschema.Ptr(1.0)},
+		},
+	}
+	for _, tc := range []struct {
+		in, out  string
+		warnings int
+	}{
+		{`{"count":0}`, `{"count":1}`, 1},
+	} {
+		warnings := 0
+		out, err := preflight(schema, json.RawMessage(tc.in), func(string, ...any) { warnings++ })
+		got, failed := json.Marshal(out)
+		if err != nil || failed != nil || string(got) != tc.out || warnings != tc.warnings {
+			t.Errorf("%s: %v, %v, %d warnings, got %s, want %s", tc.in, err, failed, warnings, got, tc.out)
+		}
 	}
 }
 
