@@ -206,8 +206,14 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 	if len(s.Enum) == 0 {
 		return v, nil
 	}
+	trimmed := strings.TrimSpace(v)
+	for _, exact := range []string{v, trimmed} { // first: choices may differ in nothing but capitals
+		if slices.Contains(s.Enum, any(exact)) {
+			return exact, nil
+		}
+	}
 	for _, choice := range s.Enum {
-		if c, ok := choice.(string); ok && strings.EqualFold(c, strings.TrimSpace(v)) {
+		if c, ok := choice.(string); ok && strings.EqualFold(c, trimmed) {
 			return c, nil
 		}
 	}

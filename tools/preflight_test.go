@@ -84,11 +84,13 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// Zero is not left out where a number must be.
+// Choices that differ only in capitals are told apart, and zero is none of the numbers of a
+// required argument that begins at one.
 func TestPreflightOfPlugins(t *testing.T) {
 	schema := &jsonschema.Schema{
 		Type: "object", Required: []string{"count"},
 		Properties: map[string]*jsonschema.Schema{
+			"unit":  {Type: "string", Enum: []any{"M", "m", "km"}},
 			"count": {Type: "integer", Minimum: jsonschema.Ptr(1.0)},
 		},
 	}
@@ -96,6 +98,10 @@ func TestPreflightOfPlugins(t *testing.T) {
 		in, out  string
 		warnings int
 	}{
+		{`{"count":1,"unit":"M"}`, `{"count":1,"unit":"M"}`, 0},
+		{`{"count":1,"unit":"m"}`, `{"count":1,"unit":"m"}`, 0},
+		{`{"count":1,"unit":" m "}`, `{"count":1,"unit":"m"}`, 0},
+		{`{"count":1,"unit":"KM"}`, `{"count":1,"unit":"km"}`, 0},
 		{`{"count":0}`, `{"count":1}`, 1},
 	} {
 		warnings := 0
