@@ -158,8 +158,11 @@ func asNumber(v any, whole bool) (any, bool) {
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
 		return v, false
 	}
-	if !whole {
-		return json.Number(text), true
+	switch {
+	case !whole && json.Valid([]byte(text)):
+		return json.Number(text), true // with all its digits
+	case !whole: // .5 and +5 are numbers, but JSON does not write them so
+		return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), true
 	}
 	const exact = 1 << 53 // beyond, not every whole number has a float
 	if f != math.Trunc(f) || math.Abs(f) > exact {

@@ -46,6 +46,9 @@ func TestPreflight(t *testing.T) {
 		{"a number for a text", `{"path":7,"content":"c"}`, `{"content":"c","lines":100,"path":"7","target":"content"}`, "", 0},
 		{"zero for what need not be there and begins at one", `{"path":"p","content":"c","lines":0,"ratio":0}`, `{"content":"c","lines":100,"path":"p","ratio":0,"target":"content"}`, "", 0},
 		{"the same in quotes", `{"path":"p","content":"c","lines":"0"}`, `{` + usual + `}`, "", 0},
+		{"numbers in quotes that JSON has otherwise", `{"path":"p","content":"c","lines":"+5","ratio":".5"}`, `{"content":"c","lines":5,"path":"p","ratio":0.5,"target":"content"}`, "", 0},
+		{"a number in quotes to the base of 16", `{"path":"p","content":"c","ratio":"0x1p4"}`, `{"content":"c","lines":100,"path":"p","ratio":16,"target":"content"}`, "", 0},
+		{"digits in quotes", `{"path":"p","content":"c","ratio":"0.10000000000000000001"}`, `{"content":"c","lines":100,"path":"p","ratio":0.10000000000000000001,"target":"content"}`, "", 0},
 		{"a number below the range", `{"path":"p","content":"c","lines":-1}`, `{"content":"c","lines":1,"path":"p","target":"content"}`, "", 1},
 		{"a number out of range", `{"path":"p","content":"c","lines":9000}`, `{"content":"c","lines":500,"path":"p","target":"content"}`, "", 1},
 
@@ -58,6 +61,8 @@ func TestPreflight(t *testing.T) {
 		{"not a number", `{"path":"p","content":"c","lines":"many"}`, `!"lines" is "many"`, "lines", 0},
 		{"half a line", `{"path":"p","content":"c","lines":1.5}`, `!"lines" is the number 1.5`, "lines", 0},
 		{"a number without end", `{"path":"p","content":"c","lines":1e999}`, `!"lines" is the number`, "lines", 0},
+		{"a number without end in quotes", `{"path":"p","content":"c","ratio":"Inf"}`, `!"ratio" is "Inf"`, "ratio", 0},
+		{"what is no number in quotes", `{"path":"p","content":"c","ratio":"NaN"}`, `!"ratio" is "NaN"`, "ratio", 0},
 		{"no such choice", `{"path":"p","content":"c","target":"both"}`, `!"target" is "both"`, "target", 0},
 		{"unknown", `{"path":"p","content":"c","file":"p"}`, `!no argument "file"`, "file", 0},
 		{"too many", `{"path":"p","content":"c","names":["a","b","c","d"]}`, `!has 4 items`, "names", 0},
