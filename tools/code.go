@@ -62,9 +62,6 @@ func newCode(rooms Rooms) Tool {
 		if strings.ContainsRune(in.Code, 0) {
 			return codeOut{}, wrongArgument("code", "a text without NUL characters", `the argument "code" holds a NUL character`)
 		}
-		if in.Timeout == 0 {
-			in.Timeout = codeTime
-		}
 		return runCode(ctx, rooms, c, in, dir)
 	})
 }

@@ -78,9 +78,10 @@ func newEdit(files Files) Tool {
 }
 
 // replaceOnce replaces a text that is there once. In a file with CRLF line ends,
-// texts that have none of them match all the same, and get them.
+// a text that has none of them matches all the same, and what replaces it gets them.
 func replaceOnce(ctx context.Context, file []byte, old, new string) (out []byte, line int, err error) {
-	if n := bytes.Count(file, []byte(old)); n == 0 && bytes.Contains(file, []byte("\r\n")) && !strings.Contains(old, "\r") {
+	ends, crlf := bytes.Count(file, []byte("\n")), bytes.Count(file, []byte("\r\n"))
+	if crlf > 0 && !strings.Contains(old, "\r") && (crlf == ends || !bytes.Contains(file, []byte(old))) {
 		old, new = strings.ReplaceAll(old, "\n", "\r\n"), strings.ReplaceAll(strings.ReplaceAll(new, "\r\n", "\n"), "\n", "\r\n")
 	}
 	if old == new {

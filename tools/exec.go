@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// execTime is the time of a command that is given none, maxExecTime the most: what
-	// takes longer is better in the background, where it can be looked after.
-	execTime, maxExecTime = 120, 300
+	// maxExecTime is the most seconds that a command has: what takes longer is better in
+	// the background, where it can be looked after.
+	maxExecTime = 300
 	// execBudget is that, and the start of a guest.
 	execBudget = maxExecTime*time.Second + bootTime
 	// bootTime is what a call waits for a guest that starts, of whatever state.
@@ -67,9 +67,6 @@ func newExec(rooms Rooms) Tool {
 		}
 		if strings.ContainsRune(in.Command, 0) {
 			return execOut{}, wrongArgument("command", "a text without NUL characters", `the argument "command" holds a NUL character`)
-		}
-		if in.Timeout == 0 {
-			in.Timeout = execTime
 		}
 		switch {
 		case in.Background:

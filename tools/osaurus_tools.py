@@ -58,16 +58,18 @@ def _token():
 def call(tool, **arguments):
     """Call a tool by its whole name. Arguments that are None are left out."""
     body = json.dumps({"arguments": {k: v for k, v in arguments.items() if v is not None}})
-    headers = {
-        "Authorization": "Bearer " + _token(),
-        "Content-Type": "application/json",
-        "X-Osaurus-Script-Id": os.environ.get("OSAURUS_SCRIPT_ID", ""),
-    }
     bridge = _Bridge("osaurus")
     try:
+        headers = {
+            "Authorization": "Bearer " + _token(),
+            "Content-Type": "application/json",
+            "X-Osaurus-Script-Id": os.environ.get("OSAURUS_SCRIPT_ID", ""),
+        }
         bridge.request("POST", "/api/sandbox-tool/" + tool, body, headers)
         response = bridge.getresponse()
         envelope = json.loads(response.read().decode())
+    except (OSError, http.client.HTTPException, ValueError) as e:  # no answer, or none that can be read
+        raise SandboxToolError({"ok": False, "tool": tool, "kind": "unavailable", "message": str(e), "retryable": True}) from e
     finally:
         bridge.close()
     if response.status >= 400:  # the tool was not called

@@ -21,8 +21,8 @@ const maxArguments = 8 << 20
 
 // preflight makes of the arguments that a model sent those that the schema asks
 // for. It forgives what can only mean one thing: a number in quotes, a list of
-// one without brackets, capitals, an empty text for an argument that need not
-// be there, a number out of range, which warn is told of. Everything else is a
+// one without brackets, capitals, an empty text or a zero for an argument that need
+// not be there, a number out of range, which warn is told of. Everything else is a
 // Failure with the argument's name and what was expected of it.
 func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format string, args ...any)) (map[string]any, error) {
 	if len(raw) > maxArguments {
@@ -45,7 +45,7 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		property := s.Properties[name]
 		value, there := given[name]
 		required := slices.Contains(s.Required, name)
-		if there && !required && (value == nil || value == "") {
+		if there && !required && blank(property, value) {
 			there = false
 		}
 		switch {
@@ -62,6 +62,19 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		}
 	}
 	return out, nil
+}
+
+// blank reports whether a value stands for none, where none need be: many models fill in
+// every argument, and take 0 for those that begin at 1.
+func blank(s *jsonschema.Schema, v any) bool {
+	if v == nil || v == "" {
+		return true
+	}
+	if s.Type != "integer" && s.Type != "number" || s.Minimum == nil || *s.Minimum <= 0 {
+		return false
+	}
+	n, ok := asNumber(v, true)
+	return ok && n == json.Number("0")
 }
 
 // names are a schema's arguments, those that must be there first.
@@ -145,8 +158,11 @@ func asNumber(v any, whole bool) (any, bool) {
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
 		return v, false
 	}
-	if !whole {
-		return json.Number(text), true
+	switch {
+	case !whole && json.Valid([]byte(text)):
+		return json.Number(text), true // with all its digits
+	case !whole: // .5 and +5 are numbers, but JSON does not write them so
+		return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), true
 	}
 	const exact = 1 << 53 // beyond, not every whole number has a float
 	if f != math.Trunc(f) || math.Abs(f) > exact {
@@ -193,8 +209,14 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 	if len(s.Enum) == 0 {
 		return v, nil
 	}
+	trimmed := strings.TrimSpace(v)
+	for _, exact := range []string{v, trimmed} { // first: choices may differ in nothing but capitals
+		if slices.Contains(s.Enum, any(exact)) {
+			return exact, nil
+		}
+	}
 	for _, choice := range s.Enum {
-		if c, ok := choice.(string); ok && strings.EqualFold(c, strings.TrimSpace(v)) {
+		if c, ok := choice.(string); ok && strings.EqualFold(c, trimmed) {
 			return c, nil
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"osaurus-sandbox/fault"
 )
 
@@ -42,6 +44,12 @@ func TestPreflight(t *testing.T) {
 		{"an object in a string in an argument", `{"path":"p","content":"c","env":"{\"A\":\"1\"}"}`, `{"content":"c","env":{"A":"1"},"lines":100,"path":"p","target":"content"}`, "", 0},
 		{"capitals in a choice", `{"path":"p","content":"c","target":"FILES"}`, `{"content":"c","lines":100,"path":"p","target":"files"}`, "", 0},
 		{"a number for a text", `{"path":7,"content":"c"}`, `{"content":"c","lines":100,"path":"7","target":"content"}`, "", 0},
+		{"zero for what need not be there and begins at one", `{"path":"p","content":"c","lines":0,"ratio":0}`, `{"content":"c","lines":100,"path":"p","ratio":0,"target":"content"}`, "", 0},
+		{"the same in quotes", `{"path":"p","content":"c","lines":"0"}`, `{` + usual + `}`, "", 0},
+		{"numbers in quotes that JSON has otherwise", `{"path":"p","content":"c","lines":"+5","ratio":".5"}`, `{"content":"c","lines":5,"path":"p","ratio":0.5,"target":"content"}`, "", 0},
+		{"a number in quotes to the base of 16", `{"path":"p","content":"c","ratio":"0x1p4"}`, `{"content":"c","lines":100,"path":"p","ratio":16,"target":"content"}`, "", 0},
+		{"digits in quotes", `{"path":"p","content":"c","ratio":"0.10000000000000000001"}`, `{"content":"c","lines":100,"path":"p","ratio":0.10000000000000000001,"target":"content"}`, "", 0},
+		{"a number below the range", `{"path":"p","content":"c","lines":-1}`, `{"content":"c","lines":1,"path":"p","target":"content"}`, "", 1},
 		{"a number out of range", `{"path":"p","content":"c","lines":9000}`, `{"content":"c","lines":500,"path":"p","target":"content"}`, "", 1},
 
 		{"the first of what is missing", `{"lines":"many"}`, `!"path" is missing`, "path", 0},
@@ -53,6 +61,8 @@ func TestPreflight(t *testing.T) {
 		{"not a number", `{"path":"p","content":"c","lines":"many"}`, `!"lines" is "many"`, "lines", 0},
 		{"half a line", `{"path":"p","content":"c","lines":1.5}`, `!"lines" is the number 1.5`, "lines", 0},
 		{"a number without end", `{"path":"p","content":"c","lines":1e999}`, `!"lines" is the number`, "lines", 0},
+		{"a number without end in quotes", `{"path":"p","content":"c","ratio":"Inf"}`, `!"ratio" is "Inf"`, "ratio", 0},
+		{"what is no number in quotes", `{"path":"p","content":"c","ratio":"NaN"}`, `!"ratio" is "NaN"`, "ratio", 0},
 		{"no such choice", `{"path":"p","content":"c","target":"both"}`, `!"target" is "both"`, "target", 0},
 		{"unknown", `{"path":"p","content":"c","file":"p"}`, `!no argument "file"`, "file", 0},
 		{"too many", `{"path":"p","content":"c","names":["a","b","c","d"]}`, `!has 4 items`, "names", 0},
@@ -76,6 +86,35 @@ func TestPreflight(t *testing.T) {
 				t.Errorf("%v, %q\n got %s\nwant %s", err, warnings, got, tc.out)
 			}
 		})
+	}
+}
+
+// Choices that differ only in capitals are told apart, and zero is none of the numbers of a
+// required argument that begins at one.
+func TestPreflightOfPlugins(t *testing.T) {
+	schema := &jsonschema.Schema{
+		Type: "object", Required: []string{"count"},
+		Properties: map[string]*jsonschema.Schema{
+			"unit":  {Type: "string", Enum: []any{"M", "m", "km"}},
+			"count": {Type: "integer", Minimum: jsonschema.Ptr(1.0)},
+		},
+	}
+	for _, tc := range []struct {
+		in, out  string
+		warnings int
+	}{
+		{`{"count":1,"unit":"M"}`, `{"count":1,"unit":"M"}`, 0},
+		{`{"count":1,"unit":"m"}`, `{"count":1,"unit":"m"}`, 0},
+		{`{"count":1,"unit":" m "}`, `{"count":1,"unit":"m"}`, 0},
+		{`{"count":1,"unit":"KM"}`, `{"count":1,"unit":"km"}`, 0},
+		{`{"count":0}`, `{"count":1}`, 1},
+	} {
+		warnings := 0
+		out, err := preflight(schema, json.RawMessage(tc.in), func(string, ...any) { warnings++ })
+		got, failed := json.Marshal(out)
+		if err != nil || failed != nil || string(got) != tc.out || warnings != tc.warnings {
+			t.Errorf("%s: %v, %v, %d warnings, got %s, want %s", tc.in, err, failed, warnings, got, tc.out)
+		}
 	}
 }
 

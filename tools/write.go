@@ -30,7 +30,7 @@ type writeOut struct {
 func newWrite(files Files) Tool {
 	return Define(Spec{
 		Name: "sandbox_write_file", Title: "Write a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
-		Hints:       Hints{Destructive: true, Idempotent: true},
+		Hints:       Hints{Destructive: true},
 		Description: `Write a text file: all of it at once (the old one stays if anything goes wrong), or with mode append to its end. To change a part of a file, call sandbox_edit_file.`,
 	}, func(ctx context.Context, c *Call, in writeIn) (writeOut, error) {
 		p, err := c.path(in.Path)

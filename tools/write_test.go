@@ -53,3 +53,10 @@ func TestChangedSinceRead(t *testing.T) {
 		}
 	}
 }
+
+// A client may repeat a call that is idempotent: one that appends writes its text twice.
+func TestWriteIsNotIdempotent(t *testing.T) {
+	if newWrite(nil).Hints.Idempotent {
+		t.Error("it is said to be")
+	}
+}

@@ -163,6 +163,27 @@ def refused(call, *args, **kw):
 		{name: "another script's id", code: refused + "import os; os.environ['OSAURUS_SCRIPT_ID'] = 'S1'; print(refused(terminal, 'true'))", stdout: "('rejected', None, False, 'sandbox_exec', 'call tool: no script of this agent runs under this id …"},
 		{name: "as another agent", code: refused + "import os; os.environ.update(OSAURUS_BRIDGE_SOCKET=os.environ['BOB'], OSAURUS_TOKEN_FILE=os.environ['BOB'] + '.token'); print(refused(terminal, 'true'))",
 			stdout: "('rejected', None, False, 'sandbox_exec', 'call tool: no script of this agent runs under this id …"},
+		{name: "no bridge", code: refused + "import os; os.environ['OSAURUS_BRIDGE_SOCKET'] = 'none'; print(refused(terminal, 'true'))",
+			stdout: "('unavailable', None, True, 'sandbox_exec', '[Errno 2] No such file or directory', True)\n"},
+		{name: "no token", code: refused + "import os; os.environ['OSAURUS_TOKEN_FILE'] = 'none'; print(refused(terminal, 'true'))",
+			stdout: "('unavailable', None, True, 'sandbox_exec', \"[Errno 2] No such file or directory: 'none'\", True)\n"},
+		{name: "a bridge that breaks off", stdout: "('unavailable', None, True, 'sandbox_exec')\n('unavailable', None, True, 'sandbox_exec')\n('unavailable', None, True, 'sandbox_exec')\n", code: refused + `
+import os, socket, threading
+os.environ["OSAURUS_BRIDGE_SOCKET"] = "broken"
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("broken")
+listener.listen()
+def serve(answer):
+    taken, _ = listener.accept()
+    asked = b""
+    while not asked.endswith(b"}}"): asked += taken.recv(1 << 16)
+    taken.sendall(answer)
+    taken.close()
+for answer in b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"HTTP/1.1 200 OK\r\n\r\n<html>":
+    server = threading.Thread(target=serve, args=[answer])
+    server.start()
+    print(refused(terminal, "true")[:4])
+    server.join()`},
 		{name: "an exception", code: "def f():\n    return 1 / 0\nf()", exit: 1, stderr: "    return 1 / 0\n"},
 		{name: "a tool's", code: "terminal('')", exit: 1, calls: 1, stderr: "SandboxToolError: sandbox_exec: "},
 		{name: "an exit code", code: "import sys; sys.exit(7)", exit: 7},

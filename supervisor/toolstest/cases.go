@@ -20,6 +20,7 @@ func readCases() []Case {
 	return []Case{
 		of("Read a file", `{"path":"notes.md"}`),
 		of("Read some of its lines", `{"path":"~/notes.md","start_line":3,"line_count":2}`),
+		of("Read some lines, with zeros for what is not asked for", `{"path":"notes.md","start_line":3,"line_count":2,"tail_lines":0,"offset":0,"max_chars":0}`),
 		of("Read its last lines", `{"path":"/workspace/agents/ada/notes.md","tail_lines":2}`),
 		of("Read the beginning of a long file", `{"path":"large.txt","max_chars":45}`),
 		of("Read on where that ended", `{"path":"large.txt","offset":45,"line_count":2}`),
