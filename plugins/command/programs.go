@@ -2,7 +2,6 @@ package command
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -69,7 +68,7 @@ func (r *reader) program(argv, stdin []string) {
 			}
 		}
 	case wrapper:
-		r.wrapped(name, args, stdin)
+		r.wrapper(name, args, stdin)
 	case shell:
 		r.shell(name, args, stdin)
 	case coder:
@@ -81,7 +80,7 @@ func (r *reader) program(argv, stdin []string) {
 	case copier:
 		r.copier(name, args)
 	case other:
-		r.wrapped(name, args, stdin)
+		r.mayRun(args, stdin)
 	}
 }
 
@@ -100,34 +99,20 @@ func (r *reader) options(args []string) {
 	}
 }
 
-// wrapped looks for a program that another runs: the first word that is one. Where there is none, words that
-// look as hosts do count.
-func (r *reader) wrapped(name string, args, stdin []string) {
-	if name == "env" && slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-S") || strings.HasPrefix(arg, "--split-string") }) {
-		r.unclear("env takes a text apart")
-	}
-	if name == "parallel" || name == "xargs" && len(args) > 0 {
-		args = append(slices.Clone(args), unknownText)
-	}
-	runs := formOf(name) == wrapper
+// mayRun looks for a program that another runs of which nothing is known: the first word that is one. Where there
+// is none, words that look as hosts do count.
+func (r *reader) mayRun(args, stdin []string) {
 	for i, arg := range args {
-		form := formOf(base(arg))
-		switch {
-		case arg == "." && name != "command" && name != "builtin": // the folder
-		case form != other && form != quiet:
-			if r.commands++; r.commands > maxCommands {
-				r.unclear("commands are too deep in each other")
-				return
-			}
-			r.program(args[i:], stdin)
-			return
-		case form == quiet && runs:
-			return
-		case runs && name != "find" && strings.ContainsRune(arg, unknown) && !assignText.MatchString(arg):
-			r.unclear("which program runs is known only then")
+		if form := formOf(base(arg)); form != other && form != quiet && arg != "." { // the folder
+			r.runs(args[i:], stdin)
 			return
 		}
 	}
+	r.bares(args)
+}
+
+// bares adds the words, and the values of variables, that look as hosts do.
+func (r *reader) bares(args []string) {
 	for _, arg := range args {
 		if assignText.MatchString(arg) {
 			_, arg, _ = strings.Cut(arg, "=")

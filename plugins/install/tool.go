@@ -209,6 +209,8 @@ func result(t plugins.Tool, ran tools.Ran) (any, error) {
 		return nil, fail(fault.Execution, "it failed with exit code %d: stderr says why", ran.ExitCode)
 	case t.Output != plugins.JSON:
 		return outcome{Stdout: ran.Stdout, Stderr: ran.Stderr, ExitCode: ran.ExitCode, Truncated: ran.Truncated}, nil
+	case ran.StdoutCut:
+		return nil, fail(fault.Execution, "its output has more than %d characters, which is more than is read of JSON: have it print less, or write a file and print the file's path", tools.MaxStdout)
 	}
 	var value json.RawMessage
 	if err := json.Unmarshal([]byte(ran.Stdout), &value); err != nil {

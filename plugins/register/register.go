@@ -186,7 +186,7 @@ func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_
 	}
 	entry, err := g.Library.Save(r, func(old library.Entry) error { return replaceable(old, a) })
 	return entry, func() error {
-		if entry.Revision == before.Revision {
+		if entry.Hash == before.Hash { // its file may have had no revision until now
 			return nil // it was there already
 		}
 		return g.Library.Undo(id, entry.Revision)

@@ -174,6 +174,9 @@ func TestRestricted(t *testing.T) {
 		if got.Permissions.Online() {
 			t.Errorf("%q is online", said)
 		}
+		if got.Permissions.Network == "none" && want.caveats == 1 && !strings.Contains(caveats[0], "unless it lists exact hosts: \""+string(said)+"\" became") {
+			t.Errorf("of %q it is told %q", said, caveats)
+		}
 		if r.Metadata[createdBy] != "a person" {
 			t.Error("the recipe that was given was changed")
 		}
@@ -287,6 +290,33 @@ func TestInstallationFails(t *testing.T) {
 	w.fails = fault.Newf(fault.Unavailable, "start", "", "the machine ended")
 	if _, err := w.create(a, recipe("4")); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("without a machine: %v", err)
+	}
+}
+
+// Nor does a failure take a file away that was put into the library by hand, and is the same recipe.
+func TestInstallationOfWhatIsThereFails(t *testing.T) {
+	const text = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
+	w := newWorld(t)
+	a := w.agent(alice)
+	r, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ = restrict(r, a, Bridge)
+	byHand, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(w.home), "home", "sandbox-plugins", "simple.json"), byHand, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := w.kept("simple")
+	w.fails = fault.Newf(fault.NotFound, "set up plugin", "simple", "no such program")
+	if _, err := w.create(a, text); fault.KindOf(err) != fault.Execution {
+		t.Errorf("%v", err)
+	}
+	if got := w.kept("simple"); got == "" || got != before {
+		t.Errorf("left is %q, of %q", got, before)
 	}
 }
 

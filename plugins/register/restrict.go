@@ -26,7 +26,7 @@ func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, chang
 		network = r.Permissions.Network
 	}
 	if said := r.Permissions.Network; said != network && said != plugins.NetworkUnsaid {
-		changes = append(changes, fmt.Sprintf("A plugin that an agent made gets no network by a wildcard: %q became %q.", said, network))
+		changes = append(changes, fmt.Sprintf("A plugin that an agent made gets no network unless it lists exact hosts: %q became %q.", said, network))
 	}
 	if r.Permissions.Inference {
 		changes = append(changes, "A plugin that an agent made cannot ask models: \"inference\" became false.")
