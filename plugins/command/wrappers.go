@@ -1,60 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
-
-// wrapping is what a wrapper has before the program that it runs: one-letter options with a value and without, and
-// how many words that are none. After an option that is not here nobody knows which word is the program.
-func wrapping(wrapper string) (valued, flags string, words int) {
-	switch wrapper {
-	case "env":
-		return "uC", "i0v", 0
-	case "timeout":
-		return "ks", "v", 1
-	case "nice":
-		return "n", "", 0
-	case "ionice":
-		return "cn", "t", 0
-	case "stdbuf":
-		return "ioe", "", 0
-	case "sudo":
-		return "ugCDpRrtTU", "AbEHnPSk", 0
-	case "doas":
-		return "u", "n", 0
-	case "exec":
-		return "a", "cl", 0
-	case "command":
-		return "", "pvV", 0
-	case "time":
-		return "of", "apv", 0
-	case "setsid":
-		return "", "cfw", 0
-	case "xargs":
-		return "adEILnPs", "0rtpx", 0
-	case "parallel":
-		return "jN", "k0", 0
-	case "strace":
-		return "eo", "f", 0
-	case "watch":
-		return "n", "dtbegx", 0
-	case "flock":
-		return "wE", "nxseuoF", 1
-	case "chroot":
-		return "", "", 1
-	case "unshare":
-		return "", "rnmupiUCTfc", 0
-	case "npx":
-		return "", "y", 0
-	}
-	return "", "", 0
-}
-
-// longFlags are options of wrappers that take no value.
-func longFlags() []string {
-	return []string{"--foreground", "--preserve-status", "--verbose", "--ignore-environment", "--null", "--no-run-if-empty", "--preserve-env", "--non-interactive", "--yes"}
-}
 
 // wrapper reads what a wrapper runs.
 func (r *reader) wrapper(name string, args, stdin []string) {
@@ -62,18 +12,13 @@ func (r *reader) wrapper(name string, args, stdin []string) {
 	case "find":
 		r.find(args)
 		return
-	case "watch", "parallel", "script", "flock": // they have a shell run texts
-		for _, arg := range args {
-			if strings.ContainsAny(arg, " \t\n") {
-				r.nest(arg)
-			}
-		}
+	case "parallel":
+		r.unclear("parallel makes commands of what it is given")
+		return
 	}
-	if name == "parallel" || name == "xargs" && len(args) > 0 {
-		args = append(slices.Clone(args), unknownText)
-	}
-	_, _, words := wrapping(name)
-	options := true
+	w := wrappingOf(name)
+	words, options := w.words, true
+	var mark string     // stands for what xargs reads
 	var values []string // of variables
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -81,55 +26,84 @@ func (r *reader) wrapper(name string, args, stdin []string) {
 		case strings.ContainsRune(arg, unknown) && !assignText.MatchString(arg):
 			r.unclear("which program runs is known only then")
 			return
+		case arg == "--" && name == "script":
+			r.anywhere(args[i+1:], stdin)
+			return
 		case arg == "--":
 			options = false
 		case options && strings.HasPrefix(arg, "-"):
-			known, value := r.wrapperOption(name, arg)
-			if !known {
-				r.anywhere(args[i+1:], stdin)
-				return
-			}
-			if value {
-				if i++; i < len(args) && strings.ContainsRune(args[i], unknown) {
-					r.unclear("which program runs is known only then")
-					return
+			o := w.option(arg)
+			if o.next {
+				if i++; i < len(args) {
+					o.value = args[i]
 				}
 			}
-		case assignText.MatchString(arg):
-			values = append(values, r.assigned(arg))
+			if strings.ContainsRune(o.value, unknown) {
+				r.unclear("which program runs is known only then")
+				return
+			}
+			switch {
+			case o.told == unheard:
+				r.behind(name, args[i+1:], stdin)
+				return
+			case o.told == runValue && name == "env":
+				r.unclear("env takes a text apart")
+				return
+			case o.told == runValue:
+				r.nest(o.value)
+			case name == "strace" && strings.IndexAny(o.value, "|!") == 0:
+				r.unclear("strace writes into another program")
+			case o.marks(name):
+				mark = cmp.Or(o.value, "{}")
+			}
 		case words > 0:
 			words--
+			options = true // flock looks for one behind its lock, whatever stands before that
+		case assignText.MatchString(arg):
+			values = append(values, r.assigned(arg))
 		default:
 			if formOf(base(arg)) == other {
 				r.bares(values)
 			}
-			r.runs(args[i:], stdin)
+			argv := slices.Clone(args[i:])
+			if mark != "" {
+				for j := range argv {
+					argv[j] = strings.ReplaceAll(argv[j], mark, unknownText)
+				}
+				r.options(argv[1:])
+			}
+			if name == "xargs" { // with a mark too: some options take that back
+				argv = append(argv, unknownText)
+			}
+			if w.shell {
+				r.nest(strings.Join(argv, " "))
+				r = &reader{r.Found, r.scope, r.nested - 1} // or each of many in each other would be read as many times
+			}
+			r.runs(argv, stdin)
 			return
 		}
 	}
 }
 
-// wrapperOption reports whether an option of a wrapper is known, and whether the next word is its value.
-func (r *reader) wrapperOption(wrapper, arg string) (known, value bool) {
-	if strings.HasPrefix(arg, "--") {
-		if wrapper == "env" && strings.HasPrefix(arg, "--s") {
-			r.unclear("env takes a text apart")
-		}
-		return strings.Contains(arg, "=") || slices.Contains(longFlags(), arg), false
+// marks reports whether an option of xargs says what stands for what it reads.
+func (o option) marks(wrapper string) bool {
+	return wrapper == "xargs" && (o.name == "I" || o.name == "i" || len(o.name) > 1 && strings.HasPrefix("replace", o.name))
+}
+
+// behind reads what stands behind an option of which nobody knows what it says.
+func (r *reader) behind(wrapper string, rest, stdin []string) {
+	if wrapper == "xargs" {
+		r.unclear("which program runs is known only then")
+		return
 	}
-	valued, flags, _ := wrapping(wrapper)
-	for at, letter := range arg[1:] {
-		switch {
-		case strings.ContainsRune(valued, letter):
-			return true, at+2 == len(arg)
-		case wrapper == "env" && letter == 'S':
-			r.unclear("env takes a text apart")
-			return false, false
-		case !strings.ContainsRune(flags, letter):
-			return false, false
+	if w := wrappingOf(wrapper); w.shell || w.scripts != "" {
+		for _, arg := range rest {
+			if strings.ContainsAny(arg, " \t\n") {
+				r.nest(arg)
+			}
 		}
 	}
-	return true, false
+	r.anywhere(rest, stdin)
 }
 
 // runs reads a program that another runs. It reports whether there may be more of them.
@@ -160,12 +134,10 @@ func (r *reader) anywhere(args, stdin []string) {
 	}
 }
 
-// find reads the commands of find, each of which ends with a word of its own. Names of programs elsewhere are those
-// of files.
+// find reads the commands of find, each of which ends with a word of its own. It goes nowhere by itself.
 func (r *reader) find(args []string) {
 	for i := 0; i < len(args); i++ {
 		if !slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, args[i]) {
-			r.bare(args[i])
 			continue
 		}
 		from := i + 1
