@@ -22,7 +22,7 @@ type crowd struct {
 }
 
 type member struct {
-	calls, streams int    // requests under way: those that ask, and those that only listen
+	calls, streams int    // what is under way: what is asked, and requests that only listen
 	last           uint64 // the last that asked
 	end            func()
 }
@@ -77,14 +77,20 @@ func (c *crowd) leave(id string) {
 
 // enter takes note of a request that begins, until what it returns is called.
 func (c *crowd) enter(r *http.Request) (done func()) {
+	return c.hold(r.Header.Get(sessionHeader), r.Method != http.MethodGet)
+}
+
+// hold takes note of what goes on in a session, until what it returns is called: something that is
+// asked, or somebody who only listens. An answer is worked on even if the request for it has ended.
+func (c *crowd) hold(id string, asks bool) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.members[r.Header.Get(sessionHeader)]
+	m := c.members[id]
 	if m == nil {
 		return func() {}
 	}
 	under := &m.streams
-	if r.Method != http.MethodGet {
+	if asks {
 		c.entered++
 		under, m.last = &m.calls, c.entered
 	}

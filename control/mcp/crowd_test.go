@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -55,6 +56,15 @@ func listenFor(t *testing.T, s Sandbox) *caller {
 	return &caller{t, "http://" + at + Path, strings.TrimSpace(string(token))}
 }
 
+// header is that of a request in a session, which is "" for a new one.
+func (c *caller) header(session string) http.Header {
+	h := http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if session != "" {
+		h.Set("Mcp-Session-Id", session)
+	}
+	return h
+}
+
 // open sends a request in a session, which is "" for a new one. Whoever calls it closes what is answered.
 func (c *caller) open(method, session, body string) *http.Response {
 	r, err := http.NewRequestWithContext(c.Context(), method, c.at, strings.NewReader(body))
@@ -62,10 +72,7 @@ func (c *caller) open(method, session, body string) *http.Response {
 		c.Error(err)
 		return nil
 	}
-	r.Header = http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-	if session != "" {
-		r.Header.Set("Mcp-Session-Id", session)
-	}
+	r.Header = c.header(session)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		c.Error(err)
@@ -90,6 +97,10 @@ func (c *caller) ask(session, body string) (status int, text, of string) {
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
 
+func toolCall(tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q}}`, tool)
+}
+
 // greet opens a session.
 func (c *caller) greet() (session string) {
 	c.Helper()
@@ -103,17 +114,32 @@ func (c *caller) greet() (session string) {
 	return session
 }
 
+// leaveDuring calls a tool, and does not wait for its answer once the context has ended.
+func (c *caller) leaveDuring(ctx context.Context, session, tool string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.at, strings.NewReader(toolCall(tool)))
+	if err != nil {
+		return err
+	}
+	r.Header = c.header(session)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
 // call calls a tool and returns the status and what was answered, once it is.
 func (c *caller) call(session, tool string) (int, string) {
-	status, text, _ := c.ask(session, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q}}`, tool))
+	status, text, _ := c.ask(session, toolCall(tool))
 	return status, text
 }
 
-// Clients that begin again and again and end nothing leave a bounded number of sessions, and
-// push none of those out that are used.
-func TestSessionsAreBounded(t *testing.T) {
-	begun, release := make(chan bool, maxSessions), make(chan bool)
-	s := &watched{stand: stand{tools: map[string]func(context.Context, Call) (Envelope, error){
+// slowStand has a tool that answers at once, and one that says when it begins and waits to be released.
+func slowStand() (s *watched, begun, release chan bool) {
+	begun, release = make(chan bool, maxSessions), make(chan bool)
+	return &watched{stand: stand{tools: map[string]func(context.Context, Call) (Envelope, error){
 		"quick": fine(`{}`),
 		"slow": func(ctx context.Context, c Call) (Envelope, error) {
 			begun <- true
@@ -123,7 +149,13 @@ func TestSessionsAreBounded(t *testing.T) {
 			}
 			return fine(`{"slow":true}`)(ctx, c)
 		},
-	}}}
+	}}}, begun, release
+}
+
+// Clients that begin again and again and end nothing leave a bounded number of sessions, and
+// push none of those out that are used.
+func TestSessionsAreBounded(t *testing.T) {
+	s, begun, release := slowStand()
 	c := listenFor(t, s)
 
 	first, listens, works, asks := c.greet(), c.greet(), c.greet(), c.greet()
@@ -179,4 +211,32 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	soon.Until(t, "who was refused is gone", func() bool { return s.watching.Load() == maxSessions })
+}
+
+// A session in which a call goes on that nobody waits for any more is not idle: there are no more sessions than may be.
+func TestCallThatNobodyWaitsFor(t *testing.T) {
+	s, begun, release := slowStand()
+	c := listenFor(t, s)
+	for range maxSessions {
+		session := c.greet()
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- c.leaveDuring(ctx, session, "slow") }()
+		<-begun
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	for range 3 { // the server may not have seen yet that the last has left
+		if status, text, _ := c.ask("", hello); !strings.Contains(text, "in each a call is under way") {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	soon.Until(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
+	close(release)
+	soon.Until(t, "there is room when a call has ended", func() bool {
+		_, text, _ := c.ask("", hello)
+		return strings.Contains(text, "protocolVersion")
+	})
 }

@@ -85,6 +85,9 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the sandbox made a mistake; its log says which"}
 			}
 		}()
+		if s.crowd != nil && method != listen { // which goes on as long as the session
+			defer s.crowd.hold(r.GetSession().ID(), true)()
+		}
 		switch method {
 		case initialize, discover, listTools, callTool, listKept, readKept, listen:
 			if err := s.recognize(ctx, r); err != nil {
