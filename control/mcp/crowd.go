@@ -30,7 +30,7 @@ type member struct {
 func newCrowd() *crowd { return &crowd{members: map[string]*member{}} }
 
 // join takes a session in. If there are too many, the one that asked nothing for longest is ended
-// for it, and rather one to which nobody listens; never one that waits for an answer.
+// for it, and rather one to which nobody listens; never one in which a call is under way.
 func (c *crowd) join(id string, end func()) error {
 	if c == nil {
 		return nil

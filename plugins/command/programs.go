@@ -53,11 +53,14 @@ var (
 	assignText  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
+// programUnknown is said where a word decides what runs, and is itself unknown.
+const programUnknown = "which program runs is known only then"
+
 // program reads a call of a program, by its form.
 func (r *reader) program(argv, stdin []string) {
 	name, args := base(argv[0]), argv[1:]
 	if strings.ContainsAny(name, unknownText+"{*?[") && name != "[" && name != "[[" {
-		r.unclear("which program runs is known only then")
+		r.unclear(programUnknown)
 		return
 	}
 	switch formOf(name) {

@@ -24,7 +24,7 @@ func (r *reader) wrapper(name string, args, stdin []string) {
 		arg := args[i]
 		switch {
 		case strings.ContainsRune(arg, unknown) && !assignText.MatchString(arg):
-			r.unclear("which program runs is known only then")
+			r.unclear(programUnknown)
 			return
 		case arg == "--" && name == "script":
 			r.anywhere(args[i+1:], stdin)
@@ -39,7 +39,7 @@ func (r *reader) wrapper(name string, args, stdin []string) {
 				}
 			}
 			if strings.ContainsRune(o.value, unknown) {
-				r.unclear("which program runs is known only then")
+				r.unclear(programUnknown)
 				return
 			}
 			switch {
@@ -65,24 +65,29 @@ func (r *reader) wrapper(name string, args, stdin []string) {
 			if formOf(base(arg)) == other {
 				r.bares(values)
 			}
-			argv := slices.Clone(args[i:])
-			if mark != "" {
-				for j := range argv {
-					argv[j] = strings.ReplaceAll(argv[j], mark, unknownText)
-				}
-				r.options(argv[1:])
-			}
-			if name == "xargs" { // with a mark too: some options take that back
-				argv = append(argv, unknownText)
-			}
-			if w.shell {
-				r.nest(strings.Join(argv, " "))
-				r = &reader{r.Found, r.scope, r.nested - 1} // or each of many in each other would be read as many times
-			}
-			r.runs(argv, stdin)
+			r.wrapped(name, args[i:], mark, stdin)
 			return
 		}
 	}
+}
+
+// wrapped reads a program as a wrapper runs it, with what is put in the place of a mark and what is added.
+func (r *reader) wrapped(wrapper string, argv []string, mark string, stdin []string) {
+	argv = slices.Clone(argv)
+	if mark != "" {
+		for i := range argv {
+			argv[i] = strings.ReplaceAll(argv[i], mark, unknownText)
+		}
+		r.options(argv[1:])
+	}
+	if wrapper == "xargs" { // with a mark too: some options take that back
+		argv = append(argv, unknownText)
+	}
+	if wrappingOf(wrapper).shell {
+		r.nest(strings.Join(argv, " "))
+		r = &reader{r.Found, r.scope, r.nested - 1} // or each of many in each other would be read as many times
+	}
+	r.runs(argv, stdin)
 }
 
 // marks reports whether an option of xargs says what stands for what it reads.
@@ -93,7 +98,7 @@ func (o option) marks(wrapper string) bool {
 // behind reads what stands behind an option of which nobody knows what it says.
 func (r *reader) behind(wrapper string, rest, stdin []string) {
 	if wrapper == "xargs" {
-		r.unclear("which program runs is known only then")
+		r.unclear(programUnknown)
 		return
 	}
 	if w := wrappingOf(wrapper); w.shell || w.scripts != "" {
@@ -125,7 +130,7 @@ func (r *reader) anywhere(args, stdin []string) {
 		case assignText.MatchString(arg):
 			r.assigned(arg)
 		case strings.ContainsRune(arg, unknown):
-			r.unclear("which program runs is known only then")
+			r.unclear(programUnknown)
 			return
 		case form == other, form == quiet, arg == ".": // the folder
 		case !r.runs(args[i:], stdin):
