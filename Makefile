@@ -46,7 +46,7 @@ UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(APART),$(shell $(GO) l
 # Their tests start themselves once or twice for each of a thousand commands, which
 # with the race detector in it takes ten times as long; what is concurrent in
 # them is package sandbox's, which is raced.
-LOCAL = osaurus-sandbox/sandbox/local osaurus-sandbox/sandbox/sandboxtest
+LOCAL = osaurus-sandbox/engine/local osaurus-sandbox/engine/enginetest
 
 # A test that fails is tried once more, alone: guests are emulated here, beside
 # each other and a compiler, and a host that does something else for half a minute says

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // ServeHTTP lets a request in: first what is too much for anybody, then who

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // MaxSessionKey is the longest name of a conversation outside; longer ones

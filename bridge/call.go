@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxError bounds the text of an error: it is read by people and models.
@@ -138,7 +138,7 @@ func (c *call) failure(err error) wire.Failure {
 	kind := fault.KindOf(err)
 	_, ours := errors.AsType[HostOnly](err)
 	if _, ok := errors.AsType[*fault.Error](err); ok && !ours {
-		return wire.Failure{Error: plain.First(err.Error(), maxError), Kind: kind, Advice: plain.First(fault.AdviceOf(err), maxError)}
+		return wire.Failure{Error: printable.First(err.Error(), maxError), Kind: kind, Advice: printable.First(fault.AdviceOf(err), maxError)}
 	}
 	c.server.Log.Error("the bridge could not answer", "agent", c.who.Name, "path", brief(c.r.URL.Path), "error", err)
 	if kind == fault.Timeout {
@@ -150,7 +150,7 @@ func (c *call) failure(err error) wire.Failure {
 // send writes a whole answer.
 func (c *call) send(status int, body any) {
 	c.answered = true
-	text, err := plain.JSON(body)
+	text, err := printable.JSON(body)
 	if err != nil {
 		c.server.Log.Error("the bridge's own answer is not JSON", "path", brief(c.r.URL.Path), "error", err)
 		status, text = http.StatusInternalServerError, []byte(`{"error":"it went wrong on the host"}`)

@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // chat asks a model.
@@ -70,7 +70,7 @@ func (c *call) stream(do func(tell func(part string) error) error) error {
 		return http.NewResponseController(c.w).Flush()
 	}
 	err := do(func(content string) error {
-		text, err := plain.JSON(wire.Answer{Content: content})
+		text, err := printable.JSON(wire.Answer{Content: content})
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (c *call) stream(do func(tell func(part string) error) error) error {
 	case !c.answered || c.left():
 		return err
 	}
-	text, err := plain.JSON(c.failure(err))
+	text, err := printable.JSON(c.failure(err))
 	if err != nil {
 		return err
 	}

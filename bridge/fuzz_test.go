@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // FuzzHTTP sends whatever bytes to the server. What it answers is HTTP, its

@@ -8,8 +8,8 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
 )
 
 // In any minute as many requests are accepted as the limit says, of each

@@ -3,8 +3,8 @@ package bridge
 import (
 	"regexp"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 type (
@@ -61,5 +61,5 @@ func notAllowed(op, text, allowed string) error {
 
 // brief is as much of a text as is enough to recognise it.
 func brief(text string) string {
-	return plain.First(text, 80)
+	return printable.First(text, 80)
 }

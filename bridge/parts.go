@@ -3,7 +3,7 @@ package bridge
 import (
 	"encoding/json"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // of is a body of 2 MiB: a beginning, as many parts with commas between them as there is room

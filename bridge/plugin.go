@@ -7,7 +7,7 @@ import (
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const opPlugin = "ask for plugin"

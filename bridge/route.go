@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // route is a path, which goes on with a name if it ends in a slash, and what it

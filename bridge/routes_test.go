@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Every request of others' shims, as they write it, and the answer that they

@@ -9,7 +9,7 @@ import (
 	"regexp"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // toolText is what names of tools and ids of scripts look like.

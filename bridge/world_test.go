@@ -20,7 +20,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
 

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // NewAgentID makes an id that nobody else has.

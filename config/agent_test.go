@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 var linuxUser = regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func load(t *testing.T, text string) (*File, error) {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // document is a JSON object that keeps the order of its members and the exact
@@ -40,7 +40,7 @@ func (e *syntaxError) Error() string {
 // parseDocument reads exactly one JSON object in UTF-8 whose keys are all
 // different. Errors are *syntaxError.
 func parseDocument(text []byte) (*document, error) {
-	if at := plain.InvalidUTF8(text); at >= 0 {
+	if at := printable.InvalidUTF8(text); at >= 0 {
 		return nil, &syntaxError{at: at, err: errors.New("not UTF-8 text")}
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -93,7 +93,7 @@ func malformed(text []byte, at int, key string, err error) error {
 
 // position names an offset as people count: "line:column", both from 1.
 func position(text []byte, at int) string {
-	line, column := plain.Place(text, at)
+	line, column := printable.Place(text, at)
 	return fmt.Sprintf("%d:%d", line, column)
 }
 

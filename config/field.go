@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // field is one key of some settings: the only place that knows its name, its
@@ -257,4 +257,4 @@ func parseText[T ~string](raw json.RawMessage, parse func(string) (T, error)) (T
 }
 
 // brief is as much of a wrong value as helps to find it.
-func brief(raw json.RawMessage) string { return plain.Line(string(raw), 60) }
+func brief(raw json.RawMessage) string { return printable.Line(string(raw), 60) }

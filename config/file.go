@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

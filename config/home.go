@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // HomeVariable names the environment variable that moves the home folder.

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // The names below are parsed once, where they come in, and are then safe to be

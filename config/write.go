@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // privateFile: what is in the home is for the user alone.

@@ -24,7 +24,7 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 			continue
 		}
 		if err := stream.Send(&controlpb.LogsResponse{
-			Source: line.Source, Time: timestamppb.New(line.Time), Level: string(line.Level), Text: printable(line.Text),
+			Source: line.Source, Time: timestamppb.New(line.Time), Level: string(line.Level), Text: shown(line.Text),
 		}); err != nil {
 			return err
 		}

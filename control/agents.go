@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // agentService is the part of the API that is about agents.
@@ -182,7 +182,7 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	if start.Root {
 		n.action = "exec.room-root"
 	}
-	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd guest.Command) (machine.Process, error) {
 		lent, err := s.lend(ctx, agent, start.Secrets)
 		if err != nil {
 			return nil, err

@@ -9,8 +9,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // errLost is in the errors of calls that the daemon did not answer: nobody knows what became

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // daemonOf is a daemon in which calls of tools, and lists of agents, do as a test says.

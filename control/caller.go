@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"os"
 
-	"osaurus-sandbox/internal/plain"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // caller is who asks.
@@ -33,7 +33,7 @@ func naming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
 		for _, name := range []string{r.Header.Get(clientHeader), r.UserAgent(), "unnamed"} {
-			if c.client = plain.Clip(name); c.client != "" {
+			if c.client = printable.Clip(name); c.client != "" {
 				break
 			}
 		}
@@ -47,6 +47,6 @@ func callerOf(ctx context.Context) caller {
 }
 
 // cause is the caller in the words of an event.
-func (c caller) cause() supervisor.Cause {
-	return supervisor.Cause(fmt.Sprintf("%s, uid %d", c.client, c.uid))
+func (c caller) cause() machine.Cause {
+	return machine.Cause(fmt.Sprintf("%s, uid %d", c.client, c.uid))
 }

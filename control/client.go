@@ -15,8 +15,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/homelock"
 )
 
 const (
@@ -99,7 +99,7 @@ func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 // silent is the error of a daemon that does not answer, with who that is.
 func (c *Client) silent(err error) error {
 	who, advice := "the daemon", "See `osaurus-sandbox logs` when it answers again."
-	if has, ok := owner.Holder(c.home); ok {
+	if has, ok := homelock.Holder(c.home); ok {
 		who = has.String()
 		advice = fmt.Sprintf("It is stopped or hangs. If `kill -CONT %d` does not help, end it: `kill -KILL %d`. The next command starts another.", has.PID, has.PID)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 )
 

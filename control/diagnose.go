@@ -23,7 +23,7 @@ func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, str
 		defer cancel()
 		for result := range diagnose.Run(ctx, s.Sandbox, s.Agents, target) {
 			if err := stream.Send(&controlpb.DiagnoseResponse{
-				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: printable(result.Found()), Advice: printable(result.Advice()), Took: span(result.Took),
+				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: shown(result.Found()), Advice: shown(result.Advice()), Took: span(result.Took),
 			}); err != nil {
 				return err
 			}

@@ -11,16 +11,16 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/sandbox/shellword"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]
 
 // starter starts a command somewhere.
-type starter func(context.Context, guest.Command) (supervisor.Process, error)
+type starter func(context.Context, guest.Command) (machine.Process, error)
 
 // Exec runs one command as root of the guest.
 func (s service) Exec(ctx context.Context, stream *execStream) error {
@@ -168,7 +168,7 @@ type unheard struct{ io.Writer }
 func (unheard) Close() error { return nil }
 
 // follow carries what comes after start.
-func follow(stream *execStream, process supervisor.Process, in io.WriteCloser) {
+func follow(stream *execStream, process machine.Process, in io.WriteCloser) {
 	for {
 		m, err := stream.Receive()
 		switch what := m.GetWhat().(type) {
@@ -215,14 +215,14 @@ func (w writer) Write(b []byte) (int, error) { return w(b) }
 type running struct {
 	mu   sync.Mutex
 	last uint64
-	all  map[string]supervisor.Process
+	all  map[string]machine.Process
 }
 
-func (r *running) add(p supervisor.Process) (id string, forget func()) {
+func (r *running) add(p machine.Process) (id string, forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[string]supervisor.Process{}
+		r.all = map[string]machine.Process{}
 	}
 	r.last++
 	id = strconv.FormatUint(r.last, 10)
@@ -234,7 +234,7 @@ func (r *running) add(p supervisor.Process) (id string, forget func()) {
 	}
 }
 
-func (r *running) get(id string) (supervisor.Process, error) {
+func (r *running) get(id string) (machine.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p, ok := r.all[id]; ok {
@@ -253,7 +253,7 @@ func commandLine(args []string) string {
 		if arg != "" && !strings.ContainsFunc(arg, unsafeInShell) {
 			b.WriteString(arg)
 		} else {
-			b.WriteString(shellword.Quote(arg))
+			b.WriteString(printable.Quote(arg))
 		}
 	}
 	return b.String()

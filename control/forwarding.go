@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Forwarding is a way to ports of an agent's room, until it is closed or the daemon ends.

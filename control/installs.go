@@ -11,8 +11,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
@@ -83,7 +83,7 @@ func (s installService) List(_ context.Context, r *controlpb.ListInstalledReques
 			size += proto.Size(p)
 		}
 		if err != nil {
-			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: plain.Clip(err.Error()), Advice: fault.AdviceOf(err)}
+			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: printable.Clip(err.Error()), Advice: fault.AdviceOf(err)}
 			answer.Broken = append(answer.Broken, b)
 			size += proto.Size(b)
 		}

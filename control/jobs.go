@@ -7,18 +7,18 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/sessions"
 )
 
 // jobService is the part of the API that is about commands in the background.
 type jobService struct{ service }
 
-func jobProto(j terminal.Job) *controlpb.Job {
+func jobProto(j sessions.Job) *controlpb.Job {
 	p := &controlpb.Job{
 		Id: string(j.ID), Agent: string(j.Agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
-		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: printable(j.LogFile),
+		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: shown(j.LogFile),
 	}
 	if !j.Running {
 		p.Ended, p.Status, p.Signal = moment(j.Ended), int32(j.Status()), int32(j.Signal)
@@ -42,10 +42,10 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	default:
 		n.subject = commandLine(cmd.Args)
 	}
-	job, err := answered(ctx, s.service, n, func() (terminal.Job, error) {
+	job, err := answered(ctx, s.service, n, func() (sessions.Job, error) {
 		lent, err := s.lend(ctx, agent, r.Secrets)
 		if err != nil {
-			return terminal.Job{}, err
+			return sessions.Job{}, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
 		return s.Terminals.StartJob(ctx, string(agent.ID), cmd, callerOf(ctx).cause()) // whose secrets these are
@@ -104,7 +104,7 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 	if r.Kill {
 		n.subject += " with SIGKILL"
 	}
-	job, err := answered(ctx, s.service, n, func() (terminal.Job, error) { return s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill) })
+	job, err := answered(ctx, s.service, n, func() (sessions.Job, error) { return s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill) })
 	return &controlpb.KillJobResponse{Job: jobProto(job)}, err
 }
 
@@ -114,8 +114,8 @@ func (s jobService) Tail(ctx context.Context, r *controlpb.TailJobRequest, strea
 	if err != nil {
 		return err
 	}
-	tail := terminal.Tail{Offset: r.Offset, FromEnd: min(r.FromEnd, chunk), Follow: r.Follow}
-	job, err := s.Terminals.TailJob(ctx, r.Agent, id, tail, func(part terminal.Part) error {
+	tail := sessions.Tail{Offset: r.Offset, FromEnd: min(r.FromEnd, chunk), Follow: r.Follow}
+	job, err := s.Terminals.TailJob(ctx, r.Agent, id, tail, func(part sessions.Part) error {
 		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset, Next: part.Next})
 	})
 	if err != nil || job.Running {

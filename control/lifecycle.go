@@ -6,7 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // Status answers from memory.
@@ -31,7 +31,7 @@ func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusReques
 }
 
 // command has the supervisor do something, on the record.
-func (s service) command(ctx context.Context, n note, do func(context.Context, supervisor.Cause) error) (*controlpb.Status, error) {
+func (s service) command(ctx context.Context, n note, do func(context.Context, machine.Cause) error) (*controlpb.Status, error) {
 	err := s.audited(ctx, n, func() error { return do(ctx, callerOf(ctx).cause()) })
 	return s.status(), err
 }

@@ -73,7 +73,7 @@ func TestCommandLine(t *testing.T) {
 	if want := `sh -c 'echo it'\''s $HOME' '' ` + "'ä'"; got != want {
 		t.Errorf("%s", got)
 	}
-	if strings.Contains(printable("a\x1b[2Jb\r\x00\xffc"), "\x1b") {
+	if strings.Contains(shown("a\x1b[2Jb\r\x00\xffc"), "\x1b") {
 		t.Error("what a terminal obeys passes")
 	}
 }

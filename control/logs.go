@@ -16,7 +16,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (
@@ -238,7 +238,7 @@ func (t *tail) lines(send func(*controlpb.LogsResponse) error) error {
 // line is a line for the wire, without what a terminal would obey: a console
 // says what the guest likes.
 func (t *tail) line(text string) *controlpb.LogsResponse {
-	l := &controlpb.LogsResponse{Source: t.source, Text: printable(text)}
+	l := &controlpb.LogsResponse{Source: t.source, Text: shown(text)}
 	if first, rest, ok := strings.Cut(l.Text, " "); ok && t.source == sourceDaemon {
 		if at, err := time.Parse("time="+time.RFC3339Nano, first); err == nil {
 			l.Time, l.Text = moment(at), rest
@@ -247,9 +247,9 @@ func (t *tail) line(text string) *controlpb.LogsResponse {
 	return l
 }
 
-// printable has a dot for what is no text, but commands a terminal or changes the
+// shown has a dot for what is no text, but commands a terminal or changes the
 // order in which it is read.
-func printable(text string) string {
+func shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\r':

@@ -9,8 +9,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/source"
@@ -75,7 +75,7 @@ func pluginsAfter(after string, entries []library.Entry, broken []library.Broken
 			answer.Next = last
 			return answer
 		}
-		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: plain.Clip(b.Err.Error()), Advice: plain.Clip(fault.AdviceOf(b.Err))}
+		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err))}
 		answer.Broken, last = append(answer.Broken, p), b.Path
 		size += proto.Size(p)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
 )
 
 // However many forward an agent's ports, their connections leave it, and all others, commands, and

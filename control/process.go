@@ -11,9 +11,9 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/internal/fault"
 )
 
 type clientStream = connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse]
@@ -49,7 +49,7 @@ func (c *Client) RunLending(ctx context.Context, secrets []string, agent string,
 
 // RunFor is Run as an agent, by its name or id, in its room. The audit says for whom,
 // if that is known.
-func (c *Client) RunFor(ctx context.Context, tenant sandbox.Tenant, agent string, cmd guest.Command) (*Process, error) {
+func (c *Client) RunFor(ctx context.Context, tenant engine.Tenant, agent string, cmd guest.Command) (*Process, error) {
 	start := startOf(cmd)
 	start.Agent, start.Tenant = agent, string(tenant)
 	return c.run(ctx, c.Agents.Exec, start, cmd)

@@ -15,12 +15,12 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
-	"osaurus-sandbox/supervisor"
+
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
@@ -28,11 +28,13 @@ import (
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/tasks"
-	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -41,9 +43,9 @@ const drain = 2 * time.Second
 
 // Backing is what a server speaks for.
 type Backing struct {
-	Sandbox   *supervisor.Supervisor
+	Sandbox   *machine.Machine
 	Agents    *agents.Agents
-	Terminals *terminal.Terminals
+	Terminals *sessions.Terminals
 	Memory    *memory.Memory
 	Tasks     *tasks.Tasks
 	Topics    *topics.Topics

@@ -8,8 +8,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // shellService is the part of the API that is about persistent shells.
@@ -65,7 +65,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 	answer := &controlpb.RunInSessionResponse{
 		Stdout: sessionOutput(result.Stdout), Stderr: sessionOutput(result.Stderr), Status: int32(result.Code),
 		TimedOut: result.TimedOut, Cancelled: result.Cancelled, Exited: result.Exited,
-		Restarted: result.Restarted, RestartCause: result.RestartCause, Dir: printable(result.Dir), Duration: span(result.Duration),
+		Restarted: result.Restarted, RestartCause: result.RestartCause, Dir: shown(result.Dir), Duration: span(result.Duration),
 	}
 	for _, l := range result.Late {
 		answer.Late = append(answer.Late, &controlpb.LateOutput{Command: l.Command, Output: sessionOutput(l.Output)})
@@ -161,7 +161,7 @@ func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest
 	for _, session := range list {
 		answer.Sessions = append(answer.Sessions, &controlpb.Session{
 			Agent: string(session.Agent.Name), Session: session.ID, State: string(session.State), Pid: int32(session.PID),
-			Command: session.Command, Dir: printable(session.Dir), Attached: uint32(session.Attached), Waiting: uint32(session.Waiting),
+			Command: session.Command, Dir: shown(session.Dir), Attached: uint32(session.Attached), Waiting: uint32(session.Waiting),
 			Made: moment(session.Made), Used: moment(session.Used),
 		})
 	}

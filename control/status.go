@@ -7,20 +7,20 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
 // statusProto is a status for the wire.
-func statusProto(s supervisor.Status) *controlpb.Status {
+func statusProto(s machine.Status) *controlpb.Status {
 	p := &controlpb.Status{
 		State: string(s.State), Since: moment(s.Since), Cause: string(s.Cause), Operation: string(s.Operation),
 		Accelerator: s.Accelerator, Started: moment(s.StartedAt), Answered: moment(s.AnsweredAt),
 		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: journeyProto(s.Journey), Guest: guestProto(s),
 	}
 	if s.Reason != "" {
-		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: printable(s.Reason), Advice: printable(s.Advice)}
+		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: shown(s.Reason), Advice: shown(s.Advice)}
 	}
 	if s.Failures > 0 {
 		p.Retries = &controlpb.Retries{Failures: uint32(s.Failures), NotBefore: moment(s.CoolUntil), ByHandOnly: s.NeverAgain}
@@ -34,7 +34,7 @@ func statusProto(s supervisor.Status) *controlpb.Status {
 	return p
 }
 
-func guestProto(s supervisor.Status) *controlpb.Guest {
+func guestProto(s machine.Status) *controlpb.Guest {
 	g := s.Guest
 	if g == nil {
 		return nil
@@ -54,7 +54,7 @@ func journeyProto(j *journey.Journey) *controlpb.Journey {
 	p := &controlpb.Journey{Began: moment(j.Began), Left: span(j.Left), Notes: j.Notes}
 	for _, l := range j.Legs {
 		p.Steps = append(p.Steps, &controlpb.Step{
-			Name: string(l.Step), Status: string(l.Status), Detail: printable(l.Detail),
+			Name: string(l.Step), Status: string(l.Status), Detail: shown(l.Detail),
 			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
 		})
 	}

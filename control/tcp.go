@@ -10,8 +10,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/door"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 const tokenName = "api-token"

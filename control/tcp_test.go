@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/control/door"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func TestGuard(t *testing.T) {

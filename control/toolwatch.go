@@ -6,7 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Watch tells of changes of an agent's tools.

@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Attachment is a person before the shell of a session.
@@ -109,7 +109,7 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 	defer a.cancel()
 	for {
 		if ended := m.GetEnded(); ended != nil {
-			a.end = ShellEnd{Code: int(ended.Code), Cause: plain.Clip(ended.Cause)}
+			a.end = ShellEnd{Code: int(ended.Code), Cause: printable.Clip(ended.Cause)}
 			return
 		}
 		if a.err = Deliver(output, "terminal", m.GetOutput()); a.err != nil {

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Port is the AF_VSOCK port that a guest answers on.
@@ -80,7 +80,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, hello)
 		if err == nil {
-			c.version = plain.Clip(answer.GuestVersion)
+			c.version = printable.Clip(answer.GuestVersion)
 			if v := answer.Version; v < wire.VersionMin || v > wire.VersionMax {
 				err = fmt.Errorf("the guest chose version %d of the protocol", v)
 				c.Close()

@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"slices"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 // FileDigest is what a file holds.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Program is where the guest finds its own program, for helpers.
@@ -25,7 +25,7 @@ func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
 		return err
 	}
 	if exit.Status() != 0 {
-		return fault.New(fault.Execution, op, dir, errors.New(plain.Clip(errs.String())))
+		return fault.New(fault.Execution, op, dir, errors.New(printable.Clip(errs.String())))
 	}
 	return nil
 }
@@ -34,6 +34,6 @@ func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(b []byte) (int, error) {
-	_, _ = h.Buffer.Write(b[:min(len(b), max(0, plain.MaxText-h.Len()))])
+	_, _ = h.Buffer.Write(b[:min(len(b), max(0, printable.MaxText-h.Len()))])
 	return len(b), nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Info is how the guest is. All of it is the guest's word: bounded and fit to
@@ -65,7 +65,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return Info{}, err
 	}
 	i := Info{
-		Version: plain.Clip(r.GuestVersion), Kernel: plain.Clip(r.Kernel), Architecture: plain.Clip(r.Architecture),
+		Version: printable.Clip(r.GuestVersion), Kernel: printable.Clip(r.Kernel), Architecture: printable.Clip(r.Architecture),
 		OSRelease: map[string]string{},
 		Uptime:    time.Duration(r.UptimeNanos), Time: time.Unix(0, r.TimeUnixNano),
 		MemoryTotal: r.MemoryTotal, MemoryAvailable: r.MemoryAvailable, OwnMemory: r.OwnMemory,
@@ -74,14 +74,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	}
 	for k, v := range r.OsRelease {
 		if len(i.OSRelease) < wire.MaxList {
-			i.OSRelease[plain.Clip(k)] = plain.Clip(v)
+			i.OSRelease[printable.Clip(k)] = printable.Clip(v)
 		}
 	}
 	for _, m := range bound(r.Mounts) {
-		i.Mounts = append(i.Mounts, Mount{Tag: plain.Clip(m.Tag), Path: plain.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
+		i.Mounts = append(i.Mounts, Mount{Tag: printable.Clip(m.Tag), Path: printable.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
 	}
 	for _, s := range bound(r.Steps) {
-		i.Steps = append(i.Steps, Step{Name: plain.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
+		i.Steps = append(i.Steps, Step{Name: printable.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
 	}
 	return i, nil
 }
@@ -92,8 +92,8 @@ func networkState(n *guestpb.NetworkState) NetworkState {
 		guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
 	}
 	s := NetworkState{
-		Status: status[n.GetState()], Address: plain.Clip(n.GetAddress()), Gateway: plain.Clip(n.GetGateway()),
-		DNS: clipAll(n.GetDns()), Trouble: plain.Clip(n.GetTrouble()),
+		Status: status[n.GetState()], Address: printable.Clip(n.GetAddress()), Gateway: printable.Clip(n.GetGateway()),
+		DNS: clipAll(n.GetDns()), Trouble: printable.Clip(n.GetTrouble()),
 	}
 	if s.Status == "" {
 		s.Status = NetworkFailed
@@ -106,7 +106,7 @@ func bound[T any](list []T) []T { return list[:min(len(list), wire.MaxList)] }
 func clipAll(list []string) []string {
 	var out []string
 	for _, s := range bound(list) {
-		out = append(out, plain.Clip(s))
+		out = append(out, printable.Clip(s))
 	}
 	return out
 }

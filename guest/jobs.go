@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // JobCommand is a command to run in the background.
@@ -135,13 +135,13 @@ func job(j *guestpb.Job) Job {
 		return Job{}
 	}
 	out := Job{
-		ID: config.JobID(plain.Clip(j.Id)), User: plain.Clip(j.User), Label: plain.Clip(j.Label), Plugin: config.PluginID(plain.Clip(j.Plugin)),
+		ID: config.JobID(printable.Clip(j.Id)), User: printable.Clip(j.User), Label: printable.Clip(j.Label), Plugin: config.PluginID(printable.Clip(j.Plugin)),
 		Running: j.State == guestpb.Job_STATE_RUNNING, PID: int(j.Pid), Started: time.Unix(0, j.StartedUnixNano),
 		Code: int(j.Code), Signal: Signal(j.Signal), OOM: j.Oom, Pids: j.Pids, Killed: j.Killed,
-		Written: j.Written, Dropped: j.Dropped, LogFile: plain.Clip(j.LogFile),
+		Written: j.Written, Dropped: j.Dropped, LogFile: printable.Clip(j.LogFile),
 	}
 	for _, a := range bound(j.Args) {
-		out.Args = append(out.Args, plain.Clip(string(a)))
+		out.Args = append(out.Args, printable.Clip(string(a)))
 	}
 	if !out.Running {
 		out.Ended = time.Unix(0, j.EndedUnixNano)

@@ -17,13 +17,13 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // patience is how long a lie may take before it counts as having held up the host.
@@ -204,7 +204,7 @@ func TestLyingGuest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := (&liar{}).serve(t)
-	if v := c.Version(); len(v) > 2*plain.MaxText || strings.Contains(v, "\x1b") {
+	if v := c.Version(); len(v) > 2*printable.MaxText || strings.Contains(v, "\x1b") {
 		t.Errorf("its version: %d bytes, %.20q", len(v), v)
 	}
 	if _, err := c.Info(ctx); fault.KindOf(err) != fault.Rejected && fault.KindOf(err) != fault.Execution {

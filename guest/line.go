@@ -13,11 +13,11 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"osaurus-sandbox/fault/faultrpc"
-	"osaurus-sandbox/fault/faultrpc/faultpb"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault/faultrpc"
+	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
 )
 
 // idleLines is how many lines are kept for the next commands: more seldom run at once.

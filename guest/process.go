@@ -13,11 +13,11 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Command is a program to run in the guest, as its root or in a room. Like
@@ -185,7 +185,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: plain.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	p := &Process{client: c, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
 	send := p.onLine
 	if cmd.Stdin != nil || cmd.Terminal != nil {
 		send = p.onStream

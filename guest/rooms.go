@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // roomTimeout bounds what makes or ends a room: mounts, and the end of whatever
@@ -144,7 +144,7 @@ func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]RoomU
 	var list []RoomUsage
 	for _, u := range a.Rooms {
 		list = append(list, RoomUsage{
-			User: plain.Clip(u.GetUser()), CPU: time.Duration(u.GetCpuNanos()), Memory: u.GetMemoryBytes(), MemoryPeak: u.GetMemoryPeakBytes(),
+			User: printable.Clip(u.GetUser()), CPU: time.Duration(u.GetCpuNanos()), Memory: u.GetMemoryBytes(), MemoryPeak: u.GetMemoryPeakBytes(),
 			PIDs: u.GetPids(), Disk: u.GetDiskBytes(), DiskFiles: u.GetDiskFiles(), Received: u.GetReceivedBytes(), Sent: u.GetSentBytes(),
 			OOMKills: u.GetOomKills(), Limits: limitsOf(u.GetLimits()), Made: time.Unix(0, u.GetMadeUnixNano()),
 		})
@@ -161,8 +161,8 @@ func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list
 	}
 	for _, p := range a.Processes {
 		list = append(list, RoomProcess{
-			User: plain.Clip(p.GetUser()), PID: p.GetPid(), PPID: p.GetPpid(), Command: plain.Clip(string(p.GetCommand())),
-			State: plain.Clip(p.GetState()), CPU: time.Duration(p.GetCpuNanos()), Resident: p.GetResidentBytes(), Started: time.Unix(0, p.GetStartedUnixNano()),
+			User: printable.Clip(p.GetUser()), PID: p.GetPid(), PPID: p.GetPpid(), Command: printable.Clip(string(p.GetCommand())),
+			State: printable.Clip(p.GetState()), CPU: time.Duration(p.GetCpuNanos()), Resident: p.GetResidentBytes(), Started: time.Unix(0, p.GetStartedUnixNano()),
 		})
 	}
 	return list, a.Truncated, nil

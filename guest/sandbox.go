@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // signalLimit is how long a signal may be under way to a command. What it is to
@@ -26,16 +26,16 @@ type Running interface {
 
 // NewSandbox is the execution SPI over whoever starts commands in a room. The
 // context of start is that of the whole command.
-func NewSandbox(start func(ctx context.Context, cmd Command, tenant sandbox.Tenant) (Running, error)) sandbox.Sandbox {
+func NewSandbox(start func(ctx context.Context, cmd Command, tenant engine.Tenant) (Running, error)) engine.Sandbox {
 	return rooms{start}
 }
 
 type rooms struct {
-	start func(context.Context, Command, sandbox.Tenant) (Running, error)
+	start func(context.Context, Command, engine.Tenant) (Running, error)
 }
 
 // Start implements sandbox.Sandbox.
-func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, error) {
+func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, 
 	}
 	cmd := Command{
 		Args: req.Command.Args, Dir: req.WorkspaceRoot, ReadOnly: req.ReadOnly,
-		Env: []string{}, Grace: sandbox.CancelGrace,
+		Env: []string{}, Grace: engine.CancelGrace,
 	}
 	if req.Command.Line != "" {
 		cmd.Args = []string{"/bin/sh", "-c", req.Command.Line}
@@ -76,7 +76,7 @@ func (r rooms) Start(ctx context.Context, req sandbox.Request) (sandbox.Handle, 
 		end()
 		return nil, err
 	}
-	live := sandbox.NewLive(req, &means{Running: p, end: end})
+	live := engine.NewLive(req, &means{Running: p, end: end})
 	out.set(live.Stdout())
 	errs.set(live.Stderr())
 	if input != nil {
@@ -131,11 +131,11 @@ func (m *means) Release() error {
 }
 
 // exitFor is an exit in the words of the SPI.
-func exitFor(e Exit) sandbox.Exit {
+func exitFor(e Exit) engine.ExitStatus {
 	if e.Signal == 0 {
-		return sandbox.Exit{Code: e.Code}
+		return engine.ExitStatus{Code: e.Code}
 	}
-	return sandbox.Exit{Code: sandbox.NoCode, Signal: e.Signal.name(), Note: e.note()}
+	return engine.ExitStatus{Code: engine.NoCode, Signal: e.Signal.name(), Note: e.note()}
 }
 
 // note says which limit ended a command, if one did.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/sandbox"
 )
 
 // brief is a command that ends when its streams have.
@@ -24,7 +24,7 @@ func (b brief) Wait() (guest.Exit, error)                  { <-b.done; return gu
 func TestStartGivenUp(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	s := guest.NewSandbox(func(_ context.Context, cmd guest.Command, _ sandbox.Tenant) (guest.Running, error) {
+	s := guest.NewSandbox(func(_ context.Context, cmd guest.Command, _ engine.Tenant) (guest.Running, error) {
 		giveUp()
 		b := brief{make(chan struct{})}
 		go func() {
@@ -42,7 +42,7 @@ func TestStartGivenUp(t *testing.T) {
 	})
 	started := make(chan error, 1)
 	go func() {
-		_, err := s.Start(ctx, sandbox.Request{Command: sandbox.Command{Line: "true"}, Stdin: strings.NewReader("x"), WorkspaceRoot: "/home"})
+		_, err := s.Start(ctx, engine.Request{Command: engine.Program{Line: "true"}, Stdin: strings.NewReader("x"), WorkspaceRoot: "/home"})
 		started <- err
 	}()
 	select {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // sending is what is on its way to the guest. Where it is more or less than was said, its last

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // What is not of its size never goes as a whole.

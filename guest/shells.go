@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // ShellTimeout is the time limit of a ShellCommand that has none.
@@ -127,11 +127,11 @@ func (c *Client) RunShell(ctx context.Context, cmd ShellCommand) (ShellResult, e
 	result := ShellResult{
 		Stdout: shellOutput(a.Stdout), Stderr: shellOutput(a.Stderr), Code: int(a.Code),
 		TimedOut: a.TimedOut, Cancelled: a.Cancelled, Exited: a.Exited,
-		Restarted: a.Restarted, RestartCause: plain.Clip(a.RestartCause),
+		Restarted: a.Restarted, RestartCause: printable.Clip(a.RestartCause),
 		Dir: clipPath(a.Dir), Duration: time.Duration(a.DurationNanos),
 	}
 	for _, l := range bound(a.Late) {
-		result.Late = append(result.Late, LateOutput{Command: plain.Clip(l.Command), Output: shellOutput(l.Output)})
+		result.Late = append(result.Late, LateOutput{Command: printable.Clip(l.Command), Output: shellOutput(l.Output)})
 	}
 	return result, nil
 }
@@ -161,7 +161,7 @@ func (c *Client) Sessions(ctx context.Context, user config.LinuxUser) ([]Session
 			state = SessionEnded
 		}
 		list = append(list, Session{
-			User: plain.Clip(s.User), ID: plain.Clip(s.Session), State: state, PID: int(s.Pid), Command: plain.Clip(s.Command),
+			User: printable.Clip(s.User), ID: printable.Clip(s.Session), State: state, PID: int(s.Pid), Command: printable.Clip(s.Command),
 			Dir: clipPath(s.Dir), Attached: int(s.Attached), Waiting: int(s.Waiting),
 			Made: time.Unix(0, s.MadeUnixNano), Used: time.Unix(0, s.UsedUnixNano),
 		})

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Hash is a recipe's content in 64 hexadecimal digits.
@@ -16,7 +16,7 @@ type Hash string
 // Encode writes the recipe in its one form: keys sorted, what says nothing left out, two spaces of
 // indentation, a newline at the end. What Parse reads of it is the same recipe.
 func (r Recipe) Encode() ([]byte, error) {
-	text, err := plain.Document(r.object())
+	text, err := printable.Document(r.object())
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgs, "write recipe", brief(r.Name), err)
 	}

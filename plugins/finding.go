@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Severity is how much a finding matters.

@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const idAdvice = "Name the plugin with letters, digits, spaces, dots, dashes and underscores, at most 64, with a letter or digit at either end."
@@ -57,4 +57,4 @@ func reserved(id config.PluginID) bool {
 func ownTools() []string { return []string{"share_artifact"} }
 
 // brief is as much of a text as is enough to recognise it, on one line.
-func brief(text string) string { return plain.Line(text, 60) }
+func brief(text string) string { return printable.Line(text, 60) }

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Parse reads a recipe. Its error is that of Refusal: fault.InvalidArgs with the path, the place and
@@ -29,7 +29,7 @@ func Lint(text []byte) []Finding {
 func read(text []byte) (Recipe, []Finding) {
 	t, stumbled := grow(text)
 	if stumbled != nil {
-		line, column := plain.Place(text, stumbled.at)
+		line, column := printable.Place(text, stumbled.at)
 		return Recipe{}, []Finding{{Severity: Fault, Rule: stumbled.rule, Path: stumbled.path, Line: line, Column: column, Text: stumbled.Error(), Fix: stumbled.fix}}
 	}
 	r, findings := decode(t.top)

@@ -3,7 +3,7 @@ package plugins
 import (
 	"time"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // SchemaURL names the schema.
@@ -11,7 +11,7 @@ const SchemaURL = "https://json-schema.org/draft/2020-12/schema"
 
 // Schema is the JSON Schema of a recipe, for editors. What it takes Parse may still refuse: two
 // paths that are one file, a default that is none of the choices, a character that people do not see.
-func Schema() ([]byte, error) { return plain.Document(recipeSchema()) }
+func Schema() ([]byte, error) { return printable.Document(recipeSchema()) }
 
 // schema is a part of one. encoding/json sorts its keys.
 type schema map[string]any

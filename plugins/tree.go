@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // node is a value of JSON with the place where it stands. value is nil, a bool, a string, a
@@ -85,7 +85,7 @@ func grow(text []byte) (*tree, *stumble) {
 		return nil, &stumble{path: root, rule: "size", err: fmt.Errorf("%d bytes are more than %d", len(text), MaxRecipe),
 			fix: "Put what is big where setup can download it."}
 	}
-	if at := plain.InvalidUTF8(text); at >= 0 {
+	if at := printable.InvalidUTF8(text); at >= 0 {
 		return nil, &stumble{at: at, path: root, rule: "json", err: errors.New("not UTF-8 text"), fix: "Save the file as UTF-8; a recipe holds texts only."}
 	}
 	g := &grower{tree: tree{text: text, at: map[string]int{}}, dec: json.NewDecoder(bytes.NewReader(text))}
@@ -195,6 +195,6 @@ func (t *tree) locate(f Finding) Finding {
 		path = parent(path)
 		at, known = t.at[path]
 	}
-	f.Line, f.Column = plain.Place(t.text, at)
+	f.Line, f.Column = printable.Place(t.text, at)
 	return f
 }

@@ -3,7 +3,7 @@ package secrets
 import (
 	"fmt"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Reason is why a store gave nothing: errors.Is(err, secrets.Locked).

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // MaxValueSize is how many bytes a secret may have: it becomes an environment

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // reserved is what the names of the sandbox's own tools begin with, also of

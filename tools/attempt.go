@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools/packages"
 )
 
@@ -166,7 +166,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !r.ok() || r.lost > 0:
-		return "", fault.Newf(fault.Execution, "list packages", string(j.manager), "exit %d: %s", r.exit.Status(), plain.LastLines(r.output, 1))
+		return "", fault.Newf(fault.Execution, "list packages", string(j.manager), "exit %d: %s", r.exit.Status(), printable.LastLines(r.output, 1))
 	}
 	return r.output, nil
 }

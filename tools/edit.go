@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Envelope is the answer of a call. Its JSON begins with "ok", and the other keys
@@ -55,7 +55,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	if e.Tool != "" {
 		members["tool"] = e.Tool
 	}
-	text, err := plain.JSON(members) // sorts the keys
+	text, err := printable.JSON(members) // sorts the keys
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/plain"
-	"osaurus-sandbox/sandbox/shellword"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -117,7 +116,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		if err != nil {
 			return execOut{}, err
 		}
-		command = "cd -- " + shellword.Quote(dir) + " && { " + command + "\n}"
+		command = "cd -- " + printable.Quote(dir) + " && { " + command + "\n}"
 	}
 	r, err := rooms.Shell(ctx, c.Agent, guest.ShellCommand{
 		Shell: guest.Shell{Session: id, Env: environment(c.Agent)}, Command: command, Timeout: time.Duration(in.Timeout) * time.Second,
@@ -152,7 +151,7 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 		c.Warn("what runs in the background has no session: it runs in a shell of its own")
 	}
 	job, err := rooms.StartJob(ctx, c.Agent, guest.JobCommand{
-		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: plain.First(in.Command, maxLabel),
+		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: printable.First(in.Command, maxLabel),
 	})
 	if err != nil {
 		return execOut{}, wrongFolder(err, in.Cwd, dir)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Failure is an error with what a model needs to mend its call.

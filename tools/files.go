@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"io"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Files are agents' files: see guest.Client. User is not the caller's to say.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/tools/packages"
 )
@@ -192,10 +192,10 @@ func (t *teller) Write(p []byte) (int, error) {
 	if t.say == nil || time.Since(t.last) < tellEvery {
 		return n, err
 	}
-	line := strings.TrimSpace(plain.LastLines(strings.TrimSpace(string(p)), 1))
+	line := strings.TrimSpace(printable.LastLines(strings.TrimSpace(string(p)), 1))
 	if line != "" {
 		t.last = time.Now()
-		t.say("%s", plain.First(line, maxTold))
+		t.say("%s", printable.First(line, maxTold))
 	}
 	return n, err
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // nearNames is how many names are shown that are like one that is not there.

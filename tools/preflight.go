@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxArguments bounds the arguments of a call: what the bridge takes of a script. The API
@@ -308,7 +308,7 @@ func kindOf(v any) string {
 func quoted(text string) string {
 	const shown = 80 // enough to recognise it
 	if len(text) > shown {
-		return strconv.Quote(plain.First(text, shown)) + "…"
+		return strconv.Quote(printable.First(text, shown)) + "…"
 	}
 	return strconv.Quote(text)
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -97,7 +97,7 @@ func newProcess(rooms Rooms) Tool {
 			if err != nil {
 				return processOut{}, err
 			}
-			out.LogTail = plain.LastLines(strings.ToValidUTF8(string(tail.Data), "\uFFFD"), in.TailLines)
+			out.LogTail = printable.LastLines(strings.ToValidUTF8(string(tail.Data), "\uFFFD"), in.TailLines)
 		}
 		return out, nil
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

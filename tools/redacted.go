@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // redacted is the envelope with every text in it redacted. It is done here, at
@@ -32,7 +32,7 @@ func (e Envelope) redacted(redact Redact) Envelope {
 // redactedJSON is a value as JSON has it, with its texts redacted, and all else as it
 // was: the order of keys too.
 func redactedJSON(v any, redact Redact) any {
-	raw, err := plain.JSON(v)
+	raw, err := printable.JSON(v)
 	if err != nil {
 		return fail("", fault.New(fault.Execution, "write result", "", err))
 	}
@@ -56,7 +56,7 @@ func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	if key || json.Unmarshal(quoted, &text) != nil {
 		return quoted
 	}
-	out, err := plain.JSON(redact(text))
+	out, err := printable.JSON(redact(text))
 	if err != nil {
 		return []byte(`""`) // rather than the secret
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -50,7 +50,7 @@ type Registry struct {
 	mu      sync.Mutex
 	tools   map[Name]Tool
 	own     map[config.AgentID]assigned
-	changed bell.Bell
+	changed notify.Bell
 }
 
 // NewRegistry returns a registry of tools.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
 )
 
 type echoed struct {

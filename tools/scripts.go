@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxScriptCalls is how many tools one script calls: enough for real work, and few

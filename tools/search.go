@@ -5,8 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxFound is how many characters of matches are answered; lineChars how much of

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Starting is the guest as a call may find it: not there yet. The call waits for it

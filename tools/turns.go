@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

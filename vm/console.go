@@ -9,7 +9,7 @@ import (
 	"sync"
 	"unicode"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Life is the part of a Machine that is about its state: which it is, who watches it,

@@ -6,7 +6,7 @@ import (
 	"net"
 	"strconv"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Ports is the part of a Machine that is about AF_VSOCK and the same for every

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Power is the part of a Machine that is about its beginning and its end, and the

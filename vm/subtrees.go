@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Subtree is a folder within a share that has an owner and limits of its own.

@@ -3,7 +3,7 @@ package vm_test
 import (
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
 

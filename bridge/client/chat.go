@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxEvent bounds one event of a stream: a part of an answer is some words.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

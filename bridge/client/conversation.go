@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // conversation is a connection to the bridge, which answers one request after another.

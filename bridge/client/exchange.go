@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // exchange is one request and its answer.

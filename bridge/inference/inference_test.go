@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 )

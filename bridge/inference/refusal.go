@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/secrets"
 )
 
@@ -91,7 +91,7 @@ func (a *answer) said(text []byte) string {
 		said = strings.ReplaceAll(said, key, secrets.Redacted)
 	}
 	said = strings.Join(strings.FieldsFunc(said, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	return plain.Chars(said, maxSaid)
+	return printable.Chars(said, maxSaid)
 }
 
 // after is when an endpoint wants to be asked again.

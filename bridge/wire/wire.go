@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Where the bridge is in a room, and in the guest itself.

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge/client"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // How long the host may take. Chats have no limit here: a model may think for
@@ -280,7 +280,7 @@ func (c *call) say(line string) error {
 }
 
 func (c *call) print(answer any) error {
-	text, err := plain.JSON(answer)
+	text, err := printable.JSON(answer)
 	if err != nil {
 		return err
 	}

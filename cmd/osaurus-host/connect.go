@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // forConnection is how long what listens here may take to have a connection: one whose

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // What comes in arrives, its end too, and the answer to all of it comes out.

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge/client"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // The environment that counts.

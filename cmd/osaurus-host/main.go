@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 )
 

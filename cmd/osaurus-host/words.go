@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // given is what was given to a command: its arguments and its flags, where

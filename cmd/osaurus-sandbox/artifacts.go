@@ -14,8 +14,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 func newArtifacts(c console) *cobra.Command {
@@ -78,7 +78,7 @@ func newArtifactsList(c console) *cobra.Command {
 				if f.Folder {
 					name += "/"
 				}
-				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), plain.Clip(name), plain.Clip(f.Description)}
+				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), printable.Clip(name), printable.Clip(f.Description)}
 			})
 		}),
 	}
@@ -145,7 +145,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, names = append(list, f), append(names, plain.Clip(f.Name))
+				list, names = append(list, f), append(names, printable.Clip(f.Name))
 			}
 			if err := confirm(cmd.Context(), c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err

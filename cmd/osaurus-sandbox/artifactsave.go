@@ -13,7 +13,7 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func newArtifactsSave(c console) *cobra.Command {

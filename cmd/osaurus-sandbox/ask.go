@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // typedLine is the next line that a person types. Who waits for it can be interrupted.

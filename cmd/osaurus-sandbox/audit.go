@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"
@@ -75,7 +75,7 @@ func newAuditList(c console) *cobra.Command {
 						err = printJSONLine(c.out, auditLine(e))
 					} else {
 						err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
-							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, plain.Clip(aboutWhat(e)))
+							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, printable.Clip(aboutWhat(e)))
 					}
 					if err != nil {
 						return err

@@ -11,7 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/mcp/clients"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
 

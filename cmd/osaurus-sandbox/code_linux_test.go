@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // code runs Python for alice, and returns what it printed and the whole envelope.

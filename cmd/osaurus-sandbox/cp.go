@@ -15,9 +15,9 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor"
-	"osaurus-sandbox/supervisor/parcel"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/copyfiles"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -112,7 +112,7 @@ func parsePlace(text string) (agent, file string) {
 }
 
 // do copies, the guest having been started.
-func (w copying) do(ctx context.Context, c console, client *control.Client) (all parcel.Sum, err error) {
+func (w copying) do(ctx context.Context, c console, client *control.Client) (all copyfiles.Sum, err error) {
 	shown, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: w.agent})
 	if err != nil {
 		return all, err
@@ -125,7 +125,7 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 		report = showProgress(c.err)
 	}
 	for _, source := range w.sources {
-		var sum parcel.Sum
+		var sum copyfiles.Sum
 		meter := report.Start("copy "+source, 0, 0)
 		if w.out {
 			sum, err = w.get(ctx, c, client, source, path.Base(path.Join(shown.Agent.Home, source)), meter)
@@ -149,7 +149,7 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 // hasGuest has the guest run, so that what is shown of its start is over when copying begins.
 func hasGuest(ctx context.Context, c console, client *control.Client) error {
 	now, err := client.Status(ctx, &controlpb.StatusRequest{})
-	if err != nil || supervisor.State(now.Status.State).HasGuest() { // to start it again would be on record
+	if err != nil || machine.State(now.Status.State).HasGuest() { // to start it again would be on record
 		return err
 	}
 	stop := showStart(ctx, c, client)
@@ -159,26 +159,26 @@ func hasGuest(ctx context.Context, c console, client *control.Client) error {
 }
 
 // get copies something out of the room.
-func (w copying) get(ctx context.Context, c console, client *control.Client, source, name string, meter io.Writer) (parcel.Sum, error) {
+func (w copying) get(ctx context.Context, c console, client *control.Client, source, name string, meter io.Writer) (copyfiles.Sum, error) {
 	if path.IsAbs(source) {
 		name = path.Base(path.Clean(source))
 	}
 	archive, err := client.CopyOut(ctx, w.agent, source)
 	if err != nil {
-		return parcel.Sum{}, err
+		return copyfiles.Sum{}, err
 	}
 	defer archive.Close()
 	counted := io.TeeReader(archive, meter)
 	if w.target == stream {
-		return parcel.Print(ctx, counted, name, c.out)
+		return copyfiles.Print(ctx, counted, name, c.out)
 	}
-	return parcel.Place(ctx, counted, name, w.target)
+	return copyfiles.Place(ctx, counted, name, w.target)
 }
 
 // put copies something into the room.
-func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum parcel.Sum, err error) {
+func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum copyfiles.Sum, err error) {
 	target, name := w.target, ""
-	pack := func(to io.Writer) (parcel.Sum, error) { return parcel.Pack(ctx, to, source, name) }
+	pack := func(to io.Writer) (copyfiles.Sum, error) { return copyfiles.Pack(ctx, to, source, name) }
 	if source == stream {
 		kept, err := keepInput(ctx, c.in)
 		if err != nil {
@@ -186,7 +186,7 @@ func (w copying) put(ctx context.Context, c console, client *control.Client, sou
 		}
 		defer kept.Close()
 		target, name = path.Split(target) // and not into a folder that is called so
-		pack = func(to io.Writer) (parcel.Sum, error) { return parcel.PackFile(ctx, to, kept, name) }
+		pack = func(to io.Writer) (copyfiles.Sum, error) { return copyfiles.PackFile(ctx, to, kept, name) }
 	} else if name, err = filepath.Abs(source); err != nil {
 		return sum, err
 	} else if _, err = os.Stat(source); err != nil { // nothing is begun in the room for it

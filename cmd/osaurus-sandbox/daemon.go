@@ -18,8 +18,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/homelock"
 )
 
 const (
@@ -97,14 +97,14 @@ func needWith(ctx context.Context, name string, flags []string) (client *control
 	for {
 		client, err := greet(ctx, home, name)
 		if err == nil {
-			has, _ := owner.Holder(home)
+			has, _ := homelock.Holder(home)
 			return client, pid != 0 && has.PID == pid, nil
 		}
 		if fault.KindOf(err) != fault.Unavailable {
 			return nil, false, err
 		}
 		// Somebody who has the home is about to answer, or to end.
-		if _, owned := owner.Holder(home); !owned && ended == nil {
+		if _, owned := homelock.Holder(home); !owned && ended == nil {
 			if pid, ended, err = startDaemon(home, flags); err != nil {
 				return nil, false, err
 			}
@@ -115,7 +115,7 @@ func needWith(ctx context.Context, name string, flags []string) (client *control
 			if client, err := greet(ctx, home, name); err == nil {
 				return client, false, nil
 			}
-			if _, owned := owner.Holder(home); !owned {
+			if _, owned := homelock.Holder(home); !owned {
 				return nil, false, failed
 			}
 			ended = nil
@@ -210,7 +210,7 @@ func released(ctx context.Context, home config.Home) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
 	for {
-		has, owned := owner.Holder(home)
+		has, owned := homelock.Holder(home)
 		if !owned {
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/supervisor/homelock"
 )
 
 // The last words of one daemon are not lost when another is started, and each start hears its own.
@@ -52,7 +52,7 @@ func TestLastWords(t *testing.T) {
 func TestDownWhileADaemonEnds(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv(config.HomeVariable, string(home))
-	lock, err := owner.Take(t.Context(), home)
+	lock, err := homelock.Take(t.Context(), home)
 	if err != nil {
 		t.Fatal(err)
 	}

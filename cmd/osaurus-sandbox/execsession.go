@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/sandbox/shellword"
+	"osaurus-sandbox/internal/printable"
 )
 
 // asLine is a command for a shell: a single argument is the shell's to read,
@@ -23,7 +23,7 @@ func asLine(args []string) string {
 	}
 	quoted := make([]string, len(args))
 	for i, arg := range args {
-		quoted[i] = shellword.Quote(arg)
+		quoted[i] = printable.Quote(arg)
 	}
 	return strings.Join(quoted, " ")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Exit codes. They are part of the interface: scripts rely on them.

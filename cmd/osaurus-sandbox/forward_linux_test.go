@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/soon"
 )

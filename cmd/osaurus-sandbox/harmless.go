@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // safe is text that goes to a person's terminal as it is.
@@ -27,12 +27,12 @@ func safef(format string, args ...any) safe {
 		switch v := arg.(type) {
 		case safe:
 		case error:
-			args[i] = plain.Text(v.Error())
+			args[i] = printable.Text(v.Error())
 		case fmt.Stringer:
-			args[i] = plain.Text(v.String())
+			args[i] = printable.Text(v.String())
 		default:
 			if text := reflect.ValueOf(arg); text.Kind() == reflect.String {
-				args[i] = plain.Text(text.String())
+				args[i] = printable.Text(text.String())
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func lines(text string) safe {
 	for i, line := range list {
 		parts := strings.Split(line, "\t")
 		for j, part := range parts {
-			parts[j] = plain.Text(part)
+			parts[j] = printable.Text(part)
 		}
 		list[i] = strings.Join(parts, "\t")
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 )

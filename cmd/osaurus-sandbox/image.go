@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/embedded"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge/inference/inferencetest"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // agentsAsk has programs of agents ask a model, all the way: from the room to the

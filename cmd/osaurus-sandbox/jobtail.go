@@ -6,8 +6,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // tailBytes is how far back the last lines are looked for: the most that the
@@ -83,7 +83,7 @@ func tailLines(stream *jobOutput, lines int, follow bool, show func(*controlpb.T
 		more := stream.Msg()
 		part.Data, part.Next, part.Job = append(part.Data, more.Data...), more.Next, more.Job
 	}
-	last := []byte(plain.LastLines(string(part.Data), lines))
+	last := []byte(printable.LastLines(string(part.Data), lines))
 	part.Data, part.Offset = last, part.Offset+uint64(len(part.Data)-len(last))
 	if err := show(part); err != nil {
 		return err

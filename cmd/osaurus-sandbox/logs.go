@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 func newLogs(c console) *cobra.Command {
@@ -148,5 +148,5 @@ func printTopic(w io.Writer, e *controlpb.ReadTopicsResponse) error {
 	if e.GapTo != 0 {
 		return writef(w, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
 	}
-	return writef(w, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, plain.Clip(e.Payload), e.Source)
+	return writef(w, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, printable.Clip(e.Payload), e.Source)
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/sandbox/local"
+	"osaurus-sandbox/engine/local"
 )
 
 // console is where a command reads and writes.

@@ -15,9 +15,9 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/control/mcp/clients"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/tools"
 )
@@ -247,7 +247,7 @@ func (s *setup) resolve(id string) (clients.Client, clients.Command, error) {
 // admitted is as whom a client may work, and whether there is a sandbox to work in.
 type admitted struct {
 	agent string
-	state supervisor.State
+	state machine.State
 }
 
 // admit makes the client's agent if it is not there.
@@ -270,7 +270,7 @@ func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 		return in, err
 	}
 	status, err := answer(daemon.Status(ctx, &controlpb.StatusRequest{}))
-	in.state = supervisor.State(status.GetState())
+	in.state = machine.State(status.GetState())
 	return in, err
 }
 
@@ -301,7 +301,7 @@ func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
 	}
 	err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
 		client.Title, in.agent, may, in.agent, tools.Exec, s.readOnly, lines(ownTools))
-	if err == nil && in.state == supervisor.NotProvisioned {
+	if err == nil && in.state == machine.NotProvisioned {
 		_, err = fmt.Fprintln(w, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	}
 	return err

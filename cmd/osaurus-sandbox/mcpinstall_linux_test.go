@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // TestMCPInstall is a person who has a client start the server, and takes it back.

@@ -11,8 +11,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 func newMemory(c console) *cobra.Command {
@@ -43,7 +43,7 @@ func printFacts(w io.Writer, r *controlpb.SearchFactsResponse) error {
 		if f.Pinned {
 			pinned = "pinned"
 		}
-		return []any{f.Id, when(f.Created), pinned, f.Source, plain.Clip(f.Content)}
+		return []any{f.Id, when(f.Created), pinned, f.Source, printable.Clip(f.Content)}
 	})
 }
 

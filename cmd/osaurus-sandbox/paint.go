@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // paint colours words where a person reads them on a terminal, and leaves them
@@ -31,10 +31,10 @@ func (p paint) in(colour, text string) safe {
 
 // state colours the name of a state of the sandbox.
 func (p paint) state(name string) safe {
-	switch supervisor.State(name) {
-	case supervisor.Running:
+	switch machine.State(name) {
+	case machine.Running:
 		return p.good(name)
-	case supervisor.Failed, supervisor.Unresponsive, supervisor.SetupRequired:
+	case machine.Failed, machine.Unresponsive, machine.SetupRequired:
 		return p.bad(name)
 	}
 	return p.busy(name)

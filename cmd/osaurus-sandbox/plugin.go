@@ -10,8 +10,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 func newPlugin(c console) *cobra.Command {
@@ -43,7 +43,7 @@ example, and "plugin schema" prints the format.`,
 
 // oneLine is a text where there is no room for more.
 func oneLine(text string) string {
-	return plain.Line(plain.Text(text), 60)
+	return printable.Line(printable.Text(text), 60)
 }
 
 func newPluginList(c console) *cobra.Command {

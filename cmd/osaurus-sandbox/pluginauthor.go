@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm/image/progress"
 )
@@ -53,7 +53,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 		return reply(cmd, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
 			err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 			for _, warning := range p.Warnings {
-				writef(c.err, "%s\n", plain.Clip(warning))
+				writef(c.err, "%s\n", printable.Clip(warning))
 			}
 			noteShutGate(cmd.Context(), c, client, p)
 			if len(p.WithoutSecrets) > 0 {
@@ -106,7 +106,7 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 			show(progress.Event{Step: step})
 		}
 		if text := m.Progress.GetText(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
+			show(progress.Event{Step: step, Note: "  " + printable.Clip(text)})
 		}
 		last = step
 	}
@@ -204,7 +204,7 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 		}
 		problems := strings.Join(report.Problems, "; ")
 		if report.Error != "" {
-			problems += ": " + plain.Clip(report.Error)
+			problems += ": " + printable.Clip(report.Error)
 		}
 		return []any{report.Plugin, state, problems}
 	})
@@ -243,7 +243,7 @@ func howPlugin(p *controlpb.InstalledPlugin) string {
 		words = append(words, "lacks "+strings.Join(p.WithoutSecrets, " "))
 	}
 	if f := p.Failure; f != nil {
-		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, plain.Clip(f.Message)))
+		words = append(words, fmt.Sprintf("failed at %s: %s", f.Step, printable.Clip(f.Message)))
 	}
 	return strings.Join(words, ", ")
 }

@@ -8,8 +8,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/vm/image/progress"
 )
 
@@ -56,7 +56,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 			return nil, err
 		}
 		if text := m.GetProgress(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + plain.Clip(text)})
+			show(progress.Event{Step: step, Note: "  " + printable.Clip(text)})
 		}
 		p = m.GetPlugin()
 	}
@@ -69,10 +69,10 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) error {
 	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
 	for _, t := range p.Tools {
-		writef(c.out, "  %s  %s\n", t.Name, plain.Clip(t.Description))
+		writef(c.out, "  %s  %s\n", t.Name, printable.Clip(t.Description))
 	}
 	for _, w := range p.Warnings {
-		writef(c.err, "%s\n", plain.Clip(w))
+		writef(c.err, "%s\n", printable.Clip(w))
 	}
 	return writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

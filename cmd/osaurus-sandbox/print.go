@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // withJSON has a command print JSON where somebody says --json: see reply.
@@ -72,7 +72,7 @@ func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error],
 
 // printJSON prints JSON for people and programs.
 func printJSON(w io.Writer, v any) error {
-	text, err := plain.Document(v)
+	text, err := printable.Document(v)
 	if err == nil {
 		_, err = io.WriteString(w, harmlessJSON(text))
 	}
@@ -81,7 +81,7 @@ func printJSON(w io.Writer, v any) error {
 
 // printJSONLine prints JSON on one line.
 func printJSONLine(w io.Writer, v any) error {
-	text, err := plain.JSON(v)
+	text, err := printable.JSON(v)
 	if err == nil {
 		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
 	}

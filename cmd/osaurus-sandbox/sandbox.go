@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control/remote"
-	"osaurus-sandbox/fault"
-	spi "osaurus-sandbox/sandbox"
-	"osaurus-sandbox/sandbox/local"
-	"osaurus-sandbox/sandbox/sandboxtest"
+	spi "osaurus-sandbox/engine"
+	"osaurus-sandbox/engine/enginetest"
+	"osaurus-sandbox/engine/local"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Backends of the execution SPI that can be tried from here.
@@ -54,15 +54,15 @@ The kit works in new folders, which it removes. It takes a few minutes.`,
 				return err
 			}
 			defer done()
-			each := func(r sandboxtest.Result) { _ = r.Print(c.out) } // the last line's failure is told
+			each := func(r enginetest.Result) { _ = r.Print(c.out) } // the last line's failure is told
 			if wantsJSON(cmd) {
 				each = nil
 			}
-			report, err := sandboxtest.Check(cmd.Context(), suite, each)
+			report, err := enginetest.Check(cmd.Context(), suite, each)
 			if err != nil {
 				return err
 			}
-			err = reply(cmd, report, nil, func(w io.Writer, r sandboxtest.Report) error { return r.PrintTotal(w) })
+			err = reply(cmd, report, nil, func(w io.Writer, r enginetest.Report) error { return r.PrintTotal(w) })
 			if err == nil && !report.OK() {
 				err = fault.Newf(fault.Execution, "test backend", backend, "not kept: %s", plural(report.Failed, "promise")).
 					Advise("Do not use it for what these promises are needed for.")
@@ -78,7 +78,7 @@ The kit works in new folders, which it removes. It takes a few minutes.`,
 }
 
 // suiteOf makes a backend ready for the kit. done gives back what it took.
-func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suite, done func(), err error) {
+func suiteOf(ctx context.Context, backend, agent string) (suite enginetest.Suite, done func(), err error) {
 	const op = "test backend"
 	switch backend {
 	case backendRoom:
@@ -107,7 +107,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite sandboxtest.Suit
 		var seen sync.Map // the record of this run: who commands ran for
 		record := func(r spi.Request) error { seen.Store(r.Tenant, true); return nil }
 		audited := func(_ context.Context, t spi.Tenant) (bool, error) { _, ok := seen.Load(t); return ok, nil }
-		return sandboxtest.Suite{Name: backendLocal, Sandbox: spi.Recorded(unsafe, record), Root: root, Audited: audited},
+		return enginetest.Suite{Name: backendLocal, Sandbox: spi.Recorded(unsafe, record), Root: root, Audited: audited},
 			func() { _ = os.RemoveAll(root) }, nil
 	}
 	return suite, nil, fault.Newf(fault.InvalidArgs, op, backend, "there is no such backend").

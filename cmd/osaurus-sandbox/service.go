@@ -7,7 +7,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/supervisor/service"
+	"osaurus-sandbox/supervisor/autostart"
 )
 
 func newService(c console) *cobra.Command {
@@ -26,16 +26,16 @@ whether it starts the guest too.`,
 	return cmd
 }
 
-func thisService() (service.Service, error) {
+func thisService() (autostart.Service, error) {
 	home, err := config.FindHome()
 	if err != nil {
-		return service.Service{}, err
+		return autostart.Service{}, err
 	}
-	return service.New(home)
+	return autostart.New(home)
 }
 
 // replyService says how a service is, or what became of it.
-func replyService(cmd *cobra.Command, s service.Service, show func(io.Writer, service.Status) error) error {
+func replyService(cmd *cobra.Command, s autostart.Service, show func(io.Writer, autostart.Status) error) error {
 	status, err := s.Status(cmd.Context())
 	return reply(cmd, status, err, show)
 }
@@ -52,7 +52,7 @@ func newServiceInstall(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := service.New(home)
+			s, err := autostart.New(home)
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func newServiceInstall(c console) *cobra.Command {
 			if err := s.Install(cmd.Context()); err != nil {
 				return err
 			}
-			return replyService(cmd, s, func(w io.Writer, s service.Status) error { return writef(w, "installed %s\n", s.File) })
+			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error { return writef(w, "installed %s\n", s.File) })
 		},
 	})
 }
@@ -88,7 +88,7 @@ func newServiceUninstall(c console) *cobra.Command {
 			if err := s.Uninstall(cmd.Context()); err != nil {
 				return err
 			}
-			return replyService(cmd, s, func(w io.Writer, s service.Status) error { return writef(w, "removed %s\n", s.File) })
+			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error { return writef(w, "removed %s\n", s.File) })
 		},
 	})
 }
@@ -104,7 +104,7 @@ func newServiceStatus(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return replyService(cmd, s, func(w io.Writer, s service.Status) error {
+			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error {
 				return writef(w, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", s.File, s.Installed, s.Current, s.Running)
 			})
 		},

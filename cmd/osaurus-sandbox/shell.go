@@ -12,8 +12,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // keysSize is the most that is read of a terminal at a time: a paste comes in pieces.

@@ -11,7 +11,7 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 func newTask(c console) *cobra.Command {
@@ -90,7 +90,7 @@ func newTaskList(c console) *cobra.Command {
 					err = printLine(c.out, t)
 				default:
 					const shown = 100 // of a text, enough to recognise it
-					table.row(t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.*s", shown, plain.Clip(t.Text)))
+					table.row(t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.*s", shown, printable.Clip(t.Text)))
 				}
 				if err != nil {
 					return errors.Join(err, table.Flush())

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // trySessions is how shells that stay are used from the command line.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
 

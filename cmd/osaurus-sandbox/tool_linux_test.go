@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // tryTools calls every tool for alice, in the room that she has: what goes well, and each

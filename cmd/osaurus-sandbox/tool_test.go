@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // The arguments of a plugin's tool may be numbers and truths to choose from.

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // versionLimit is how long a daemon has to say its own: nobody asks for a

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor/owner"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/homelock"
 )
 
 // A daemon that was started to remove the guest is gone with it, one that ran stays.
@@ -18,13 +18,13 @@ func TestRemoveLeavesNoDaemonOfItsOwn(t *testing.T) {
 	t.Setenv(asProgram, "1") // what a command starts is this program too
 	ok(t, "config", "set", "autoStart=false")
 	ok(t, "remove", "--yes")
-	if has, owned := owner.Holder(home); owned {
+	if has, owned := homelock.Holder(home); owned {
 		t.Errorf("%v is left", has)
 	}
 	t.Cleanup(func() { endDaemon(t) })
 	ok(t, "agent", "list")
 	ok(t, "remove", "--yes")
-	if _, owned := owner.Holder(home); !owned {
+	if _, owned := homelock.Holder(home); !owned {
 		t.Error("the daemon that ran is gone")
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
@@ -30,7 +30,7 @@ func TestCalledSoMeanwhile(t *testing.T) {
 	}
 	t.Cleanup(func() { db.Close() })
 	folders := new(vm.Subtrees)
-	sandbox, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Backend: &hosttest.Backend{}, Folders: folders})
+	sandbox, err := machine.New(t.Context(), machine.Options{Home: home, Backend: &hosttest.Backend{}, Folders: folders})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestCalledSoMeanwhile(t *testing.T) {
 	t.Cleanup(all.Close)
 	client := backedBy(t, home, control.Backing{Sandbox: sandbox, Agents: all, Audit: audit.New(db)})
 
-	const by supervisor.Cause = "test"
+	const by machine.Cause = "test"
 	meant, err := all.Create(t.Context(), agents.New{Name: "alice"}, by)
 	if err != nil {
 		t.Fatal(err)

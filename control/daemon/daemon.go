@@ -9,7 +9,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
@@ -27,7 +27,7 @@ type Options struct {
 	// Log gets what goes to the daemon's log as well; it may be nil.
 	Log io.Writer
 	// Backend, if not nil, stands in for the real one: see supervisor.Options.
-	Backend supervisor.Backend
+	Backend machine.Backend
 	// Ready is called when the API can be used; it may be nil.
 	Ready func(*control.Server)
 }

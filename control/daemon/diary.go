@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 const (
@@ -39,7 +39,7 @@ func newDiary(j *events.Journal, log *slog.Logger) *diary {
 }
 
 // Record implements supervisor.Recorder.
-func (d *diary) Record(e supervisor.Event) {
+func (d *diary) Record(e machine.Event) {
 	fields := map[string]string{}
 	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
 		if value != "" {

@@ -13,10 +13,10 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 )
 
@@ -24,12 +24,12 @@ import (
 // machines are ended.
 type deaf struct{ *hosttest.Backend }
 
-func (d deaf) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+func (d deaf) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
 	g, m, err := d.Backend.Boot(ctx, s, walk)
 	return deafGuest{g}, m, err
 }
 
-type deafGuest struct{ supervisor.Guest }
+type deafGuest struct{ machine.Guest }
 
 func (deafGuest) Shutdown(context.Context) error { return errors.New("nobody hears") }
 

@@ -12,10 +12,10 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -70,7 +70,7 @@ func serveJournal(t *testing.T) (*control.Client, *events.Journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandbox, err := supervisor.New(t.Context(), supervisor.Options{Home: home, Backend: &hosttest.Backend{}})
+	sandbox, err := machine.New(t.Context(), machine.Options{Home: home, Backend: &hosttest.Backend{}})
 	if err != nil {
 		t.Fatal(err)
 	}

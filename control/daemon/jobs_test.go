@@ -10,11 +10,11 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/terminal"
 )
 
 func (d desk) start(line string) *controlpb.Job {
@@ -149,12 +149,12 @@ func TestJobsEndWithTheDaemon(t *testing.T) {
 	}
 	journal(func(j *events.Journal) {
 		for _, job := range []string{"lost", "told"} {
-			_, err := j.Note(events.Event{Kind: terminal.JobStarted, Cause: "test", Fields: map[string]string{"agent": "alice", "job": job}})
+			_, err := j.Note(events.Event{Kind: sessions.JobStarted, Cause: "test", Fields: map[string]string{"agent": "alice", "job": job}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := j.Note(events.Event{Kind: terminal.JobEnded, Cause: "guest", Fields: map[string]string{"agent": "alice", "job": "told"}}); err != nil {
+		if _, err := j.Note(events.Event{Kind: sessions.JobEnded, Cause: "guest", Fields: map[string]string{"agent": "alice", "job": "told"}}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -170,7 +170,7 @@ func TestJobsEndWithTheDaemon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Kind == terminal.JobEnded {
+			if e.Kind == sessions.JobEnded {
 				causes = append(causes, e.Fields["agent"]+": "+e.Cause)
 			}
 		}

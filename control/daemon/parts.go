@@ -18,20 +18,20 @@ import (
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/source"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/memory"
-	"osaurus-sandbox/supervisor/owner"
-	"osaurus-sandbox/supervisor/pluginbench"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/tasks"
-	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
@@ -48,7 +48,7 @@ type daemon struct {
 	Options
 	back []func() error // gives back what there is, the last first
 
-	lock *owner.Lock
+	lock *homelock.Lock
 	log  *slog.Logger
 
 	db      *store.DB
@@ -59,14 +59,14 @@ type daemon struct {
 	folders *vm.Subtrees
 	tokens  *bridge.Tokens
 	bridge  *bridge.Server
-	sandbox *supervisor.Supervisor
+	sandbox *machine.Machine
 	ending  sync.Once
 	ended   error // of ending
 
 	vault     *vault.Vault
 	prompts   *prompts.Broker
 	agents    *agents.Agents
-	terminals *terminal.Terminals
+	terminals *sessions.Terminals
 
 	memory    *memory.Memory
 	tasks     *tasks.Tasks
@@ -78,7 +78,7 @@ type daemon struct {
 	bench   toolbench.Options
 	tools   *tools.Registry
 	library *library.Library
-	plugins *pluginbench.Bench
+	plugins *pluginhost.Bench
 }
 
 // after has something be given back at the end, before all that is there now.
@@ -101,7 +101,7 @@ func (d *daemon) giveBack() (err error) {
 
 // takeHome has no other daemon serve the home, and opens the log in it.
 func (d *daemon) takeHome(ctx context.Context) (err error) {
-	if d.lock, err = owner.Take(ctx, d.Home); err != nil {
+	if d.lock, err = homelock.Take(ctx, d.Home); err != nil {
 		return err
 	}
 	d.after(d.lock.Release)
@@ -143,7 +143,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 		Audit: programs{d.audit, d.log, func(agent config.AgentID) *redact.Scrubber { return d.vault.Redacted(agent) }},
 	})
 	d.after(d.bridge.Close)
-	d.sandbox, err = supervisor.New(ctx, supervisor.Options{
+	d.sandbox, err = machine.New(ctx, machine.Options{
 		Home: d.Home, Driver: d.Driver, Lock: d.lock, Record: d.diary, Log: d.log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.closes(d.agents.Close)
-	d.terminals = terminal.New(terminal.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
+	d.terminals = sessions.New(sessions.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
 	if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
 		d.log.Warn("which jobs ended with the daemon before is not known", "error", err)
@@ -209,7 +209,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
-	d.plugins, err = pluginbench.Open(pluginbench.Options{
+	d.plugins, err = pluginhost.Open(pluginhost.Options{
 		Home: d.Home, Tools: d.bench, Registry: d.tools, Library: d.library, Topics: d.topics, Lines: d.lines, Config: d.config,
 		Record: d.diary, Program: d.Program, Log: d.log,
 	})

@@ -14,13 +14,13 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm/image/disk"
 )
@@ -64,7 +64,7 @@ func writes() []write {
 			return config.Edit(home, func(f *config.File) error { return f.Set("cpus", fmt.Sprint(round%4+1)) })
 		}},
 		{name: "owner", files: `run/locks/sandbox`, sparse: true, do: func(ctx context.Context, home config.Home, _ int) error {
-			l, err := owner.Take(ctx, home)
+			l, err := homelock.Take(ctx, home)
 			if err != nil {
 				return err
 			}

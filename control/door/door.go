@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -121,7 +121,7 @@ func (g Guard) Admit(w http.ResponseWriter, r *http.Request) (status int, err er
 func (g Guard) admit(r *http.Request) (status int, err error) {
 	const op = "check request"
 	refused := func(subject, why, advice string) (int, error) {
-		return http.StatusForbidden, fault.New(fault.Rejected, op, plain.Clip(subject), errors.New(why)).Advise(advice)
+		return http.StatusForbidden, fault.New(fault.Rejected, op, printable.Clip(subject), errors.New(why)).Advise(advice)
 	}
 	if !g.knows(r.Host) {
 		return refused("Host "+r.Host, "it is not a name of this listener", g.OtherHost)

@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
 )
 
@@ -87,7 +87,7 @@ func (p *progress) tell(news tools.Progress) {
 	if time.Since(p.last) < progressPace {
 		return
 	}
-	text := plain.Clip(news.Text)
+	text := printable.Clip(news.Text)
 	if news.Total > 0 {
 		text = fmt.Sprintf("%s (%.0f %%)", text, 100*min(news.Done/news.Total, 1))
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxSessions is how many sessions of older protocols there are at a time over HTTP: more than a

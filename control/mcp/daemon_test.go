@@ -24,9 +24,9 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/soon"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 )
 
@@ -133,7 +133,7 @@ type slow struct {
 	begun, released chan bool
 }
 
-func (s slow) Boot(ctx context.Context, c config.Settings, walk *journey.Walk) (g supervisor.Guest, m provision.Machine, err error) {
+func (s slow) Boot(ctx context.Context, c config.Settings, walk *journey.Walk) (g machine.Guest, m provision.Machine, err error) {
 	close(s.begun)
 	select {
 	case <-s.released:

@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/door"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
 )
 
@@ -150,7 +150,7 @@ func clientOf(r mcp.Request) Client {
 	if info == nil {
 		return ""
 	}
-	return Client(plain.First(plain.Text(info.Name), maxClient))
+	return Client(printable.First(printable.Text(info.Name), maxClient))
 }
 
 // greet tells a client what it is connected to.

@@ -23,7 +23,7 @@ import (
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/soon"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
 )
 
@@ -38,7 +38,7 @@ type world struct {
 	end  func() error
 }
 
-func newWorld(t *testing.T, backend supervisor.Backend) *world {
+func newWorld(t *testing.T, backend machine.Backend) *world {
 	t.Helper()
 	w := &world{T: t, home: config.Home(filepath.Join(t.TempDir(), "home"))}
 	if _, err := w.home.Make(string(w.home)); err != nil {
@@ -57,7 +57,7 @@ func (w *world) connect(ctx context.Context, name string) (*control.Client, erro
 }
 
 // start starts the daemon, which runs until the test ends, or end is called.
-func (w *world) start(backend supervisor.Backend) {
+func (w *world) start(backend machine.Backend) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan bool), make(chan error, 1)

@@ -15,9 +15,9 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/remote"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/engine/enginetest"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/sandbox"
-	"osaurus-sandbox/sandbox/sandboxtest"
 	"osaurus-sandbox/vm/qemu"
 )
 
@@ -32,19 +32,19 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("Remote", func(t *testing.T) { sandboxtest.Run(t, suite) })
+	t.Run("Remote", func(t *testing.T) { enginetest.Run(t, suite) })
 	t.Run("Room", func(t *testing.T) {
 		var recorded sync.Map
 		suite.Name = "room"
-		suite.Sandbox = sandbox.Recorded(server.Agents.Room("kit"), func(r sandbox.Request) error {
+		suite.Sandbox = engine.Recorded(server.Agents.Room("kit"), func(r engine.Request) error {
 			recorded.Store(r.Tenant, true)
 			return nil
 		})
-		suite.Audited = func(_ context.Context, tenant sandbox.Tenant) (bool, error) {
+		suite.Audited = func(_ context.Context, tenant engine.Tenant) (bool, error) {
 			_, found := recorded.Load(tenant)
 			return found, nil
 		}
-		sandboxtest.Run(t, suite)
+		enginetest.Run(t, suite)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // In a fresh clone the folder holds only its README, so that the module builds.

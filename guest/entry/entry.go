@@ -4,8 +4,8 @@ package entry
 import (
 	"io"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Port is the AF_VSOCK port of the guest for such connections.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Digests are of files alone, whatever else has their names, and nobody waits for a pipe.

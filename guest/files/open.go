@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

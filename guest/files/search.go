@@ -10,10 +10,10 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/files/search"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 // batchBytes is how much of what is found goes into one message.

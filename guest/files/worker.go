@@ -17,9 +17,9 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // WorkerCommand is the argument with which the guest program becomes a worker.

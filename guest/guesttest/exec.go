@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Connector returns a client of a guest that has booted. It is called once for

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxOwnMemory is what the guest program promises to stay below.

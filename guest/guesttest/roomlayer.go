@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // layerCases are what stays of a room, and what does not.

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/internal/plain"
-	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxShown clips the arguments that are shown of a job.
@@ -45,7 +45,7 @@ type job struct {
 func newJob(r *guestpb.StartJobRequest) *job {
 	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
 	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
-		j.args = append(j.args, []byte(plain.Clip(string(a))))
+		j.args = append(j.args, []byte(printable.Clip(string(a))))
 	}
 	return j
 }
@@ -76,7 +76,7 @@ func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool
 	<-j.child.Done()
 	select {
 	case <-read:
-	case <-time.After(sandbox.Linger):
+	case <-time.After(engine.Linger):
 	}
 	j.child.Release()
 	_ = output.SetReadDeadline(time.Now()) // another command may still have the pipe

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // rig is a keeper of jobs on this host.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/internal/fault"
 )
 
 // TestSlowDisk: where the log of a job that is forgotten takes long to remove, whoever starts

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // logPart is the most that each of a log's two files holds. Together they are the

@@ -15,7 +15,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxFile is more than any of the files that Info reads.
@@ -85,7 +85,7 @@ func osRelease(text string) map[string]string {
 		if len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
 			value = value[1 : len(value)-1]
 		}
-		out[name] = plain.Clip(value)
+		out[name] = printable.Clip(value)
 	}
 	return out
 }

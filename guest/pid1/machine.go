@@ -14,13 +14,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
+	"osaurus-sandbox/internal/fault"
 )
 
 // machine is the guest's machine, as the service's System.

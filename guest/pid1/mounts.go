@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/fault"
 )
 
 // resolvers are the name servers, as rooms see them.

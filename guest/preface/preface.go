@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Port is the AF_VSOCK port of the host that the relay dials.

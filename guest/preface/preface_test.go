@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/internal/fault"
 )
 
 func TestPreface(t *testing.T) {

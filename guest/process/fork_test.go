@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // TestHangingExec: a child whose execve takes long, by a lease that is held on its

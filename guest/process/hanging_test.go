@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // TestHangingShare: what waits for a share that hangs keeps nobody for longer than is said, and

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Lookup finds the program that a command names: a name with a slash is a path

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // OpenPipe makes a pipe for a child in a place (nil: the guest's own), which reads from it

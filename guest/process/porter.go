@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // porter is a thread that has entered a place and starts children there, one at a

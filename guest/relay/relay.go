@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
+	"osaurus-sandbox/internal/fault"
 )
 
 // olderSocket is where older programs look for the socket.

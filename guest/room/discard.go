@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"osaurus-sandbox/sandbox/uproot"
+	"osaurus-sandbox/internal/removeall"
 )
 
 // trash is where folders wait to be deleted, which may take long.
@@ -58,7 +58,7 @@ func empty(bin string, names ...string) error {
 	go func() {
 		defer root.Close()
 		for _, name := range names {
-			_ = uproot.Remove(root, name)
+			_ = removeall.Remove(root, name)
 		}
 	}()
 	return nil

@@ -6,7 +6,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // door is where those wait who want something of the same room.

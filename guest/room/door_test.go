@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // A room gets no address that another has just had, and every slot is found that is free.

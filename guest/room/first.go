@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/internal/fault"
 )
 
 // first is the first process of a room. It has the room's namespaces, and waits to be told what

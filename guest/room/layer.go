@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // folders makes the folders of a layer, counted for the room.

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/internal/fault"
 )
 
 // ReadOnlyPlace is Place for a command that can change nothing below a folder.

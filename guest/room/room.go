@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/sandbox/seccomp"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/seccomp"
 )
 
 // Room is one that is there, or was: Dead says so. The descriptors that commands

@@ -5,7 +5,7 @@ package room
 import (
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/sandbox/seccomp"
+	"osaurus-sandbox/internal/seccomp"
 )
 
 // refused is what the seccomp filter of rooms refuses, for agents and for a

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/room"
+	"osaurus-sandbox/internal/fault"
 )
 
 // command is one running Exec.

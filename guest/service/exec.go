@@ -11,10 +11,10 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
-	"osaurus-sandbox/sandbox"
+	"osaurus-sandbox/internal/fault"
 )
 
 // execStream takes what a command says.
@@ -112,7 +112,7 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	case <-ctx.Done():
 		c.terminate(g)
 	}
-	late := time.AfterFunc(sandbox.Linger, c.child.Kill)
+	late := time.AfterFunc(engine.Linger, c.child.Kill)
 	defer late.Stop()
 	for _, o := range c.outputs {
 		o.finish()

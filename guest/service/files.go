@@ -5,8 +5,8 @@ package service
 import (
 	"context"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/files"
+	"osaurus-sandbox/internal/fault"
 )
 
 // fileRoom finds where the files of a user are touched.

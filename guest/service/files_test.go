@@ -5,8 +5,8 @@ package service
 import (
 	"testing"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/room"
+	"osaurus-sandbox/internal/fault"
 )
 
 // A room that was removed meanwhile is not a file that is not there.

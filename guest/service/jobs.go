@@ -5,10 +5,10 @@ package service
 import (
 	"context"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/room"
+	"osaurus-sandbox/internal/fault"
 )
 
 // jobRoom finds where the jobs of a user run.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/sandbox"
 )
 
 // output is one stream of a command to the host.
@@ -50,7 +50,7 @@ func stderrMessage(b []byte) *guestpb.ExecResponse {
 // finish has the pump end at the end of the stream or, if somebody keeps it open, after
 // sandbox.Linger, with what is in it then.
 func (o *output) finish() {
-	_ = o.file.SetReadDeadline(time.Now().Add(sandbox.Linger))
+	_ = o.file.SetReadDeadline(time.Now().Add(engine.Linger))
 }
 
 // pump carries the stream. It reads on only when the host has taken what was

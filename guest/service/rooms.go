@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/room"
+	"osaurus-sandbox/internal/fault"
 )
 
 // rooms answers the service Rooms.

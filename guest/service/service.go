@@ -14,8 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -24,6 +22,8 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/shell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // System is the machine that the service speaks for.

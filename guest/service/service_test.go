@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -29,7 +28,8 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/service"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // TestMain takes the signals that this process was started without (nohup, a
@@ -349,7 +349,7 @@ func TestCalls(t *testing.T) {
 	c := connected(t, serve(t, h))
 	ctx := context.Background()
 	info, err := c.Info(ctx)
-	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > plain.MaxText+8 || info.Version != "test" {
+	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > printable.MaxText+8 || info.Version != "test" {
 		t.Errorf("%+v %v", info, err)
 	}
 	now := time.Now()

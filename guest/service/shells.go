@@ -10,10 +10,10 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/shell"
+	"osaurus-sandbox/internal/fault"
 )
 
 // shells answers the service Shells: a keeper does, but for the stream.

@@ -5,8 +5,8 @@ package service
 import (
 	"sync"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Whoever takes all that they can get leaves some, to many others.

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/shell"
+	"osaurus-sandbox/internal/fault"
 )
 
 // person is somebody before the shell.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 )
 

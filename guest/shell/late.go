@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -46,7 +46,7 @@ func (s *session) handOut() []*guestpb.LateOutput {
 	still := s.left[:0]
 	for _, c := range s.left {
 		if !c.late.empty() && len(list) < maxLate {
-			list = append(list, &guestpb.LateOutput{Command: plain.Clip(string(c.text)), Output: c.late.output()})
+			list = append(list, &guestpb.LateOutput{Command: printable.Clip(string(c.text)), Output: c.late.output()})
 			c.late = newLate()
 		}
 		if !c.quiet() || !c.late.empty() {

@@ -18,11 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/shell"
+	"osaurus-sandbox/internal/fault"
 )
 
 // rig is a keeper of shells on this host.

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/sandbox/shellword"
+	"osaurus-sandbox/internal/printable"
 )
 
 var (
@@ -84,7 +84,7 @@ func assignments(env []string) []string {
 	var lines []string
 	for _, e := range env {
 		if name, value, ok := strings.Cut(e, "="); ok && identifier.MatchString(name) {
-			lines = append(lines, "export "+name+"="+shellword.Quote(value)+"\n")
+			lines = append(lines, "export "+name+"="+printable.Quote(value)+"\n")
 		}
 	}
 	return lines

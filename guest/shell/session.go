@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // session is what a session id stands for: one shell after another, and one
@@ -229,7 +229,7 @@ func (s *session) announce(command []byte) {
 	text := strings.TrimRight(wire.CleanTranscript(string(command)), "\n")
 	s.publish([]byte("\r\x1b[K"))
 	s.screen.tool = ink{} // a sequence that the command before has begun hides nothing of this one
-	s.tell([]byte("$ " + plain.Chars(text, most) + "\n"))
+	s.tell([]byte("$ " + printable.Chars(text, most) + "\n"))
 }
 
 // state describes the session.
@@ -246,7 +246,7 @@ func (s *session) state() *guestpb.Session {
 	out.Pid, out.Dir = int32(s.life.child.PID()), []byte(s.life.cwd())
 	switch {
 	case s.call != nil:
-		out.State, out.Command = guestpb.Session_STATE_COMMAND, plain.Clip(string(s.call.text))
+		out.State, out.Command = guestpb.Session_STATE_COMMAND, printable.Clip(string(s.call.text))
 	case s.life.atPrompt():
 		out.State = guestpb.Session_STATE_IDLE
 	default:

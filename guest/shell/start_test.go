@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Nobody takes the place of a session whose shell only starts, for a call or for a

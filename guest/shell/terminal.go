@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/internal/fault"
 )
 
 // terminal is our side of a shell's terminal. What it says of the other side is

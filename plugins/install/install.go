@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 )
 
@@ -195,7 +195,7 @@ func (s records) save(path string) error {
 	for _, m := range s.unread {
 		all = append(all, m)
 	}
-	text, err := plain.Document(all)
+	text, err := printable.Document(all)
 	if err != nil {
 		return fault.New(fault.Execution, op, path, err)
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
@@ -342,5 +342,5 @@ func failureOf(step Step, version string, err error) Failure {
 // clip is as much of a text as a record keeps.
 func clip(text string) string {
 	const most = maxSetup + 1024
-	return plain.First(text, most)
+	return printable.First(text, most)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )

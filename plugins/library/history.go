@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 )
 

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
@@ -98,7 +98,7 @@ type plugin struct {
 	id     config.PluginID
 	recipe plugins.Recipe
 	hears  chan struct{} // closed when it hears what is told from then on
-	begun  bell.Bell     // rung when a guest has started, and when it is begun again
+	begun  notify.Bell   // rung when a guest has started, and when it is begun again
 
 	stop    context.CancelFunc
 	running sync.WaitGroup

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 )
 

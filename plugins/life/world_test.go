@@ -16,10 +16,10 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/bell"
 	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
@@ -45,7 +45,7 @@ type world struct {
 	hold    time.Duration
 	exit    guest.Exit
 	told    []Heard
-	bell    bell.Bell
+	bell    notify.Bell
 	lines   []string
 	failed  []string // daemons, and why
 }

@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Source is where a recipe is.
@@ -58,5 +58,5 @@ func Parse(text string) (Source, error) {
 
 func wrong(text, why, advice string) error {
 	const shown = 100
-	return fault.New(fault.InvalidArgs, "read source", plain.First(text, shown), errors.New(why)).Advise(advice)
+	return fault.New(fault.InvalidArgs, "read source", printable.First(text, shown), errors.New(why)).Advise(advice)
 }

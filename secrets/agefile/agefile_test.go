@@ -15,7 +15,7 @@ import (
 	"filippo.io/age"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/secretstest"
 )

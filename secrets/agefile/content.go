@@ -11,7 +11,7 @@ import (
 	"filippo.io/age"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // content is what is in the file: values by service and account, as the

@@ -13,7 +13,7 @@ import (
 	"filippo.io/age"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
 

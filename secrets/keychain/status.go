@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
 

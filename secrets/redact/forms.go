@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxEncoded is how long a value may be whose encodings are looked for as well:
@@ -43,7 +43,7 @@ func forms(value string) []string {
 
 // inJSON is a text between the quotes of a JSON string.
 func inJSON(text string) string {
-	quoted, _ := plain.JSON(text) // a string does not fail
+	quoted, _ := printable.JSON(text) // a string does not fail
 	return string(quoted[1 : len(quoted)-1])
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
 

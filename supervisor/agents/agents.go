@@ -12,12 +12,12 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
@@ -42,13 +42,13 @@ const (
 
 // AnotherBase is why an agent was reset whom nobody has asked to: the sandbox boots from
 // another base than that which the agent's layer fits onto.
-const AnotherBase supervisor.Cause = "another base"
+const AnotherBase machine.Cause = "another base"
 
 // Options are what agents are kept with.
 type Options struct {
 	Home    config.Home
 	DB      *store.DB
-	Sandbox *supervisor.Supervisor
+	Sandbox *machine.Machine
 	// Folders is told whom each home folder belongs to: the Sandbox has it too.
 	Folders *vm.Subtrees
 	// Tokens are told which token is whose, as long as it counts.
@@ -77,9 +77,9 @@ type Agents struct {
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
-	watched supervisor.Guest          // the last one that somebody has a token for
+	watched machine.Guest             // the last one that somebody has a token for
 
-	changed bell.Bell // rung with every change of an agent
+	changed notify.Bell // rung with every change of an agent
 }
 
 // member is an agent and its room. Agents.mu guards it.
@@ -93,7 +93,7 @@ type member struct {
 // made is a room as it was last made. Its guest may have ended since. After a call that
 // failed it is no room in particular: there may be one in the guest, whatever it is like.
 type made struct {
-	in   supervisor.Guest
+	in   machine.Guest
 	room guest.Room
 }
 
@@ -204,7 +204,7 @@ func (a *Agents) turn(ctx context.Context, user config.LinuxUser, op, subject st
 }
 
 // note takes note of what became of an agent.
-func (a *Agents) note(kind events.Kind, by supervisor.Cause, agent Agent, more map[string]string) {
+func (a *Agents) note(kind events.Kind, by machine.Cause, agent Agent, more map[string]string) {
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
 	maps.Copy(fields, more)
 	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})

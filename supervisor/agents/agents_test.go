@@ -15,18 +15,18 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
 
-const by = supervisor.Cause("test")
+const by = machine.Cause("test")
 
 // world is the agents of a home over a fake guest.
 type world struct {
@@ -34,7 +34,7 @@ type world struct {
 	t       *testing.T
 	home    config.Home
 	backend *hosttest.Backend
-	sandbox *supervisor.Supervisor
+	sandbox *machine.Machine
 	folders *vm.Subtrees
 	tokens  *bridge.Tokens
 	db      *store.DB
@@ -84,7 +84,7 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	w.folders, w.tokens = new(vm.Subtrees), bridge.NewTokens()
-	if w.sandbox, err = supervisor.New(context.Background(), supervisor.Options{Home: w.home, Backend: w.backend, Folders: w.folders}); err != nil {
+	if w.sandbox, err = machine.New(context.Background(), machine.Options{Home: w.home, Backend: w.backend, Folders: w.folders}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.Agents, err = agents.Open(context.Background(), agents.Options{

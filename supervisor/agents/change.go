@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // New is an agent that is to be made.
@@ -24,7 +24,7 @@ type New struct {
 // Create makes an agent. A home folder of its name that is there becomes its
 // own. A name that is taken, and one that is kept for diagnostics, is
 // fault.Rejected.
-func (a *Agents) Create(ctx context.Context, n New, by supervisor.Cause) (Agent, error) {
+func (a *Agents) Create(ctx context.Context, n New, by machine.Cause) (Agent, error) {
 	name, err := config.NameAgent(n.Name)
 	if err != nil {
 		return Agent{}, err
@@ -35,7 +35,7 @@ func (a *Agents) Create(ctx context.Context, n New, by supervisor.Cause) (Agent,
 	return a.create(ctx, name, n, by)
 }
 
-func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by supervisor.Cause) (Agent, error) {
+func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by machine.Cause) (Agent, error) {
 	const op = "create agent"
 	agent := Agent{Name: name, Folder: name, Created: time.Now().UTC()}
 	var err error
@@ -69,7 +69,7 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by su
 
 // Diagnostic is the agent as whom diagnostics run. It is made when it is first
 // asked for.
-func (a *Agents) Diagnostic(ctx context.Context, by supervisor.Cause) (Agent, error) {
+func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error) {
 	if agent, err := a.Get(string(Diagnostic)); err == nil {
 		return agent, nil
 	}
@@ -147,7 +147,7 @@ func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings
 // Rename changes an agent's name. User, uid and id stay. The home folder
 // follows at once if nothing of the agent is in a guest that runs, and
 // otherwise when the next one starts.
-func (a *Agents) Rename(ctx context.Context, ref, to string, by supervisor.Cause) (Agent, error) {
+func (a *Agents) Rename(ctx context.Context, ref, to string, by machine.Cause) (Agent, error) {
 	name, err := config.NameAgent(to)
 	if err != nil {
 		return Agent{}, err
@@ -226,7 +226,7 @@ func (a *Agents) followHome(ctx context.Context, m *member) error {
 
 // Set changes settings, all or none, and returns the keys that have another
 // value than before. What is live counts when Set returns.
-func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, by supervisor.Cause) ([]string, error) {
+func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, by machine.Cause) ([]string, error) {
 	const op = "change agent"
 	m, changed, err := a.keep(ctx, op, ref, texts)
 	if err != nil {
@@ -290,7 +290,7 @@ const clearLimit = 2 * time.Minute
 // folder too. What it has in the guest is removed now if one runs and answers, and else
 // when one does: then it is pending. Once the agent is gone the rest follows, whether the
 // caller waits or not, and also where this program is killed: nobody could ask for it again.
-func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by supervisor.Cause) (pending bool, err error) {
+func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by machine.Cause) (pending bool, err error) {
 	agent, err := a.forget(ctx, ref, workspace)
 	if err != nil {
 		return false, err

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 func TestDelete(t *testing.T) {
@@ -155,7 +155,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 	defer cancel()
 	_, err = w.Set(soon, "carol", map[string]string{"limits.memoryMB": "256"}, by) // nobody knows yet that it is silent
 	w.want(err, fault.Unavailable)
-	w.becomes(supervisor.Unresponsive)
+	w.becomes(machine.Unresponsive)
 	if a, err := w.Rename(t.Context(), "alice", "dora", by); err != nil || a.Folder != "alice" {
 		t.Errorf("the home was moved under a room: %+v %v", a, err)
 	}
@@ -175,7 +175,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 		t.Fatal("another guest was started")
 	}
 	g.Mute(false)
-	w.becomes(supervisor.Running)
+	w.becomes(machine.Running)
 	w.must(w.exec("dora"))
 	if room, _ := g.Room("agent-alice"); room.Home != "/workspace/agents/alice" {
 		t.Errorf("%+v", room)
@@ -200,7 +200,7 @@ func TestRenameAfterFailure(t *testing.T) {
 }
 
 // becomes waits for a state of the sandbox.
-func (w *world) becomes(want supervisor.State) {
+func (w *world) becomes(want machine.State) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()

@@ -6,9 +6,9 @@ import (
 	"io"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Connect carries in and out to what listens on a port of an agent's own loopback, and

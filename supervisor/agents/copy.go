@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor/parcel"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/copyfiles"
 )
 
 // CopyOut writes a file or a folder of an agent's room as a tar archive, as parcel.Place takes
@@ -25,7 +25,7 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 		return fault.Newf(fault.InvalidArgs, op, subject, "it is all of the room").Advise("Name a file or a folder in it.")
 	}
 	return a.script(ctx, agent, op, subject, guest.Command{
-		Args: []string{"/bin/sh", "-c", parcel.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
+		Args: []string{"/bin/sh", "-c", copyfiles.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
 	})
 }
 
@@ -43,7 +43,7 @@ func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reade
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return fault.Newf(fault.InvalidArgs, op, subject, "%q is no name of a file", name).Advise("Name what is copied.")
 	}
-	return a.script(ctx, agent, op, subject, guest.Command{Args: []string{"/bin/sh", "-c", parcel.InScript, "sh", at, name}, Stdin: from})
+	return a.script(ctx, agent, op, subject, guest.Command{Args: []string{"/bin/sh", "-c", copyfiles.InScript, "sh", at, name}, Stdin: from})
 }
 
 // within is a path of an agent's room: one that is not absolute is below its home.
@@ -73,9 +73,9 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 	switch exit, err := p.Wait(); {
 	case err != nil:
 		return a.broken(op, subject, agent, err)
-	case exit.Status() == parcel.ExitNotFound:
+	case exit.Status() == copyfiles.ExitNotFound:
 		return notThere(op, subject)
-	case exit.Status() == parcel.ExitRefused:
+	case exit.Status() == copyfiles.ExitRefused:
 		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
 	case exit.Status() != 0 && exit.Quota && said.full():
 		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full: %s", said).Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
-	"osaurus-sandbox/supervisor/parcel"
+	"osaurus-sandbox/supervisor/copyfiles"
 )
 
 // A full disk of a room is why a copy into it fails that found no space, and no reason for
@@ -24,11 +24,11 @@ func TestCopyWithAFullDisk(t *testing.T) {
 		w.must(os.WriteFile(source, make([]byte, 2<<20), 0o600))
 		var out, in bytes.Buffer
 		w.must(w.CopyOut(t.Context(), "alice", source, &out))
-		if _, err := parcel.Place(t.Context(), &out, "file", back); err != nil {
+		if _, err := copyfiles.Place(t.Context(), &out, "file", back); err != nil {
 			t.Error(err)
 		}
 		w.want(w.CopyOut(t.Context(), "alice", source+"s", &out), fault.NotFound)
-		_, err := parcel.Pack(t.Context(), &in, source, "file")
+		_, err := copyfiles.Pack(t.Context(), &in, source, "file")
 		w.must(err)
 		all := in.Bytes()
 		copyIn := func(to string, archive []byte) error {

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/sandbox/uproot"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/removeall"
 	"osaurus-sandbox/vm"
 )
 
@@ -226,7 +226,7 @@ func (a *Agents) sweepFolders() {
 // remove removes a folder and all that is in it, also what an agent has made
 // unreadable.
 func remove(root *os.Root, dir string) error {
-	if err := uproot.Remove(root, dir); err != nil {
+	if err := removeall.Remove(root, dir); err != nil {
 		return folderFault("remove", dir, err)
 	}
 	return nil

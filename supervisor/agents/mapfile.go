@@ -2,7 +2,7 @@ package agents
 
 import (
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // keepMap writes which agent each Linux user is, for other programs. The file is made of the
@@ -22,7 +22,7 @@ func (a *Agents) writeMap() error {
 	for _, agent := range a.List() {
 		users[agent.User] = agent.ID
 	}
-	text, err := plain.Document(users) // sorts the keys
+	text, err := printable.Document(users) // sorts the keys
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,10 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // room is what an agent's room shall be. Its host name changes when the home
@@ -27,16 +27,16 @@ func (a Agent) room() guest.Room {
 // Exec starts a command as an agent, in its room, and before it the guest and
 // the room if need be. It is as supervisor.Supervisor.Exec otherwise, but that
 // the agent's secrets are taken out of what the command writes.
-func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
 	return a.exec(ctx, ref, cmd, a.Sandbox.Borrow)
 }
 
 // ExecRunning is Exec in the guest that runs. Without one it is Unavailable.
-func (a *Agents) ExecRunning(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+func (a *Agents) ExecRunning(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
 	return a.exec(ctx, ref, cmd, a.borrowRunning)
 }
 
-func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow borrow) (supervisor.Process, error) {
+func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow borrow) (machine.Process, error) {
 	l, m, err := a.enter(ctx, ref, borrow)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow
 
 // inRoom is an agent's process. Its output is all written when Wait returns.
 type inRoom struct {
-	supervisor.Process
+	machine.Process
 	agents *Agents
 	agent  Agent
 	output *redact.Output
@@ -95,11 +95,11 @@ func (a *Agents) broken(op, subject string, agent Agent, err error) error {
 }
 
 // borrow lends a guest.
-type borrow func(context.Context) (*supervisor.Loan, error)
+type borrow func(context.Context) (*machine.Loan, error)
 
 // borrowRunning is a borrow that starts none. As with every other, nothing is begun in a
 // guest that does not answer: it would begin when nobody waits for it any more.
-func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
+func (a *Agents) borrowRunning(context.Context) (*machine.Loan, error) {
 	const op = "find guest"
 	if a.silent() {
 		return nil, fault.Newf(fault.Unavailable, op, "", "it does not answer").Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
@@ -111,10 +111,10 @@ func (a *Agents) borrowRunning(context.Context) (*supervisor.Loan, error) {
 }
 
 // silent reports whether the guest that runs is known not to answer.
-func (a *Agents) silent() bool { return a.Sandbox.Status().State == supervisor.Unresponsive }
+func (a *Agents) silent() bool { return a.Sandbox.Status().State == machine.Unresponsive }
 
 // enter lends the guest with an agent's room made in it.
-func (a *Agents) enter(ctx context.Context, ref string, borrow borrow) (*supervisor.Loan, *member, error) {
+func (a *Agents) enter(ctx context.Context, ref string, borrow borrow) (*machine.Loan, *member, error) {
 	m, err := a.find(ref)
 	if err != nil {
 		return nil, nil, err
@@ -132,16 +132,16 @@ func (a *Agents) enter(ctx context.Context, ref string, borrow borrow) (*supervi
 
 // Enter lends the guest with an agent's room made in it, for what is more than
 // a command. The loan must be returned.
-func (a *Agents) Enter(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
+func (a *Agents) Enter(ctx context.Context, ref string) (*machine.Loan, Agent, error) {
 	return a.enterAgent(ctx, ref, a.Sandbox.Borrow)
 }
 
 // EnterRunning is Enter for the guest that runs. Without one it is Unavailable.
-func (a *Agents) EnterRunning(ctx context.Context, ref string) (*supervisor.Loan, Agent, error) {
+func (a *Agents) EnterRunning(ctx context.Context, ref string) (*machine.Loan, Agent, error) {
 	return a.enterAgent(ctx, ref, a.borrowRunning)
 }
 
-func (a *Agents) enterAgent(ctx context.Context, ref string, borrow borrow) (*supervisor.Loan, Agent, error) {
+func (a *Agents) enterAgent(ctx context.Context, ref string, borrow borrow) (*machine.Loan, Agent, error) {
 	l, m, err := a.enter(ctx, ref, borrow)
 	if err != nil {
 		return nil, Agent{}, err
@@ -151,7 +151,7 @@ func (a *Agents) enterAgent(ctx context.Context, ref string, borrow borrow) (*su
 
 // provision has an agent's room be in the guest. Once it is, that costs
 // nothing; until then everybody who asks shares one question to the guest.
-func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) error {
+func (a *Agents) provision(ctx context.Context, l *machine.Loan, m *member) error {
 	if a.isMade(l, m) {
 		return nil
 	}
@@ -177,14 +177,14 @@ func (a *Agents) provision(ctx context.Context, l *supervisor.Loan, m *member) e
 }
 
 // isMade reports whether an agent's room is in the guest, as it shall be.
-func (a *Agents) isMade(l *supervisor.Loan, m *member) bool {
+func (a *Agents) isMade(l *machine.Loan, m *member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return m.made == made{l.Guest, m.room()} && !m.gone
 }
 
 // ensure asks the guest for an agent's room. The turn for it is the caller's.
-func (a *Agents) ensure(ctx context.Context, l *supervisor.Loan, m *member) error {
+func (a *Agents) ensure(ctx context.Context, l *machine.Loan, m *member) error {
 	const op = "make room"
 	agent, token, err := a.admit(l.Guest, m)
 	if err != nil {
@@ -228,14 +228,14 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 	heard, end := a.whileHeard(ctx)
 	defer end()
 	err := a.applyNow(heard, l, m)
-	if err == nil || context.Cause(heard) != supervisor.ErrSilent {
+	if err == nil || context.Cause(heard) != machine.ErrSilent {
 		return err
 	}
 	agent := a.agentOf(m)
 	if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
 		return nil
 	}
-	return fault.New(fault.Unavailable, op, string(agent.User), supervisor.ErrSilent).
+	return fault.New(fault.Unavailable, op, string(agent.User), machine.ErrSilent).
 		Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
 }
 
@@ -243,23 +243,23 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 func (a *Agents) whileHeard(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	status := a.Sandbox.Status()
-	if status.State == supervisor.Unresponsive {
-		end(supervisor.ErrSilent) // before anything is asked
+	if status.State == machine.Unresponsive {
+		end(machine.ErrSilent) // before anything is asked
 	}
 	go func() {
-		for status.State != supervisor.Unresponsive {
+		for status.State != machine.Unresponsive {
 			var err error
 			if status, err = a.Sandbox.Next(ctx, status.Revision); err != nil {
 				return // the context or the sandbox has ended
 			}
 		}
-		end(supervisor.ErrSilent)
+		end(machine.ErrSilent)
 	}()
 	return ctx, func() { end(nil) }
 }
 
 // applyNow is apply in a guest that answers.
-func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) error {
+func (a *Agents) applyNow(ctx context.Context, l *machine.Loan, m *member) error {
 	const op = "limit room"
 	agent := a.agentOf(m)
 	if err := ctx.Err(); err != nil {
@@ -288,7 +288,7 @@ func (a *Agents) applyNow(ctx context.Context, l *supervisor.Loan, m *member) er
 
 // Reset ends all that an agent runs and throws away what it installed or
 // changed outside its home folder. It starts the guest if need be.
-func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) error {
+func (a *Agents) Reset(ctx context.Context, ref string, by machine.Cause) error {
 	const op = "reset agent"
 	m, err := a.find(ref)
 	if err != nil {
@@ -325,7 +325,7 @@ func (a *Agents) Reset(ctx context.Context, ref string, by supervisor.Cause) err
 }
 
 // clear removes what deleted agents of a user may have in the guest.
-func (a *Agents) clear(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
+func (a *Agents) clear(ctx context.Context, l *machine.Loan, user config.LinuxUser) error {
 	end, err := a.turn(ctx, user, "remove room", string(user))
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (a *Agents) clear(ctx context.Context, l *supervisor.Loan, user config.Linu
 }
 
 // clearNow is clear for who has the turn.
-func (a *Agents) clearNow(ctx context.Context, l *supervisor.Loan, user config.LinuxUser) error {
+func (a *Agents) clearNow(ctx context.Context, l *machine.Loan, user config.LinuxUser) error {
 	a.mu.Lock()
 	left := a.remains[user]
 	a.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // A room is asked for once, however many ask, and again in the next boot.
@@ -205,7 +205,7 @@ func TestUsage(t *testing.T) {
 	if list, running, err := w.Usage(t.Context(), ""); err != nil || running || list != nil {
 		t.Errorf("%v %v %v", list, running, err)
 	}
-	if state := w.sandbox.Status().State; state != supervisor.Stopped {
+	if state := w.sandbox.Status().State; state != machine.Stopped {
 		t.Errorf("asking made the sandbox %s", state)
 	}
 	w.must(w.exec("bob"))

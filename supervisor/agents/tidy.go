@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // tidyEvery is how often is tried again what a guest has refused, or the disk of this computer:
@@ -19,20 +19,20 @@ const tidyEvery = time.Minute
 // one has ended: whoever begins something in the next guest has the home's path before
 // there is a room. It also tries again to write the map of users.
 func (a *Agents) tidy() {
-	var was supervisor.Status
+	var was machine.Status
 	var tidied time.Time
 	for status := a.Sandbox.Status(); ; { // which changes every few seconds while a guest runs
 		if a.late.Load() {
 			a.keepMap()
 		}
 		switch status.State {
-		case supervisor.Running:
-			if was.State != supervisor.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {
+		case machine.Running:
+			if was.State != machine.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {
 				tidied = time.Now()
 				a.clearAll()
 				a.applyAll()
 			}
-		case supervisor.Stopped, supervisor.Failed, supervisor.Starting:
+		case machine.Stopped, machine.Failed, machine.Starting:
 			a.followAll()
 		}
 		was = status

@@ -2,18 +2,18 @@ package agents
 
 import (
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // pass is the token that an agent's programs have in one boot of the guest.
 type pass struct {
-	in    supervisor.Guest
+	in    machine.Guest
 	token bridge.Token
 }
 
 // admit returns an agent that may have a room in a guest, and its token there: one
 // for each boot, until the room is reset or the agent deleted.
-func (a *Agents) admit(g supervisor.Guest, m *member) (Agent, bridge.Token, error) {
+func (a *Agents) admit(g machine.Guest, m *member) (Agent, bridge.Token, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m.gone { // who is deleted in this moment has its token revoked after this
@@ -33,7 +33,7 @@ func (a *Agents) revoke(m *member) {
 }
 
 // outlive has the tokens of a guest go with it. Agents.mu is held.
-func (a *Agents) outlive(g supervisor.Guest) {
+func (a *Agents) outlive(g machine.Guest) {
 	if a.watched == g || a.life.Err() != nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // holds says whose a token is, if it counts.

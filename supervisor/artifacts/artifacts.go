@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/sandbox/uproot"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/removeall"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -183,7 +183,7 @@ func (a *Artifacts) Get(ctx context.Context, id ID) (f Artifact, err error) {
 }
 
 // Delete deletes an artifact, also one whose files a person has moved away.
-func (a *Artifacts) Delete(ctx context.Context, id ID, by supervisor.Cause) error {
+func (a *Artifacts) Delete(ctx context.Context, id ID, by machine.Cause) error {
 	const op = "delete artifact"
 	f, err := a.Get(ctx, id)
 	if err != nil {
@@ -214,10 +214,10 @@ func (a *Artifacts) remove(name string) error {
 		return err
 	}
 	defer dir.Close()
-	return uproot.Remove(dir, path.Base(name))
+	return removeall.Remove(dir, path.Base(name))
 }
 
-func (a *Artifacts) note(kind events.Kind, by supervisor.Cause, f Artifact) {
+func (a *Artifacts) note(kind events.Kind, by machine.Cause, f Artifact) {
 	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: map[string]string{
 		"artifact": fmt.Sprint(f.ID), "agent": string(f.AgentName), "id": string(f.Agent), "session": string(f.Session), "name": f.Name, "type": f.Type,
 	}})

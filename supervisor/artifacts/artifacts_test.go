@@ -15,7 +15,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"
 )

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
-	"osaurus-sandbox/sandbox/uproot"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 const (
@@ -141,7 +141,7 @@ func (f *file) Close() error {
 
 // Keep makes the draft an artifact. It gets a number where its session has one of
 // the name.
-func (d *Draft) Keep(ctx context.Context, description string, by supervisor.Cause) (Artifact, error) {
+func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) (Artifact, error) {
 	const op = "share"
 	defer d.close()
 	f, a := d.made, d.of
@@ -204,7 +204,7 @@ func (d *Draft) close() error {
 		delete(a.drafts, d.made.Agent)
 	}
 	a.mu.Unlock()
-	return a.fault("share", d.made.Name, uproot.Remove(a.root, d.own))
+	return a.fault("share", d.made.Name, removeall.Remove(a.root, d.own))
 }
 
 // digest is that of the file, or of a folder what sha256sum says of its files.
@@ -266,5 +266,5 @@ func (a *Artifacts) sync(dir string) error {
 // oneLine is what is said of an artifact, as it is shown in a table: nothing in it
 // moves a terminal's cursor.
 func oneLine(text string) string {
-	return plain.Cut(strings.Join(strings.Fields(plain.Text(text)), " "), maxDescription)
+	return printable.Cut(strings.Join(strings.Fields(printable.Text(text)), " "), maxDescription)
 }

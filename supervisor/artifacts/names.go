@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

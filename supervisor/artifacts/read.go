@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Read tells the files of an artifact, sorted by their paths: "" is that of one that is

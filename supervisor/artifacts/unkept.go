@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"osaurus-sandbox/sandbox/uproot"
+	"osaurus-sandbox/internal/removeall"
 )
 
 // aimed is the file in a draft's own folder that says where its files are moved
@@ -40,7 +40,7 @@ func (a *Artifacts) clear(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if own := e.Name(); strings.HasPrefix(own, drafts) {
-			err = errors.Join(err, a.takeBack(ctx, own), uproot.Remove(a.root, own))
+			err = errors.Join(err, a.takeBack(ctx, own), removeall.Remove(a.root, own))
 		}
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // maxText bounds each text of an entry, which may be a whole command. What is

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/progress"
 )

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
@@ -33,22 +33,22 @@ const (
 	// maxOutput bounds what is kept of a command's output.
 	maxOutput = 4 << 10
 
-	cause supervisor.Cause = "diagnose"
+	cause machine.Cause = "diagnose"
 )
 
 // Sandbox is what is diagnosed: a supervisor.
 type Sandbox interface {
 	Home() config.Home
-	Status() supervisor.Status
-	Start(context.Context, supervisor.Cause) error
-	Exec(context.Context, guest.Command) (supervisor.Process, error)
+	Status() machine.Status
+	Start(context.Context, machine.Cause) error
+	Exec(context.Context, guest.Command) (machine.Process, error)
 	Info(context.Context) (guest.Info, error)
 }
 
 // Agents are those of the sandbox: an *agents.Agents.
 type Agents interface {
-	Diagnostic(context.Context, supervisor.Cause) (agents.Agent, error)
-	Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error)
+	Diagnostic(context.Context, machine.Cause) (agents.Agent, error)
+	Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error)
 }
 
 // Result is what came of a check.
@@ -236,14 +236,14 @@ func (b bench) inRoom(ctx context.Context, asRoot bool, script string) (string, 
 	if err != nil {
 		return "", err
 	}
-	return collect(ctx, guest.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+	return collect(ctx, guest.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd guest.Command) (machine.Process, error) {
 		return b.agents.Exec(ctx, string(agent.Name), cmd)
 	})
 }
 
 // collect runs a command and returns what it wrote, without the space around. An
 // exit code other than 0 is an error that quotes it.
-func collect(ctx context.Context, cmd guest.Command, start func(context.Context, guest.Command) (supervisor.Process, error)) (string, error) {
+func collect(ctx context.Context, cmd guest.Command, start func(context.Context, guest.Command) (machine.Process, error)) (string, error) {
 	var out bounded
 	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, limit
 	process, err := start(ctx, cmd)

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/bubble"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/diagnose"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
 )
@@ -85,14 +85,14 @@ type file string
 func (f file) read() string      { b, _ := os.ReadFile(string(f)); return string(b) }
 func (f file) write(text string) { _ = os.WriteFile(string(f), []byte(text), 0o600) }
 
-func (f *fake) Home() config.Home                             { return f.home }
-func (f *fake) Start(context.Context, supervisor.Cause) error { return f.start }
-func (f *fake) Status() supervisor.Status {
-	return supervisor.Status{State: supervisor.Running, Machine: &provision.Machine{Network: vm.NetworkNAT}}
+func (f *fake) Home() config.Home                          { return f.home }
+func (f *fake) Start(context.Context, machine.Cause) error { return f.start }
+func (f *fake) Status() machine.Status {
+	return machine.Status{State: machine.Running, Machine: &provision.Machine{Network: vm.NetworkNAT}}
 }
 func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
 
-func (f *fake) Exec(ctx context.Context, cmd guest.Command) (supervisor.Process, error) {
+func (f *fake) Exec(ctx context.Context, cmd guest.Command) (machine.Process, error) {
 	line := strings.Join(cmd.Args, " ")
 	for _, s := range f.said {
 		if strings.Contains(line, s.in) {
@@ -105,11 +105,11 @@ func (f *fake) Exec(ctx context.Context, cmd guest.Command) (supervisor.Process,
 // staff are a fake's agents.
 type staff struct{ *fake }
 
-func (s staff) Diagnostic(context.Context, supervisor.Cause) (agents.Agent, error) {
+func (s staff) Diagnostic(context.Context, machine.Cause) (agents.Agent, error) {
 	return agent(), s.diagnosed
 }
 
-func (s staff) Exec(ctx context.Context, ref string, cmd guest.Command) (supervisor.Process, error) {
+func (s staff) Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
 	if ref != string(agents.Diagnostic) {
 		return nil, errors.New("another agent's room: " + ref)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/vm"
 )

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // daemonHome, when set, has the test program be a daemon of that home.
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // serve does what it reads, a word a line, and says how each went.
 func serve(home config.Home) {
 	events := &journal{}
-	s, err := supervisor.New(context.Background(), options(home, events))
+	s, err := machine.New(context.Background(), options(home, events))
 	if err != nil {
 		fmt.Println("new", fault.KindOf(err), err)
 		os.Exit(1)
@@ -52,15 +52,15 @@ func serve(home config.Home) {
 			}
 			return err
 		},
-		"stopping": func() error { return reached(s, supervisor.Stopping) },
+		"stopping": func() error { return reached(s, machine.Stopping) },
 		"true": func() error {
-			if state := s.Status().State; state != supervisor.Running {
+			if state := s.Status().State; state != machine.Running {
 				return fmt.Errorf("the sandbox is %s", state)
 			}
 			return nil
 		},
 		"inherited": func() error {
-			if !events.has(supervisor.OwnerGone) {
+			if !events.has(machine.OwnerGone) {
 				return fmt.Errorf("it does not know of the one before it")
 			}
 			return nil
@@ -85,7 +85,7 @@ func serve(home config.Home) {
 }
 
 // reached waits for a state.
-func reached(s *supervisor.Supervisor, want supervisor.State) (err error) {
+func reached(s *machine.Machine, want machine.State) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for status := s.Status(); status.State != want && err == nil; {

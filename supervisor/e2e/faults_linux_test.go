@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // everything says that the whole of the matrix is to be tried, which takes
@@ -24,15 +24,15 @@ func everything() bool { return os.Getenv("OSAURUS_FAULTS") == "all" }
 
 // moment is what is under way when harm is done.
 type moment struct {
-	from  supervisor.State
+	from  machine.State
 	begin func(s *sandbox, ctx context.Context) error // nil: nothing is
 	ready func(s *sandbox)                            // it is under way
 }
 
 func moments() map[string]moment {
 	return map[string]moment{
-		"idle": {from: supervisor.Running},
-		"exec": {from: supervisor.Running, begin: func(s *sandbox, ctx context.Context) error {
+		"idle": {from: machine.Running},
+		"exec": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error {
 			p, err := s.Exec(ctx, guest.Command{Args: []string{"sleep", "4"}, Timeout: 20 * time.Second})
 			if err == nil {
 				_, err = p.Wait()
@@ -42,16 +42,16 @@ func moments() map[string]moment {
 			s.t.Helper()
 			soon.Until(s.t, "a command runs", func() bool { return s.Status().Commands >= 1 })
 		}},
-		"crowd": {from: supervisor.Running, begin: crowd, ready: func(*sandbox) { time.Sleep(pause / 8) }},
-		"start": {from: supervisor.Stopped, begin: func(s *sandbox, ctx context.Context) error { return s.Start(ctx, by) },
+		"crowd": {from: machine.Running, begin: crowd, ready: func(*sandbox) { time.Sleep(pause / 8) }},
+		"start": {from: machine.Stopped, begin: func(s *sandbox, ctx context.Context) error { return s.Start(ctx, by) },
 			ready: func(s *sandbox) {
-				s.becomes(supervisor.Starting)
+				s.becomes(machine.Starting)
 				soon.Until(s.t, "a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
 			}},
-		"stop": {from: supervisor.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Stop(ctx, by) },
-			ready: func(s *sandbox) { s.becomes(supervisor.Stopping) }},
-		"reset": {from: supervisor.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Reset(ctx, by) },
-			ready: func(s *sandbox) { s.becomes(supervisor.Stopping) }},
+		"stop": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Stop(ctx, by) },
+			ready: func(s *sandbox) { s.becomes(machine.Stopping) }},
+		"reset": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Reset(ctx, by) },
+			ready: func(s *sandbox) { s.becomes(machine.Stopping) }},
 	}
 }
 
@@ -112,7 +112,7 @@ func TestFaults(t *testing.T) {
 	for _, cell := range cells {
 		t.Run(cell.strike+" "+cell.moment, func(t *testing.T) {
 			began := time.Now()
-			here := &sandbox{s.Supervisor, t, s.home}
+			here := &sandbox{s.Machine, t, s.home}
 			here.endure(strikes(meddler, cell.moment)[cell.strike], moments()[cell.moment])
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
@@ -146,7 +146,7 @@ const (
 
 func (s *sandbox) endure(hit strike, m moment) {
 	t := s.t
-	if m.from == supervisor.Running {
+	if m.from == machine.Running {
 		s.must(s.Start(t.Context(), by))
 	} else {
 		s.must(s.Stop(t.Context(), by))
@@ -191,7 +191,7 @@ func (s *sandbox) endure(hit strike, m moment) {
 	}
 	s.isTrue()
 	if hit.mute && m.begin == nil {
-		if took := s.becomes(supervisor.Unresponsive); took > truth {
+		if took := s.becomes(machine.Unresponsive); took > truth {
 			t.Errorf("its silence was noticed after %v", took)
 		}
 	}
@@ -209,11 +209,11 @@ func (s *sandbox) isTrue() {
 		status, found := s.Status(), machines(s.t, os.Getpid())
 		var is bool
 		switch status.State {
-		case supervisor.Running:
+		case machine.Running:
 			is = len(found) == 1 && time.Since(status.AnsweredAt) < 2*time.Second
-		case supervisor.Unresponsive:
+		case machine.Unresponsive:
 			is = len(found) == 1 && time.Since(status.AnsweredAt) > 4*time.Second
-		case supervisor.Starting, supervisor.Stopping, supervisor.Provisioning:
+		case machine.Starting, machine.Stopping, machine.Provisioning:
 			is = status.Operation != ""
 		default:
 			is = len(found) == 0
@@ -237,5 +237,5 @@ func machineGone(t *testing.T, pid int) bool {
 
 // qemuGets sends a signal to the machine.
 func qemuGets(signal syscall.Signal) func(*sandbox) {
-	return func(s *sandbox) { send(s.t, machine(s.t, os.Getpid()), signal) }
+	return func(s *sandbox) { send(s.t, qemuPID(s.t, os.Getpid()), signal) }
 }

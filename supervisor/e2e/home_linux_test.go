@@ -18,17 +18,17 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
 const (
 	// arch is what boots fastest under emulation.
 	arch = "arm64"
-	by   = supervisor.Cause("test")
+	by   = machine.Cause("test")
 
 	// patience is more than anything takes on a host that is busy with other
 	// tests too, but for what has a limit of its own.
@@ -55,8 +55,8 @@ func bareHome(t *testing.T) config.Home {
 }
 
 // options are a supervisor's for a home.
-func options(home config.Home, record supervisor.Recorder) supervisor.Options {
-	return supervisor.Options{
+func options(home config.Home, record machine.Recorder) machine.Options {
+	return machine.Options{
 		Home: home, Driver: driver(), Arch: arch, Record: record,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
@@ -64,7 +64,7 @@ func options(home config.Home, record supervisor.Recorder) supervisor.Options {
 
 // sandbox is a supervisor with what tests ask of it.
 type sandbox struct {
-	*supervisor.Supervisor
+	*machine.Machine
 	t    *testing.T
 	home config.Home
 }
@@ -75,7 +75,7 @@ func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 	t.Helper()
 	o := options(home, &journal{})
 	o.Driver = driver
-	s, err := supervisor.New(t.Context(), o)
+	s, err := machine.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (s *sandbox) run(script string) string {
 }
 
 // becomes waits for a state and returns how long that took.
-func (s *sandbox) becomes(want supervisor.State) time.Duration {
+func (s *sandbox) becomes(want machine.State) time.Duration {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -158,8 +158,8 @@ func machines(t *testing.T, parent int) []int {
 	return found
 }
 
-// machine is the one QEMU process of a process.
-func machine(t *testing.T, parent int) int {
+// qemuPID is the one QEMU process of a process.
+func qemuPID(t *testing.T, parent int) int {
 	t.Helper()
 	found := machines(t, parent)
 	if len(found) != 1 {
@@ -179,18 +179,18 @@ func send(t *testing.T, pid int, s syscall.Signal) {
 // journal keeps events.
 type journal struct {
 	mu     sync.Mutex
-	events []supervisor.Event
+	events []machine.Event
 }
 
-func (j *journal) Record(e supervisor.Event) {
+func (j *journal) Record(e machine.Event) {
 	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, e)
 }
 
-func (j *journal) has(kind supervisor.EventKind) bool {
+func (j *journal) has(kind machine.EventKind) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.events, func(e supervisor.Event) bool { return e.Kind == kind })
+	return slices.ContainsFunc(j.events, func(e machine.Event) bool { return e.Kind == kind })
 }

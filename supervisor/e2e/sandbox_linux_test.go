@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // TestLife goes through the life of one sandbox.
 func TestLife(t *testing.T) {
 	home := bareHome(t)
 	s := newSandbox(t, home)
-	if state := s.Status().State; state != supervisor.NotProvisioned {
+	if state := s.Status().State; state != machine.NotProvisioned {
 		t.Fatalf("a new home is %s", state)
 	}
 	if _, err := s.Exec(t.Context(), guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Unavailable {
@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 	}
 
 	t.Run("a second supervisor is refused", func(t *testing.T) {
-		_, err := supervisor.New(t.Context(), options(home, &journal{}))
+		_, err := machine.New(t.Context(), options(home, &journal{}))
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "e2e.test, process") {
 			t.Errorf("New: %v", err)
 		}
@@ -66,16 +66,16 @@ func TestLife(t *testing.T) {
 		p, err := s.Exec(t.Context(), guest.Command{Args: []string{"sleep", "1000"}})
 		s.must(err)
 		before := s.Status().StartedAt
-		send(t, machine(t, os.Getpid()), syscall.SIGKILL)
+		send(t, qemuPID(t, os.Getpid()), syscall.SIGKILL)
 		began := time.Now()
 		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("the command's end: %v (%s)", err, fault.KindOf(err))
 		}
 		t.Logf("the command ended after %v", time.Since(began))
-		if took := s.becomes(supervisor.Starting); took > truth {
+		if took := s.becomes(machine.Starting); took > truth {
 			t.Errorf("noticed after %v", took)
 		}
-		s.becomes(supervisor.Running)
+		s.becomes(machine.Running)
 		if !s.Status().StartedAt.After(before) {
 			t.Error("the status has the old start")
 		}
@@ -90,7 +90,7 @@ func TestLife(t *testing.T) {
 	}
 
 	s.must(s.Remove(t.Context(), by))
-	if state := s.Status().State; state != supervisor.NotProvisioned {
+	if state := s.Status().State; state != machine.NotProvisioned {
 		t.Errorf("after Remove it is %s", state)
 	}
 	for _, path := range []string{home.DataDisk(), home.Kernel(), home.BaseImage()} {

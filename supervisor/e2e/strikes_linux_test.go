@@ -98,7 +98,7 @@ func tellsToThaw(s *sandbox) {
 
 // guestPanics has the guest's kernel give up, and returns when its machine has.
 func guestPanics(s *sandbox) {
-	pid := machine(s.t, os.Getpid())
+	pid := qemuPID(s.t, os.Getpid())
 	_, _ = s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", panics}}) // it may not live to say that it runs
 	soon.Until(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
 }

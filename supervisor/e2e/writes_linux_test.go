@@ -16,7 +16,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // writes appends a number to a file, syncs it and says so, again and again.
@@ -50,7 +50,7 @@ func TestKilledWhileWriting(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		send(t, machine(t, os.Getpid()), syscall.SIGKILL)
+		send(t, qemuPID(t, os.Getpid()), syscall.SIGKILL)
 		go func() {
 			for lines.Scan() { // what it said before it was killed, it did
 			}
@@ -59,7 +59,7 @@ func TestKilledWhileWriting(t *testing.T) {
 			t.Error("the command ended well")
 		}
 		in.Close()
-		s.becomes(supervisor.Failed)
+		s.becomes(machine.Failed)
 		wantClean(t, home.DataDisk())
 	}
 	s.must(s.Start(t.Context(), by))

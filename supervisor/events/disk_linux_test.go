@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
 )
 

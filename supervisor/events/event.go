@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -64,13 +64,13 @@ func (e Event) check() (Event, error) {
 	case len(e.Fields) > maxFields:
 		return e, invalid(string(e.Kind), fmt.Sprintf("%d fields are more than %d", len(e.Fields), maxFields))
 	}
-	e.Cause = plain.Cut(e.Cause, maxText)
+	e.Cause = printable.Cut(e.Cause, maxText)
 	fields := make(map[string]string, len(e.Fields)) // the caller may go on using its own
 	for name, value := range e.Fields {
 		if len(name) > maxKind || !utf8.ValidString(name) {
 			return e, invalid(string(e.Kind), fmt.Sprintf("the field name %.80q", name))
 		}
-		fields[name] = plain.Cut(value, maxText)
+		fields[name] = printable.Cut(value, maxText)
 	}
 	e.Fields = fields
 	return e, nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Follow yields what next finds after a cursor, page by page, and with follow

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -38,12 +38,12 @@ type Journal struct {
 	rows    int           // in the database; for whoever has the token
 
 	mu       sync.Mutex
-	recent   []Event   // the newest, oldest first; all that are not yet on the disk are here
-	before   Seq       // every event up to here that is kept is on the disk; recent begins after it
-	last     Seq       // the newest event, or where the last life of the journal ended
-	kept     Seq       // the newest on the disk
-	reserved Seq       // the highest number that may be given
-	arrived  bell.Bell // rung with every event
+	recent   []Event     // the newest, oldest first; all that are not yet on the disk are here
+	before   Seq         // every event up to here that is kept is on the disk; recent begins after it
+	last     Seq         // the newest event, or where the last life of the journal ended
+	kept     Seq         // the newest on the disk
+	reserved Seq         // the highest number that may be given
+	arrived  notify.Bell // rung with every event
 }
 
 // Open opens the journal of a database that was opened for writing. Close

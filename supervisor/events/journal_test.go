@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
 )
 

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
 )
 

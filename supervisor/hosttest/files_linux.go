@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // workspace is where guests have the workspace.
@@ -21,7 +21,7 @@ const workspace = "/workspace"
 type hostFiles struct{ *Guest }
 
 // Files are real ones, on this host.
-func (g *Guest) Files() supervisor.Files { return hostFiles{g} }
+func (g *Guest) Files() machine.Files { return hostFiles{g} }
 
 // on does something with a file, by the name that it has on this host, and tells
 // what went wrong by the name that it has in the guest.

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm/image/progress"
 )
@@ -70,7 +70,7 @@ func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *jour
 	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
 }
 
-func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
 	err := walk.Do(journey.Boot, func(progress.Func) error {
 		if b.Stuck {
 			<-ctx.Done()
@@ -110,7 +110,7 @@ type Guest struct {
 	runs   map[*command]bool
 }
 
-var _ supervisor.Rooms = (*Guest)(nil)
+var _ machine.Rooms = (*Guest)(nil)
 
 func (g *Guest) Ping(context.Context) error {
 	g.mu.Lock()
@@ -126,7 +126,7 @@ func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Waited() time.Duration            { return 0 }
 func (*Guest) Standstill() error                { return nil }
 func (*Guest) Err() error                       { return nil }
-func (g *Guest) Rooms() supervisor.Rooms        { return g }
+func (g *Guest) Rooms() machine.Rooms           { return g }
 
 // Close ends all that runs.
 func (g *Guest) Close() error {
@@ -140,7 +140,7 @@ func (g *Guest) Close() error {
 	return g.closed
 }
 
-func (g *Guest) Exec(ctx context.Context, c guest.Command) (supervisor.Process, error) {
+func (g *Guest) Exec(ctx context.Context, c guest.Command) (machine.Process, error) {
 	if err := g.enter(c.Room); err != nil {
 		return nil, err
 	}

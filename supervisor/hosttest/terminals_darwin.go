@@ -1,6 +1,6 @@
 package hosttest
 
-import "osaurus-sandbox/supervisor"
+import "osaurus-sandbox/supervisor/machine"
 
 // terminals are there on Linux only, where the guest's own code runs.
 type terminals struct{}
@@ -10,10 +10,10 @@ func newTerminals(*Guest) (*terminals, error) { return nil, nil }
 func (*terminals) close() error { return nil }
 
 // Shells are none.
-func (*Guest) Shells() supervisor.Shells { return nil }
+func (*Guest) Shells() machine.Shells { return nil }
 
 // Jobs are none.
-func (*Guest) Jobs() supervisor.Jobs { return nil }
+func (*Guest) Jobs() machine.Jobs { return nil }
 
 // Files are none.
-func (*Guest) Files() supervisor.Files { return nil }
+func (*Guest) Files() machine.Files { return nil }

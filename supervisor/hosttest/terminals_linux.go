@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // greetLimit is how long a service in this process may take to answer.
@@ -142,11 +142,11 @@ func (t *terminals) close() error {
 }
 
 // Shells are real ones, on this host.
-func (g *Guest) Shells() supervisor.Shells { return shells{g.terminals.client, g} }
+func (g *Guest) Shells() machine.Shells { return shells{g.terminals.client, g} }
 
 // shells are those of a guest that may refuse to say which there are.
 type shells struct {
-	supervisor.Shells
+	machine.Shells
 	guest *Guest
 }
 
@@ -159,4 +159,4 @@ func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []gue
 }
 
 // Jobs are real ones, on this host.
-func (g *Guest) Jobs() supervisor.Jobs { return g.terminals.client }
+func (g *Guest) Jobs() machine.Jobs { return g.terminals.client }

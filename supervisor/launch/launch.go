@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 )

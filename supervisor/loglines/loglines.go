@@ -11,9 +11,9 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/events"
 )
 
@@ -52,7 +52,7 @@ type ring struct {
 	lines []Line
 	bytes int
 	last  events.Seq
-	told  bell.Bell
+	told  notify.Bell
 }
 
 var _ bridge.Log = (*Lines)(nil)
@@ -82,7 +82,7 @@ func (l *Lines) Append(_ context.Context, who bridge.Caller, level bridge.Level,
 		}
 		r.last++
 		// A copy: a short line must not hold on to a message of megabytes.
-		text = strings.Clone(plain.Cut(strings.TrimSuffix(text, "\r"), MaxLine))
+		text = strings.Clone(printable.Cut(strings.TrimSuffix(text, "\r"), MaxLine))
 		r.lines = append(r.lines, Line{r.last, now, level, source, text})
 		r.bytes += len(text)
 		if n > maxMessage {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/secrets"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -49,7 +49,7 @@ type Broker struct {
 	mu      sync.Mutex // held for moments only
 	waiting []*waiting // the oldest first
 	ended   []Prompt   // the last ones, the oldest first
-	changed bell.Bell
+	changed notify.Bell
 }
 
 // waiting is a prompt that waits. Broker.mu guards what may change of it.
@@ -86,7 +86,7 @@ func (b *Broker) Close() {
 // fault.UserDenied when somebody cancels it, with fault.Timeout when nobody
 // answers, and with fault.Rejected when too many wait already. A question
 // whose context has ended is withdrawn.
-func (b *Broker) Ask(ctx context.Context, q Question, by supervisor.Cause) error {
+func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	q, err := q.check()
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func without(list []*waiting, w *waiting) []*waiting {
 
 // Answer gives what was asked for, and reports whether it was this that ended
 // the prompt. One that cannot be kept is an error, and the prompt goes on waiting.
-func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by supervisor.Cause) (Prompt, bool, error) {
+func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by machine.Cause) (Prompt, bool, error) {
 	if err := value.Check(); err != nil {
 		return Prompt{}, false, err
 	}
@@ -171,12 +171,12 @@ func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by supe
 }
 
 // Cancel says no, and reports whether it was this that ended the prompt.
-func (b *Broker) Cancel(ctx context.Context, id ID, by supervisor.Cause) (Prompt, bool, error) {
+func (b *Broker) Cancel(ctx context.Context, id ID, by machine.Cause) (Prompt, bool, error) {
 	return b.settle(ctx, id, Cancelled, by, func(Prompt) error { return nil })
 }
 
 // settle ends a prompt unless it has ended, if do does not fail.
-func (b *Broker) settle(ctx context.Context, id ID, to State, by supervisor.Cause, do func(Prompt) error) (Prompt, bool, error) {
+func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, do func(Prompt) error) (Prompt, bool, error) {
 	w, ended, err := b.find(id)
 	if err != nil || w == nil {
 		return ended, false, err
@@ -200,7 +200,7 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by supervisor.Caus
 
 // end ends a prompt unless it has ended. It waits for an answer that is being kept.
 func (b *Broker) end(ctx context.Context, w *waiting, to State, cause string) {
-	_, _, _ = b.settle(ctx, w.ID, to, supervisor.Cause(cause), func(Prompt) error { return nil })
+	_, _, _ = b.settle(ctx, w.ID, to, machine.Cause(cause), func(Prompt) error { return nil })
 }
 
 // finish tells everybody that a prompt has ended. Its turn is the caller's.

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/events"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const privateDir fs.FileMode = 0o700

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Whatever the root of a guest has put in place of a folder that the next guest is

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/owner"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm/qemu"
 )
@@ -233,7 +233,7 @@ func TestReadOnlyHome(t *testing.T) {
 	if err := unix.Mount("", mounted, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := owner.Take(t.Context(), home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+	if _, err := homelock.Take(t.Context(), home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("Take: %v", err)
 	}
 	if _, err := prepare(site, s, false); !errors.Is(err, syscall.EROFS) {

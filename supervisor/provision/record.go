@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // record says what the sandbox was provisioned with. It is written last and
@@ -51,7 +51,7 @@ func (s *Site) keep(r record) error {
 	if old, ok := s.record(); ok && old.Image == r.Image && old.Pack == r.Pack && slices.Equal(old.Toolbox, r.Toolbox) && slices.Equal(old.Missing, r.Missing) {
 		return nil
 	}
-	text, err := plain.Document(r)
+	text, err := printable.Document(r)
 	if err != nil {
 		return fault.New(fault.Execution, "write", s.recordFile(), err)
 	}

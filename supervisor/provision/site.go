@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/embedded"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
 )
 

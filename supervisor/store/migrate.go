@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"path"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // files is the one list of what was ever done to the schema, in the order of

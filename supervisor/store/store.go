@@ -14,7 +14,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func openAt(t testing.TB, path string, schema []migration) *DB {

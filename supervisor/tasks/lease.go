@@ -8,7 +8,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Lease hands out the oldest queued task of an agent, or of any for none, to nobody

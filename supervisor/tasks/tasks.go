@@ -12,8 +12,8 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
 )
@@ -89,7 +89,7 @@ type Tasks struct {
 	db     *store.DB
 	note   func(events.Event)
 	now    func() time.Time
-	queued bell.Bell
+	queued notify.Bell
 }
 
 var _ bridge.Tasks = (*Tasks)(nil)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
 )

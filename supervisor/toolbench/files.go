@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
 )
 
@@ -13,7 +13,7 @@ import (
 type files struct{ Options }
 
 // in does something with the files of an agent, whose room is made if need be.
-func (f files) in(ctx context.Context, op string, a tools.Agent, file guest.File, do func(supervisor.Files, guest.File) error) error {
+func (f files) in(ctx context.Context, op string, a tools.Agent, file guest.File, do func(machine.Files, guest.File) error) error {
 	l, agent, err := f.Agents.Enter(ctx, string(a.ID))
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (f files) in(ctx context.Context, op string, a tools.Agent, file guest.File
 }
 
 func (f files) StatFile(ctx context.Context, a tools.Agent, file guest.File) (info guest.FileInfo, err error) {
-	err = f.in(ctx, "look at", a, file, func(g supervisor.Files, file guest.File) error {
+	err = f.in(ctx, "look at", a, file, func(g machine.Files, file guest.File) error {
 		info, err = g.StatFile(ctx, file)
 		return err
 	})
@@ -32,7 +32,7 @@ func (f files) StatFile(ctx context.Context, a tools.Agent, file guest.File) (in
 }
 
 func (f files) ListFolder(ctx context.Context, a tools.Agent, file guest.File, limit int) (list []guest.FolderEntry, more bool, err error) {
-	err = f.in(ctx, "list", a, file, func(g supervisor.Files, file guest.File) error {
+	err = f.in(ctx, "list", a, file, func(g machine.Files, file guest.File) error {
 		list, more, err = g.ListFolder(ctx, file, limit)
 		return err
 	})
@@ -40,7 +40,7 @@ func (f files) ListFolder(ctx context.Context, a tools.Agent, file guest.File, l
 }
 
 func (f files) ReadFile(ctx context.Context, a tools.Agent, file guest.File, part guest.FilePart, to io.Writer) (r guest.FileRead, err error) {
-	err = f.in(ctx, "read", a, file, func(g supervisor.Files, file guest.File) error {
+	err = f.in(ctx, "read", a, file, func(g machine.Files, file guest.File) error {
 		r, err = g.ReadFile(ctx, file, part, to)
 		return err
 	})
@@ -48,7 +48,7 @@ func (f files) ReadFile(ctx context.Context, a tools.Agent, file guest.File, par
 }
 
 func (f files) WriteFile(ctx context.Context, a tools.Agent, file guest.File, w guest.FileWrite) (done guest.FileWritten, err error) {
-	err = f.in(ctx, "write", a, file, func(g supervisor.Files, file guest.File) error {
+	err = f.in(ctx, "write", a, file, func(g machine.Files, file guest.File) error {
 		done, err = g.WriteFile(ctx, file, w)
 		return err
 	})
@@ -56,7 +56,7 @@ func (f files) WriteFile(ctx context.Context, a tools.Agent, file guest.File, w 
 }
 
 func (f files) DigestFiles(ctx context.Context, a tools.Agent, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
-	err = f.in(ctx, "look at", a, folder, func(g supervisor.Files, folder guest.File) error {
+	err = f.in(ctx, "look at", a, folder, func(g machine.Files, folder guest.File) error {
 		list, err = g.DigestFiles(ctx, folder, limit, paths)
 		return err
 	})
@@ -64,7 +64,7 @@ func (f files) DigestFiles(ctx context.Context, a tools.Agent, folder guest.File
 }
 
 func (f files) SearchFiles(ctx context.Context, a tools.Agent, file guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (end guest.SearchEnd, err error) {
-	err = f.in(ctx, "search", a, file, func(g supervisor.Files, file guest.File) error {
+	err = f.in(ctx, "search", a, file, func(g machine.Files, file guest.File) error {
 		end, err = g.SearchFiles(ctx, file, s, tell)
 		return err
 	})

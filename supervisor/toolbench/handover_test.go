@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"

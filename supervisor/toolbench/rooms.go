@@ -6,7 +6,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/tools"
 )
 
@@ -52,7 +52,7 @@ func (r rooms) KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard
 
 func (r rooms) TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (guest.JobTail, error) {
 	var end guest.JobTail
-	_, err := r.Terminals.TailJob(ctx, string(a.ID), id, terminal.Tail{FromEnd: bytes}, func(part terminal.Part) error {
+	_, err := r.Terminals.TailJob(ctx, string(a.ID), id, sessions.Tail{FromEnd: bytes}, func(part sessions.Part) error {
 		end.Data = append(end.Data, part.Data...)
 		return nil
 	})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
 )
 
@@ -14,7 +14,7 @@ import (
 const tellEvery = time.Second
 
 // starting is the sandbox as calls find it.
-type starting struct{ *supervisor.Supervisor }
+type starting struct{ *machine.Machine }
 
 var _ tools.Starting = starting{}
 
@@ -23,7 +23,7 @@ func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 	var at time.Time
 	for revision := uint64(0); ; {
 		status, err := s.Next(ctx, revision)
-		if err != nil || status.State == supervisor.Running {
+		if err != nil || status.State == machine.Running {
 			return
 		}
 		revision = status.Revision
@@ -44,7 +44,7 @@ func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 
 func (s starting) Pending() string {
 	status := s.Status()
-	if status.State == supervisor.Running || status.Operation == "" {
+	if status.State == machine.Running || status.Operation == "" {
 		return ""
 	}
 	if leg, ok := underWay(status); ok {
@@ -54,7 +54,7 @@ func (s starting) Pending() string {
 }
 
 // underWay is the step that a start is at.
-func underWay(s supervisor.Status) (journey.Leg, bool) {
+func underWay(s machine.Status) (journey.Leg, bool) {
 	if s.Operation != "" && s.Journey != nil {
 		for _, leg := range s.Journey.Legs {
 			if leg.Status == journey.InProgress {

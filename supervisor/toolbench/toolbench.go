@@ -5,22 +5,22 @@ import (
 	"context"
 	"log/slog"
 
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
-	"osaurus-sandbox/supervisor/terminal"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 )
 
 // by is who events say it was.
-const by supervisor.Cause = "a tool"
+const by machine.Cause = "a tool"
 
 // Options are what tools act through.
 type Options struct {
 	Agents    *agents.Agents
-	Terminals *terminal.Terminals
+	Terminals *sessions.Terminals
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Artifacts *artifacts.Artifacts

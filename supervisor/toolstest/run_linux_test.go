@@ -12,10 +12,10 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/supervisor"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/tools"
@@ -92,7 +92,7 @@ type slow struct {
 
 func (s *slow) release() { s.once.Do(func() { close(s.boot) }) }
 
-func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (supervisor.Guest, provision.Machine, error) {
+func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
 	err := walk.Do(journey.Disk, func(report progress.Func) error {
 		report(progress.Event{Step: "make the disk"})
 		select {
@@ -119,7 +119,7 @@ func TestGuestThatDoesNotStart(t *testing.T) {
 }
 
 // world is one over a guest that is this host.
-func world(t *testing.T, host *hosttest.Backend, b supervisor.Backend) *toolstest.World {
+func world(t *testing.T, host *hosttest.Backend, b machine.Backend) *toolstest.World {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	host.Workspace = home.Workspace()
 	return toolstest.New(t, toolstest.Options{Home: home, Backend: b, Folders: new(vm.Subtrees), Tokens: bridge.NewTokens()})

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/plugins/library"
-	"osaurus-sandbox/supervisor"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
@@ -20,12 +19,13 @@ import (
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/loglines"
-	"osaurus-sandbox/supervisor/pluginbench"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/pluginconfig"
+	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/terminal"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
@@ -33,12 +33,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-const by supervisor.Cause = "test"
+const by machine.Cause = "test"
 
 // Options are what a world is made of.
 type Options struct {
 	Home    config.Home
-	Backend supervisor.Backend
+	Backend machine.Backend
 	Folders *vm.Subtrees
 	Tokens  *bridge.Tokens
 }
@@ -46,7 +46,7 @@ type Options struct {
 // World is a home with its agents and their tools, over some guest.
 type World struct {
 	Home    config.Home
-	Sandbox *supervisor.Supervisor
+	Sandbox *machine.Machine
 	Agents  *agents.Agents
 	Prompts *prompts.Broker
 	Tools   *tools.Registry
@@ -66,7 +66,7 @@ func New(t testing.TB, o Options) *World {
 	check(config.WriteFile(o.Home.SettingsFile(), []byte(`{"autoStart": false, "secrets": "file"}`)))
 	db, err := store.Open(ctx, o.Home.Database())
 	check(err)
-	w.Sandbox, err = supervisor.New(ctx, supervisor.Options{Home: o.Home, Backend: o.Backend, Folders: o.Folders, Log: log})
+	w.Sandbox, err = machine.New(ctx, machine.Options{Home: o.Home, Backend: o.Backend, Folders: o.Folders, Log: log})
 	check(err)
 	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Audit: audit.New(db), Log: log})
 	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: forgetful{}, Log: log})
@@ -75,7 +75,7 @@ func New(t testing.TB, o Options) *World {
 		Home: o.Home, DB: db, Sandbox: w.Sandbox, Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: forgetful{}, Log: log,
 	})
 	check(err)
-	shells := terminal.New(terminal.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
+	shells := sessions.New(sessions.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
 	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
 	check(err)
 	bench := toolbench.Options{
@@ -84,7 +84,7 @@ func New(t testing.TB, o Options) *World {
 	w.Tools = toolbench.New(bench)
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
-	plugins, err := pluginbench.Open(pluginbench.Options{
+	plugins, err := pluginhost.Open(pluginhost.Options{
 		Home: o.Home, Tools: bench, Registry: w.Tools, Library: recipes, Topics: topics.New(db), Lines: loglines.New(w.Agents.Has), Config: pluginconfig.New(db),
 		Record: forgetful{}, Program: "test", Log: log,
 	})
@@ -135,15 +135,15 @@ func (Adopted) Remove(context.Context) error          { return nil }
 
 func (Adopted) Prepare(context.Context, config.Settings, bool, *journey.Walk) error { return nil }
 
-func (a Adopted) Boot(context.Context, config.Settings, *journey.Walk) (supervisor.Guest, provision.Machine, error) {
-	g := &stays{Guest: supervisor.Launched(a.Guest), done: make(chan struct{})}
+func (a Adopted) Boot(context.Context, config.Settings, *journey.Walk) (machine.Guest, provision.Machine, error) {
+	g := &stays{Guest: machine.Launched(a.Guest), done: make(chan struct{})}
 	g.end = sync.OnceFunc(func() { close(g.done) })
 	return g, provision.Machine{}, nil
 }
 
 // stays is a guest that ends for its supervisor alone.
 type stays struct {
-	supervisor.Guest
+	machine.Guest
 	done chan struct{}
 	end  func()
 }

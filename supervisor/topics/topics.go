@@ -12,8 +12,8 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/internal/bell"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
 )
@@ -52,7 +52,7 @@ type Gap struct{ From, To events.Seq }
 type Topics struct {
 	db   *store.DB
 	keep int
-	told bell.Bell
+	told notify.Bell
 }
 
 var _ bridge.Events = (*Topics)(nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // heard are services that note what they were told.

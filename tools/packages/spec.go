@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 func TestParse(t *testing.T) {

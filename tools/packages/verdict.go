@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Class is why an install failed.
@@ -115,7 +115,7 @@ const maxComplaint = 200
 
 // Complaint is the line of an output that says best what went wrong, or "".
 func Complaint(output string) string {
-	return plain.First(strings.TrimSpace(complaint.FindString(output)), maxComplaint)
+	return printable.First(strings.TrimSpace(complaint.FindString(output)), maxComplaint)
 }
 
 // Advice is what to do about a failure.

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // A disk that cannot read a file any more cannot be had in a test.

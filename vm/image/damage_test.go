@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
 )

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/modules"
 	"osaurus-sandbox/vm/image/newc"
 	"osaurus-sandbox/vm/image/pack"

@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"sync"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/digest"
 )
 

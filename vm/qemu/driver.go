@@ -7,7 +7,7 @@ import (
 	"context"
 	"log/slog"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/qmp"
 	"osaurus-sandbox/vm/qemu/vsock"

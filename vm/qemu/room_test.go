@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"

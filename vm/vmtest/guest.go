@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/vmtest/guestport"
 )

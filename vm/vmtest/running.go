@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/vmtest/guestport"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Domains of Apple's errors.

@@ -12,7 +12,7 @@ import (
 	"github.com/Code-Hex/vz/v3"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // identityFile keeps a machine's identifier in its state directory: the machine's

@@ -10,7 +10,7 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	real "github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/vmtest"
 	"osaurus-sandbox/vm/vz"

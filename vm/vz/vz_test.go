@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/vmtest"
 	"osaurus-sandbox/vm/vz"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Server is what an entry is called, in every client.

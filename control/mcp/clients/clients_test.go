@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 var cmd = Command{Path: `/opt/My "Apps"/osaurus-sandbox`, Args: []string{"mcp", "--agent", "a"}, Env: map[string]string{"OSAURUS_HOME": "/home/x/öl"}}

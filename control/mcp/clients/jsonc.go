@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/printable"
 )
 
 // jsonc are files of JSON, with comments where their client has them.
@@ -229,7 +229,7 @@ func literal(v any) string {
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
-	text, err := plain.JSON(v)
+	text, err := printable.JSON(v)
 	if err != nil {
 		panic(fmt.Sprintf("clients: %v", err)) // a mistake in All
 	}

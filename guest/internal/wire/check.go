@@ -8,10 +8,10 @@ import (
 	"regexp"
 	"time"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/preface"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // badly makes errors about what a request says.
@@ -69,11 +69,11 @@ func checkSurroundings(args, env [][]byte, dir []byte) error {
 	}
 	for _, e := range env {
 		if bytes.IndexByte(e, '=') <= 0 {
-			return bad("variable %q is not NAME=value", plain.Clip(string(e)))
+			return bad("variable %q is not NAME=value", printable.Clip(string(e)))
 		}
 	}
 	if len(dir) > MaxPath || bytes.IndexByte(dir, 0) >= 0 {
-		return bad("working directory %q has more than %d bytes or holds a NUL byte", plain.Clip(string(dir)), MaxPath)
+		return bad("working directory %q has more than %d bytes or holds a NUL byte", printable.Clip(string(dir)), MaxPath)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ var (
 func CheckBoot(b *guestpb.Boot) error {
 	bad := badly("check boot")
 	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
-		return bad("%q is no host name of at most %d letters, digits, dots and dashes", plain.Clip(h), MaxHostname)
+		return bad("%q is no host name of at most %d letters, digits, dots and dashes", printable.Clip(h), MaxHostname)
 	}
 	if len(b.GetMounts()) > MaxMounts {
 		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
@@ -110,13 +110,13 @@ func CheckBoot(b *guestpb.Boot) error {
 	seen := map[string]bool{}
 	for _, m := range b.GetMounts() {
 		if len(m.Tag) > MaxTag || !tag.MatchString(m.Tag) {
-			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", plain.Clip(m.Tag), MaxTag)
+			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", printable.Clip(m.Tag), MaxTag)
 		}
 		if err := checkPath(m.Path); err != nil {
 			return bad("mount of %s: %w", m.Tag, err)
 		}
 		if p := string(m.Path); p == "/" || seen[p] {
-			return bad("mount of %s: %q is taken", m.Tag, plain.Clip(p))
+			return bad("mount of %s: %q is taken", m.Tag, printable.Clip(p))
 		}
 		seen[string(m.Path)] = true
 	}
@@ -133,17 +133,17 @@ func checkNetwork(n *guestpb.Network) error {
 		return bad("%v is no kind of network", n.GetKind())
 	}
 	if p, err := netip.ParsePrefix(n.Address); err != nil || !p.Addr().Is4() {
-		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", plain.Clip(n.Address))
+		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", printable.Clip(n.Address))
 	}
 	if a, err := netip.ParseAddr(n.Gateway); n.Gateway != "" && (err != nil || !a.Is4()) {
-		return bad("%q is no IPv4 gateway", plain.Clip(n.Gateway))
+		return bad("%q is no IPv4 gateway", printable.Clip(n.Gateway))
 	}
 	if len(n.Dns) > MaxDNS {
 		return bad("%d name servers are more than %d", len(n.Dns), MaxDNS)
 	}
 	for _, d := range n.Dns {
 		if _, err := netip.ParseAddr(d); err != nil {
-			return bad("%q is no address of a name server", plain.Clip(d))
+			return bad("%q is no address of a name server", printable.Clip(d))
 		}
 	}
 	return nil
@@ -156,7 +156,7 @@ func checkPath(b []byte) error {
 	case len(p) > MaxPath:
 		return fmt.Errorf("the path has %d bytes, more than %d", len(p), MaxPath)
 	case !path.IsAbs(p), path.Clean(p) != p, bytes.IndexByte(b, 0) >= 0:
-		return fmt.Errorf("%q is no absolute path in its shortest form", plain.Clip(p))
+		return fmt.Errorf("%q is no absolute path in its shortest form", printable.Clip(p))
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 package wire
 
 import (
-	"osaurus-sandbox/fault"
-	"osaurus-sandbox/fault/faultrpc"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // Decode turns what a call to the guest returned into a fault; see

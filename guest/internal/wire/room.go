@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/internal/plain"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // HomesDir is where the homes of agents are.
@@ -62,7 +62,7 @@ var (
 // name of folders too.
 func CheckUser(user string) error {
 	if len(user) > maxUser || !userName.MatchString(user) || user == "root" {
-		return fault.Newf(fault.InvalidArgs, "check room", plain.Clip(user), "it is no name of a user of a room: at most 32 small letters, digits, - and _")
+		return fault.Newf(fault.InvalidArgs, "check room", printable.Clip(user), "it is no name of a user of a room: at most 32 small letters, digits, - and _")
 	}
 	return nil
 }
@@ -80,10 +80,10 @@ func CheckRoom(r *guestpb.Room) error {
 	}
 	name, below := strings.CutPrefix(r.Home, HomesDir+"/")
 	if !below || len(name) > maxHome || !lastOfDir.MatchString(name) || name == "." || name == ".." || strings.ContainsAny(name, ":,") {
-		return bad("home %q is no folder of %s", plain.Clip(r.Home), HomesDir)
+		return bad("home %q is no folder of %s", printable.Clip(r.Home), HomesDir)
 	}
 	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
-		return bad("%q is no host name", plain.Clip(r.Hostname))
+		return bad("%q is no host name", printable.Clip(r.Hostname))
 	}
 	if _, ok := guestpb.Room_Network_name[int32(r.Network)]; !ok {
 		return bad("%v is no kind of network", r.Network)
@@ -164,7 +164,7 @@ func checkPlace(s *guestpb.Start) error {
 			return err
 		}
 		if len(s.Pty.Term) > MaxTerm || !termName.MatchString(s.Pty.Term) {
-			return fmt.Errorf("%q is no name of a terminal", plain.Clip(s.Pty.Term))
+			return fmt.Errorf("%q is no name of a terminal", printable.Clip(s.Pty.Term))
 		}
 	}
 	if s.MaxOutputBytes > MaxOutput {

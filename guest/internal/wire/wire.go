@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // The versions of the protocol that this program speaks. A change that the

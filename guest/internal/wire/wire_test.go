@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/fault"
 )
 
 func TestNegotiate(t *testing.T) {

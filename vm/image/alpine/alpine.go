@@ -9,7 +9,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/iso9660"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"

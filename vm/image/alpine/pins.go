@@ -3,7 +3,7 @@ package alpine
 import (
 	"fmt"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/fetch"

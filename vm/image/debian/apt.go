@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

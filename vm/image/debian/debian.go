@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/pack"

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 

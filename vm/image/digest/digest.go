@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // SHA256 is a digest. Its text form is 64 lower-case hexadecimal digits.

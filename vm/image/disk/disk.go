@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

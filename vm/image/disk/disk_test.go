@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/disk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // MaxSize is the largest file system in bytes: as many block groups as one

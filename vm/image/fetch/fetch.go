@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/lock"
 	"osaurus-sandbox/vm/image/progress"

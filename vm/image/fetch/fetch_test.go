@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/progress"

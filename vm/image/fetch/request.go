@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

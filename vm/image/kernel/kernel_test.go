@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/kernel"

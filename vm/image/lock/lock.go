@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

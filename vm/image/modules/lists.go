@@ -6,7 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // lists is what depmod and the kernel's build say of its modules, by name.

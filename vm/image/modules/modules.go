@@ -10,7 +10,7 @@ import (
 	"io"
 	"slices"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Module is a kernel module as init_module(2) takes it.

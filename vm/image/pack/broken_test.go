@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/image/progress"
 )

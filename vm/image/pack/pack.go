@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/untar"

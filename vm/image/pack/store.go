@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/lock"
 	"osaurus-sandbox/vm/image/progress"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Op is what is being done where an archive is refused.

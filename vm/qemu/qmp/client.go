@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/fault"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

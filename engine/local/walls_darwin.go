@@ -1,0 +1,102 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// seatbelt is Apple's program that runs another under a profile.
+const seatbelt = "/usr/bin/sandbox-exec"
+
+// adopts: nobody but launchd gets what a command leaves behind.
+const adopts = false
+
+func available() error {
+	if _, err := os.Stat(seatbelt); err != nil {
+		return fault.New(fault.Unavailable, "make the UNSAFE local sandbox", seatbelt, err).Advise("Use the room backend.")
+	}
+	return nil
+}
+
+// mostCore is the limit of core files, which leaves none.
+const mostCore = 0
+
+// selfProgram is this program. Where its path is not known, there is none that
+// could be started.
+func selfProgram() string {
+	path, _ := os.Executable()
+	return path
+}
+
+// cellProgram is what the warden starts, and how: the cell is confined from its
+// start, and in a process group that can be killed.
+func cellProgram(c cell) ([]string, *syscall.SysProcAttr) {
+	args := []string{seatbelt, seatbelt, "-D", "WORKSPACE=" + c.Workspace, "-D", "SCRATCH=" + c.Scratch, "-D", "SELF=" + selfProgram()}
+	for i, path := range c.Readable {
+		args = append(args, "-D", "READABLE"+strconv.Itoa(i)+"="+path)
+	}
+	return append(args, "-p", profile(c), selfProgram(), cellName), &syscall.SysProcAttr{Setpgid: true}
+}
+
+// profile is what Seatbelt allows. Paths are parameters: they may hold anything.
+func profile(c cell) string {
+	var p strings.Builder
+	p.WriteString(`(version 1)
+(deny default)
+(import "system.sb")
+(allow process-fork)
+(allow process-exec*)
+(allow process-info* (target same-sandbox))
+(allow signal (target same-sandbox))
+(allow sysctl-read)
+(allow file-read-metadata)
+(allow file-read*
+  (literal "/") (literal (param "SELF"))
+  (subpath "/bin") (subpath "/sbin") (subpath "/usr") (subpath "/opt") (subpath "/System") (subpath "/Library/Developer")
+  (subpath "/Library/Apple") (subpath "/private/etc/ssl") (subpath "/private/var/db/timezone") (subpath "/private/var/select")
+  (literal "/private/etc/passwd") (literal "/private/etc/hosts") (literal "/private/etc/resolv.conf") (literal "/private/etc/services")
+  (subpath "/dev/fd") (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom")
+  (subpath (param "WORKSPACE")) (subpath (param "SCRATCH")))
+(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))
+(allow file-write* (subpath (param "SCRATCH")))
+`)
+	if !c.ReadOnly {
+		p.WriteString("(allow file-write* (subpath (param \"WORKSPACE\")))\n")
+	}
+	for i := range c.Readable {
+		p.WriteString("(allow file-read* (subpath (param \"READABLE" + strconv.Itoa(i) + "\")))\n")
+	}
+	if c.Network {
+		p.WriteString("(allow network-outbound (remote ip))\n(allow network-inbound (local ip))\n(allow network-bind (local ip))\n(allow system-socket)\n")
+	}
+	return p.String()
+}
+
+// holdAll has nothing to do: what the warden holds is a process group.
+func holdAll() error { return nil }
+
+func signalAll(pid int, sig syscall.Signal) error { return unix.Kill(-pid, sig) }
+
+// confine has nothing to do: the cell was confined from its start.
+func confine(cell) error { return nil }
+
+func confineCalls(cell) error { return nil }
+
+// describe puts a cell into a file without a name.
+func describe(c cell) (*os.File, error) {
+	f, err := os.CreateTemp("", "osaurus-local-cell-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return encoded(c, f)
+}

@@ -1,0 +1,3 @@
+package autostart
+
+func system() manager { return launchd{} }

@@ -1,0 +1,394 @@
+package copyfiles
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/lab"
+)
+
+// room is the end of a parcel in a room: programs of one of the guests' distributions.
+type room struct {
+	t    *testing.T
+	path string // their PATH
+}
+
+// rooms has a test be run with this host's programs, which are Debian's, and with busybox's.
+func rooms(t *testing.T, test func(*testing.T, room)) {
+	applets := t.TempDir()
+	busybox := lab.Busybox(t, "amd64")
+	for _, name := range []string{"sh", "tar", "find", "mv", "mkdir", "mktemp", "rm", "stat"} {
+		if err := os.Symlink(busybox, filepath.Join(applets, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flock, err := exec.LookPath("flock") // which Debian's busybox has not, and Alpine's has
+	if err == nil {
+		err = os.Symlink(flock, filepath.Join(applets, "flock"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("GNU", func(t *testing.T) { test(t, room{t, os.Getenv("PATH")}) })
+	t.Run("busybox", func(t *testing.T) { test(t, room{t, applets}) })
+}
+
+// run runs a script and returns its exit code and what it wrote.
+func (r room) run(dir, script string, in []byte, args ...string) (int, []byte) {
+	r.t.Helper()
+	sh, err := exec.LookPath(filepath.Join(r.path, "sh"))
+	if err != nil {
+		sh = "/bin/sh"
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.Command(sh, append([]string{"-c", script, "sh"}, args...)...)
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + r.path}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		r.t.Fatal(err)
+	}
+	if errs.Len() > 0 {
+		r.t.Logf("%s", &errs)
+	}
+	return cmd.ProcessState.ExitCode(), out.Bytes()
+}
+
+// tree are the files below a folder: what they hold, or to where they lead, and their modes.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(dir, at)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			all[name] = info.Mode().String()
+		case info.Mode().Type() == fs.ModeSymlink:
+			to, _ := os.Readlink(at)
+			all[name] = "link to " + to
+		case info.Mode().IsRegular():
+			text, err := os.ReadFile(at)
+			all[name] = fmt.Sprintf("%v %d %.16x %.40s", info.Mode(), info.ModTime().Unix(), sha256.Sum256(text), text)
+			return err
+		default:
+			all[name] = "something else"
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func same(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// sample is a folder with what there may be in one.
+func sample(t *testing.T, dir string) {
+	t.Helper()
+	deep := filepath.Join(dir, strings.Repeat("long name ", 9), strings.Repeat("and longer ", 9))
+	own := filepath.Join(dir, "-r", "\xff own")
+	for _, folder := range []string{deep, filepath.Join(dir, "empty"), own} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"-r/\xff own/\xfe": 0o600, "a": 0o644, "run me": 0o755, "-r/*\n": 0o600, "-r/read only": 0o444} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("this is "+name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(deep, "large"), bytes.Repeat([]byte("0123456789\n"), 100_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../a", filepath.Join(dir, "-r", "to a")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pack(t *testing.T, source, name string) ([]byte, Sum) {
+	t.Helper()
+	var b bytes.Buffer
+	sum, err := Pack(context.Background(), &b, source, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), sum
+}
+
+// What goes into a room and comes out of it is what it was.
+func TestThereAndBack(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		here, there, back := t.TempDir(), t.TempDir(), t.TempDir()
+		source := filepath.Join(here, "project")
+		sample(t, source)
+		want := tree(t, source)
+		if err := syscall.Mkfifo(filepath.Join(source, "pipe"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		archive, sum := pack(t, source, "project")
+		if sum.Files != 7 || sum.Bytes < 1_100_000 || fmt.Sprint(sum.LeftOut) != "[pipe]" {
+			t.Errorf("%+v", sum)
+		}
+		for _, to := range []string{there, there + "/other"} { // into what is there, and as what is not
+			if code, _ := r.run("/", InScript, archive, to, "project"); code != 0 {
+				t.Fatalf("to %s: %d", to, code)
+			}
+		}
+		same(t, tree(t, filepath.Join(there, "project")), want)
+		same(t, tree(t, filepath.Join(there, "other")), want)
+		again := func(dir string, copies func()) { // some of it new, in a folder that is there
+			if err := os.RemoveAll(filepath.Join(dir, "-r")); err != nil {
+				t.Fatal(err)
+			}
+			copies()
+			same(t, tree(t, dir), want)
+		}
+		again(filepath.Join(there, "project"), func() {
+			if code, _ := r.run("/", InScript, archive, there, "project"); code != 0 {
+				t.Fatal(code)
+			}
+		})
+		if list, _ := os.ReadDir(there); len(list) != 2 {
+			t.Errorf("it leaves %v", list)
+		}
+		code, out := r.run(there, OutScript, nil, "./other")
+		if code != 0 {
+			t.Fatal(code)
+		}
+		sum, err := Place(t.Context(), bytes.NewReader(out), "other", back)
+		if err != nil || sum.Files != 7 || len(sum.LeftOut) > 0 {
+			t.Fatalf("%+v, %v", sum, err)
+		}
+		same(t, tree(t, filepath.Join(back, "other")), want)
+		again(filepath.Join(back, "other"), func() {
+			if _, err := Place(t.Context(), bytes.NewReader(out), "other", back); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if list, _ := os.ReadDir(back); len(list) != 1 {
+			t.Errorf("it leaves %v", list)
+		}
+	})
+}
+
+// What a copy has left whose machine ended in the middle is removed by the next one into its
+// folder; what one has that goes on stays, as does what is not a copy's.
+func TestLeftover(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		there, other := t.TempDir(), t.TempDir()
+		source := written(t, filepath.Join(t.TempDir(), "a"))
+		left, lives, young, link := ".parcel-Left00", ".parcel-Lives0", ".parcel-Young0", ".parcel-Link00"
+		kept := written(t, filepath.Join(other, "kept"))
+		for _, name := range []string{left, lives, young} {
+			written(t, filepath.Join(there, name, "files", "big"))
+		}
+		if err := os.Symlink(other, filepath.Join(there, link)); err != nil {
+			t.Fatal(err)
+		}
+		old := time.Now().Add(-time.Hour)
+		for _, dir := range []string{filepath.Join(there, left), filepath.Join(there, lives), other} {
+			if err := os.Chtimes(dir, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held, err := os.Open(filepath.Join(there, lives))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		archive, _ := pack(t, source, "a")
+		if code, _ := r.run("/", InScript, archive, there, "a"); code != 0 {
+			t.Fatal(code)
+		}
+		list, err := os.ReadDir(there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, entry := range list {
+			names = append(names, entry.Name())
+		}
+		if want := []string{link, lives, young, "a"}; fmt.Sprint(names) != fmt.Sprint(want) {
+			t.Errorf("there are %q, not %q", names, want)
+		}
+		if _, err := os.Stat(kept); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A copy that goes on holds the lock by which the next one knows it.
+func TestCopyHoldsItsLock(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		there := t.TempDir()
+		script := strings.Replace(InScript, `tar -xf - -C "$part"`, `! flock -n "$part" mkdir "$part/taken" || exit 9; tar -xf - -C "$part"`, 1)
+		if script == InScript {
+			t.Fatal("the script has changed")
+		}
+		archive, _ := pack(t, written(t, filepath.Join(t.TempDir(), "a")), "a")
+		if code, _ := r.run("/", script, archive, there, "a"); code != 0 {
+			t.Errorf("%d: another copy could have taken its lock", code)
+		}
+	})
+}
+
+// written is a small file, with the folders above it.
+func written(t *testing.T, file string) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("text"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A name keeps the newlines at its end, whether it is what is copied or what it is copied to.
+func TestNewlinesAtTheEnd(t *testing.T) {
+	rooms(t, func(t *testing.T, r room) {
+		here, there, back := t.TempDir(), t.TempDir()+"/folder\n", t.TempDir()
+		source := filepath.Join(here, "a\n")
+		if err := errors.Join(os.Mkdir(there, 0o755), os.WriteFile(source, []byte("text"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		want := tree(t, source)
+		archive, _ := pack(t, source, "a\n")
+		for _, to := range []string{there, there + "/b\n\n"} {
+			if code, _ := r.run("/", InScript, archive, to, "a\n"); code != 0 {
+				t.Fatalf("to %q: %d", to, code)
+			}
+		}
+		for _, name := range []string{"a\n", "b\n\n"} {
+			same(t, tree(t, filepath.Join(there, name)), want)
+			_, out := r.run(there, OutScript, nil, "./"+name)
+			if _, err := Place(t.Context(), bytes.NewReader(out), name, back); err != nil {
+				t.Fatal(err)
+			}
+			same(t, tree(t, filepath.Join(back, name)), want)
+		}
+	})
+}
+
+// What is there already is replaced file by file, and added to.
+func TestOntoWhatIsThere(t *testing.T) {
+	write := func(dir string, files ...string) string {
+		for _, name := range files {
+			at := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(dir), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	rooms(t, func(t *testing.T, r room) {
+		here := write(filepath.Join(t.TempDir(), "p"), "new", "both", "sub/new", "sub/both")
+		file := filepath.Join(here, "both")
+		in := func(to, source string) int {
+			archive, _ := pack(t, source, filepath.Base(source))
+			code, _ := r.run("/", InScript, archive, to, filepath.Base(source))
+			return code
+		}
+		out := func(to, source string) int {
+			_, archive := r.run(filepath.Dir(source), OutScript, nil, "./"+filepath.Base(source))
+			_, err := Place(t.Context(), bytes.NewReader(archive), filepath.Base(source), to)
+			switch {
+			case err == nil:
+				return 0
+			case fault.KindOf(err) == fault.NotFound:
+				return ExitNotFound
+			case fault.KindOf(err) == fault.Rejected:
+				return ExitRefused
+			}
+			t.Error(err)
+			return 1
+		}
+		for name, copies := range map[string]func(to, source string) int{"in": in, "out": out} {
+			there := t.TempDir()
+			old := write(filepath.Join(there, "p"), "old", "both", "sub/old", "sub/both")
+			if code := copies(there, here); code != 0 {
+				t.Fatalf("%s: %d", name, code)
+			}
+			got := tree(t, old)
+			for file, of := range map[string]string{"new": here, "both": here, "sub/new": here, "sub/both": here, "old": old, "sub/old": old} {
+				if want := fmt.Sprintf(" %.40s", of); !strings.HasSuffix(got[file], want) {
+					t.Errorf("%s: %s is %q", name, file, got[file])
+				}
+			}
+			for _, tc := range []struct {
+				to, source string
+				code       int
+			}{
+				{filepath.Join(old, "both"), file, 0}, {filepath.Join(old, "both"), here, ExitRefused}, {filepath.Join(there, "no/such"), file, ExitNotFound},
+				{filepath.Join(there, "no") + "/", file, ExitNotFound}, {write(filepath.Join(there, "q"), "both/x"), file, ExitRefused},
+			} {
+				if code := copies(tc.to, tc.source); code != tc.code {
+					t.Errorf("%s: %s to %s: %d, want %d", name, tc.source, tc.to, code, tc.code)
+				}
+			}
+			// further down a folder is kept too
+			nested := write(filepath.Join(t.TempDir(), "p"), "both/x")
+			before := tree(t, nested)
+			if code := copies(filepath.Dir(nested), write(filepath.Join(t.TempDir(), "p"), "both")); code == 0 {
+				t.Errorf("%s: a file goes where a folder is", name)
+			}
+			same(t, tree(t, nested), before)
+			if list, _ := filepath.Glob(there + "/.parcel*"); len(list) > 0 {
+				t.Errorf("%s leaves %v", name, list)
+			}
+		}
+		if code, _ := r.run(here, OutScript, nil, "./nothing"); code != ExitNotFound {
+			t.Errorf("what is not there: %d", code)
+		}
+	})
+}
+
+// Of a parcel that is cut off anywhere nothing is put in place.
+func TestCutOff(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "p")
+	for _, name := range []string{"a", "b"} {
+		if err := errors.Join(os.MkdirAll(here, 0o755), os.WriteFile(filepath.Join(here, name), []byte(name), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive, _ := pack(t, here, "p")
+	end := bytes.Index(archive, []byte(whole))
+	rooms(t, func(t *testing.T, r room) {
+		there := t.TempDir()
+		for n := 0; n <= end; n += 512 {
+			if code, _ := r.run("/", InScript, archive[:n], there, "p"); code == 0 {
+				t.Errorf("%d bytes of %d are taken for all", n, len(archive))
+			}
+			if list, _ := os.ReadDir(there); len(list) > 0 {
+				t.Fatalf("%d bytes of %d leave %v", n, len(archive), list)
+			}
+		}
+	})
+}

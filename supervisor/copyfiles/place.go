@@ -1,0 +1,195 @@
+package copyfiles
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/vm/image/untar"
+)
+
+// Place puts what a room has packed under a name to where it is wanted: into a folder that is
+// there, or under another name in one. All of it is unpacked beside its place before anything
+// is put there: files take the place of files, and folders are added to folders. Nothing is
+// written through a link, and links that lead out of what is copied are left out, as is
+// whatever is no file, folder or link. Whether all has come says the archive's reader, by an
+// error at its end.
+func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err error) {
+	in, as := to, name
+	if info, missing := os.Stat(to); missing != nil || !info.IsDir() {
+		if strings.HasSuffix(to, string(filepath.Separator)) {
+			return Sum{}, fault.Newf(fault.NotFound, "copy to", to, "there is no such folder").Advise("Make it, or leave out the slash at its end.")
+		}
+		in, as = filepath.Dir(to), filepath.Base(to)
+	}
+	root, err := os.OpenRoot(in)
+	if err != nil {
+		return Sum{}, err
+	}
+	defer root.Close()
+	part := ".parcel-" + rand.Text()
+	if err := root.Mkdir(part, 0o700); err != nil {
+		return Sum{}, err
+	}
+	defer func() { err = errors.Join(err, root.RemoveAll(part)) }()
+	inside, err := root.OpenRoot(part)
+	if err != nil {
+		return Sum{}, err
+	}
+	defer inside.Close()
+	u := unpacker{root: inside, name: name}
+	if err := untar.Walk(reader{ctx, archive}, name, u.take); err != nil {
+		return u.sum, refused(name, err)
+	}
+	if !u.begun {
+		return u.sum, fault.Newf(fault.Rejected, "copy", name, "what came is a link that leads elsewhere, or no file at all").Advise("Copy what it leads to.")
+	}
+	return u.sum, put(root, path.Join(part, name), as)
+}
+
+// unpacker unpacks into a folder of its own.
+type unpacker struct {
+	root  *os.Root
+	name  string // below which everything is
+	begun bool
+	sum   Sum
+}
+
+func (u *unpacker) take(h *tar.Header, content io.Reader) error {
+	if h.Name == "." {
+		return nil
+	}
+	if top, _, _ := strings.Cut(h.Name, "/"); top != u.name {
+		return fault.Newf(fault.Rejected, "copy", u.name, "%q came instead", h.Name).Advise("The guest is not what was booted, or its tar is not: look into the room.")
+	}
+	mode := fs.FileMode(h.Mode).Perm()
+	var err error
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err = u.root.Mkdir(h.Name, mode|0o700); errors.Is(err, fs.ErrExist) && u.hasFolder(h.Name) {
+			err = nil // a folder may come twice
+		}
+	case tar.TypeReg:
+		err = u.file(h, mode, content)
+	case tar.TypeLink:
+		u.sum.Files++
+		err = u.root.Link(h.Linkname, h.Name)
+	case tar.TypeSymlink:
+		if !staysBelow(u.name, h.Name, h.Linkname) {
+			u.sum.leaveOut(h.Name)
+			return nil
+		}
+		u.sum.Files++
+		err = u.root.Symlink(h.Linkname, h.Name)
+	default:
+		u.sum.leaveOut(h.Name)
+		return nil
+	}
+	u.begun = true
+	if errors.Is(err, fs.ErrExist) { // the archive's reader has told their names apart
+		return fault.Newf(fault.Rejected, "copy", h.Name, "for this computer's file system something else has the same name").
+			Advise("Rename one of the two in the room, or copy to a file system that tells capitals from small letters.")
+	}
+	return err
+}
+
+// hasFolder reports whether a folder has a name, and not a link to one: a file system
+// that does not tell capitals from small letters may have another's in its place, and what
+// follows would go where that leads.
+func (u *unpacker) hasFolder(name string) bool {
+	info, err := u.root.Lstat(name)
+	return err == nil && info.IsDir()
+}
+
+func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) error {
+	f, err := u.root.OpenFile(h.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, content)
+	u.sum.Files++
+	u.sum.Bytes += n
+	return errors.Join(err, f.Close(), u.root.Chtimes(h.Name, h.ModTime, h.ModTime))
+}
+
+// staysBelow reports whether a link leads to something below the top, whatever links are on
+// its way: those are such links too, and it goes up before it goes down only, from a folder
+// that is one. It does not go above the top and come back by its name: that may be another's.
+func staysBelow(top, name, target string) bool {
+	highest, down := path.Dir(name), false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == ".." && down:
+			return false
+		case part == "..":
+			highest = path.Dir(highest)
+		case part != ".":
+			down = true
+		}
+	}
+	return !path.IsAbs(target) && (highest == top || strings.HasPrefix(highest, top+"/"))
+}
+
+// put moves what is at from to its place, which may be a folder that it is added to. Both are
+// below root.
+func put(root *os.Root, from, to string) error {
+	here, err := root.Lstat(from)
+	if err != nil {
+		return err
+	}
+	there, err := root.Lstat(to)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return root.Rename(from, to)
+	case err != nil:
+		return err
+	case here.IsDir() != there.IsDir():
+		return fault.Newf(fault.Rejected, "copy to", to, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
+	case !here.IsDir() && !there.Mode().IsRegular() && there.Mode().Type() != fs.ModeSymlink:
+		return fault.Newf(fault.Rejected, "copy to", to, "there is a pipe or a device").Advise("Choose another name, or copy to - and send that there.")
+	case !here.IsDir():
+		return root.Rename(from, to)
+	}
+	list, err := namesIn(root, from)
+	if err != nil {
+		return err
+	}
+	for _, name := range list {
+		if err := put(root, path.Join(from, name), path.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Print writes the one file that a room has packed.
+func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (sum Sum, err error) {
+	err = untar.Walk(reader{ctx, archive}, name, func(h *tar.Header, content io.Reader) error {
+		if h.Typeflag != tar.TypeReg || h.Name != name {
+			return fault.Newf(fault.InvalidArgs, "print", name, "it is not a file").Advise("Say where to copy it to.")
+		}
+		sum.Files++
+		n, err := io.Copy(w, content)
+		sum.Bytes += n
+		return err
+	})
+	return sum, refused(name, err)
+}
+
+// refused says what it means for a copy that the reader of archives refuses one, of which a
+// person knows nothing.
+func refused(name string, err error) error {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || e.Op != untar.Op {
+		return err
+	}
+	return fault.New(e.Kind, "copy", name, e.Err).Advise("Copy less at once, or without what is named here.")
+}

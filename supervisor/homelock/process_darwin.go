@@ -1,0 +1,16 @@
+package homelock
+
+import "golang.org/x/sys/unix"
+
+// startTime is when a process started, in microseconds since 1970.
+func startTime(pid int) (uint64, error) {
+	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return 0, err
+	}
+	t := p.Proc.P_starttime
+	return uint64(t.Sec)*1e6 + uint64(t.Usec), nil
+}
+
+// bootID is another one after every boot of the computer.
+func bootID() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }

@@ -1,0 +1,54 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// set changes the state, tells everybody, and keeps why. It is the only place
+// that does. The mutex is held.
+func (s *Machine) set(to State, by Cause, reason error) {
+	from := s.status.State
+	if from != "" && !from.canBecome(to) {
+		panic(fmt.Sprintf("supervisor: %s cannot become %s", from, to)) // a mistake in this package
+	}
+	now := time.Now()
+	s.status.State, s.status.Since, s.status.Cause = to, now, by
+	s.status.Reason, s.status.Advice, s.status.Kind = "", "", ""
+	if reason != nil {
+		s.status.Reason, s.status.Advice, s.status.Kind = reason.Error(), fault.AdviceOf(reason), fault.KindOf(reason)
+	}
+	s.touch()
+	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
+}
+
+// touch tells everybody that the status is not what it was. The mutex is held.
+func (s *Machine) touch() {
+	s.status.Revision++
+	s.changed.Ring()
+}
+
+// note records an event.
+func (s *Machine) note(e Event) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	if s.record != nil {
+		s.record.Record(e)
+	}
+}
+
+// snapshot is the status for somebody else. The mutex is held.
+func (s *Machine) snapshot() Status {
+	status := s.status
+	status.Commands = s.busy
+	if s.walk != nil {
+		j := s.walk.Journey()
+		status.Journey = &j
+	}
+	status.IdleStop = s.idleStop()
+	status.Failures, status.CoolUntil, status.NeverAgain = s.failures.count, s.failures.until, s.failures.exhausted()
+	return status
+}

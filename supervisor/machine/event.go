@@ -1,0 +1,53 @@
+package machine
+
+import "time"
+
+// Cause says who or what wanted something: the ones below, or the words of a
+// caller ("cli: up, uid 1000").
+type Cause string
+
+// What happens without anybody asking for it just then. Starts with these
+// causes are limited: see Status.Failures.
+const (
+	CauseAutoStart Cause = "auto start"    // the setting
+	CauseDemand    Cause = "on demand"     // a command was to be run
+	CauseWatchdog  Cause = "watchdog"      // the machine died or its guest fell silent
+	CauseIdle      Cause = "idle"          // nobody used it for as long as the setting says
+	CauseGuest     Cause = "guest"         // it powered itself off
+	CauseClose     Cause = "closing"       // the supervisor ends
+	CauseHost      Cause = "host"          // this computer slept, its clock was set, or its disk is full
+	causeBegin     Cause = "daemon starts" // the first state of a supervisor's life
+)
+
+// automatic reports whether a start with this cause is one that no person
+// asked for.
+func (c Cause) automatic() bool {
+	return c == CauseAutoStart || c == CauseDemand || c == CauseWatchdog
+}
+
+// EventKind says what an event tells.
+type EventKind string
+
+// The kinds of events.
+const (
+	StateChanged    EventKind = "state"            // From became To
+	HostSlept       EventKind = "host_slept"       // Detail says for how long; the guest's clock is set
+	SettingChanged  EventKind = "setting"          // Detail is the key
+	OperationFailed EventKind = "operation_failed" // Detail says why
+	OwnerGone       EventKind = "owner_gone"       // Detail is which program had the home before and did not end orderly
+)
+
+// Event is something that happened to the sandbox.
+type Event struct {
+	Time     time.Time
+	Kind     EventKind
+	From, To State // of StateChanged
+	Cause    Cause
+	Detail   string
+}
+
+// Recorder takes note of events. It is called in order, from whatever goroutine
+// they happen in, and must not wait for anything.
+type Recorder interface {
+	Record(e Event)
+}

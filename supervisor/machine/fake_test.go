@@ -1,0 +1,443 @@
+package machine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm/image/progress"
+)
+
+// fakeBackend takes the place of disk and machines, so that a test decides
+// what they do and when. It fails its test when it is used in a way that a
+// real one could not bear.
+type fakeBackend struct {
+	t *testing.T
+
+	mu          sync.Mutex
+	provisioned bool
+	noHost      bool          // Check fails
+	failBoots   int           // so many boots fail from now on
+	failPrepare bool          // Prepare fails
+	failRemove  bool          // Remove fails half way
+	delay       time.Duration // of everything
+	stuck       chan struct{} // if not nil, everything waits until it is closed
+	immortal    bool          // guests do not end when they are to
+	stays       error         // why machines that are killed are given up
+	guest       *fakeGuest    // the last one
+	boots       int
+	disks       int // how many data disks there have been
+	fresh       int // how often everything was to be verified
+}
+
+func (b *fakeBackend) set(change func(*fakeBackend)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(b)
+}
+
+// work takes as long as work is to take.
+func (b *fakeBackend) work(ctx context.Context) error {
+	b.mu.Lock()
+	delay, stuck := b.delay, b.stuck
+	b.mu.Unlock()
+	return pass(ctx, delay, stuck)
+}
+
+func pass(ctx context.Context, delay time.Duration, stuck <-chan struct{}) error {
+	if stuck != nil {
+		select {
+		case <-stuck:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// alone fails the test if a guest runs while its disk is touched.
+func (b *fakeBackend) alone(what string) {
+	if b.guest != nil && !b.guest.over() {
+		b.t.Errorf("%s while a guest runs", what)
+	}
+}
+
+func (b *fakeBackend) Check(context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noHost {
+		return "", fault.Newf(fault.Unavailable, "look for QEMU", "", "there is none").Advise("Install it.")
+	}
+	return "fake", nil
+}
+
+func (b *fakeBackend) Provisioned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.provisioned
+}
+
+func (b *fakeBackend) Ready(config.Settings) bool { return b.Provisioned() }
+
+func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool, walk *journey.Walk) error {
+	return walk.Do(journey.Image, func(report progress.Func) error {
+		b.mu.Lock()
+		b.alone("Prepare")
+		if fresh {
+			b.fresh++
+		}
+		fail := b.failPrepare
+		b.mu.Unlock()
+		if err := b.work(ctx); err != nil {
+			return err
+		}
+		if fail {
+			return fault.Newf(fault.Unavailable, "download", "", "no network")
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.provisioned = true
+		return nil
+	})
+}
+
+func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
+	var g *fakeGuest
+	err := walk.Do(journey.Boot, func(progress.Func) error {
+		b.mu.Lock()
+		b.alone("Boot")
+		if !b.provisioned {
+			b.t.Error("Boot of what was not prepared")
+		}
+		b.boots++
+		fail := b.failBoots > 0
+		b.failBoots = max(0, b.failBoots-1)
+		b.mu.Unlock()
+		if err := b.work(ctx); err != nil {
+			return err
+		}
+		if fail {
+			return fault.Newf(fault.Timeout, "boot guest", "", "it did not answer")
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		g = &fakeGuest{backend: b, done: make(chan struct{})}
+		b.guest = g
+		return nil
+	})
+	if err != nil {
+		return nil, provision.Machine{}, err
+	}
+	return g, provision.Machine{Pack: "fake"}, nil
+}
+
+func (b *fakeBackend) Reset(ctx context.Context) error {
+	b.mu.Lock()
+	b.alone("Reset")
+	b.disks++
+	b.mu.Unlock()
+	return b.work(ctx)
+}
+
+func (b *fakeBackend) Remove(ctx context.Context) error {
+	b.mu.Lock()
+	b.alone("Remove")
+	b.provisioned = false
+	fail := b.failRemove
+	b.mu.Unlock()
+	if fail {
+		return fault.Newf(fault.Unavailable, "remove", "image", "it is in use").Advise("Close it.")
+	}
+	return b.work(ctx)
+}
+
+// fakeGuest is a guest without a machine.
+type fakeGuest struct {
+	backend *fakeBackend
+	done    chan struct{}
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed when it answers again; nil if it does
+	slow   time.Duration // how long it takes to answer
+	hungry time.Time     // since when it has had no processor; zero if it has
+	mute   bool
+	err    error
+
+	standstill error // why its machine stands still
+}
+
+func (g *fakeGuest) over() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// die ends the machine: with an error as if it were killed from outside,
+// without one as if the guest powered itself off.
+func (g *fakeGuest) die(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over() {
+		g.err = err
+		close(g.done)
+	}
+}
+
+func (g *fakeGuest) freeze() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.frozen == nil {
+		g.frozen = make(chan struct{})
+	}
+}
+
+func (g *fakeGuest) thaw() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.frozen != nil {
+		close(g.frozen)
+		g.frozen = nil
+	}
+}
+
+// answersAfter has every answer take so long.
+func (g *fakeGuest) answersAfter(slow time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow = slow
+}
+
+// answer is what every call to the guest comes to.
+func (g *fakeGuest) answer(ctx context.Context) error {
+	g.mu.Lock()
+	frozen, slow := g.frozen, g.slow
+	g.mu.Unlock()
+	select {
+	case <-time.After(slow):
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "call guest", "", ctx.Err())
+	}
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-g.done:
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "call guest", "", ctx.Err())
+		}
+	}
+	if g.over() {
+		return fault.Newf(fault.Unavailable, "call guest", "", "the machine has ended")
+	}
+	return nil
+}
+
+func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
+
+// forget has it never say how it is again, while it answers all else.
+func (g *fakeGuest) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mute = true
+}
+
+func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
+	g.mu.Lock()
+	mute := g.mute
+	g.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return guest.Info{}, fault.New(fault.Timeout, "call guest", "", ctx.Err())
+	}
+	return guest.Info{Version: "fake"}, g.answer(ctx)
+}
+
+func (g *fakeGuest) Shutdown(ctx context.Context) error {
+	err := g.backend.work(ctx)
+	g.backend.mu.Lock()
+	immortal, stays := g.backend.immortal, g.backend.stays
+	g.backend.mu.Unlock()
+	if immortal {
+		return errors.Join(err, errors.New("it does not end"))
+	}
+	g.die(stays)
+	return errors.Join(err, stays)
+}
+
+// starve has it have no processor from now on.
+func (g *fakeGuest) starve() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hungry = time.Now()
+}
+
+func (g *fakeGuest) Waited() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hungry.IsZero() {
+		return 0
+	}
+	return time.Since(g.hungry)
+}
+
+func (g *fakeGuest) Rooms() machine.Rooms   { return nil }
+func (g *fakeGuest) Shells() machine.Shells { return nil }
+func (g *fakeGuest) Jobs() machine.Jobs     { return nil }
+func (*fakeGuest) Files() machine.Files     { return nil }
+
+// Close ends the machine, or gives it up.
+func (g *fakeGuest) Close() error {
+	var stuck error
+	g.backend.set(func(b *fakeBackend) { stuck = b.stays })
+	g.die(stuck)
+	return stuck
+}
+
+func (g *fakeGuest) Done() <-chan struct{} { return g.done }
+
+func (g *fakeGuest) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Exec runs a command whose first argument is how long it takes.
+func (g *fakeGuest) Exec(ctx context.Context, cmd guest.Command) (machine.Process, error) {
+	if err := g.answer(ctx); err != nil {
+		return nil, err
+	}
+	takes, err := time.ParseDuration(cmd.Args[0])
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "run command", cmd.Args[0], err)
+	}
+	p := &fakeProcess{done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			p.err = fault.Wrap("run command", "", ctx.Err())
+		case <-g.done:
+			p.err = fault.Newf(fault.Unavailable, "run command", "", "the machine has ended")
+		}
+	}()
+	return p, nil
+}
+
+type fakeProcess struct {
+	done chan struct{}
+	err  error
+}
+
+func (p *fakeProcess) PID() int                                   { return 1 }
+func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
+func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
+func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
+func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
+
+// world is a supervisor over a fake backend.
+type world struct {
+	*machine.Machine
+	t       *testing.T
+	backend *fakeBackend
+	record  *record
+}
+
+// by is the cause of what tests ask for.
+const by = machine.Cause("test")
+
+// newWorld makes a supervisor in a new home with a settings file of this text.
+func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
+	t.Helper()
+	w := &world{t: t, backend: &fakeBackend{t: t}, record: &record{t: t}}
+	change(w.backend)
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	if err := os.MkdirAll(filepath.Dir(home.SettingsFile()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(home.SettingsFile(), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := machine.New(t.Context(), machine.Options{Home: home, Record: w.record, Backend: w.backend})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Machine = s
+	return w
+}
+
+// What the backend has done so far, and its last guest.
+func (w *world) boots() (n int) { w.backend.set(func(b *fakeBackend) { n = b.boots }); return n }
+func (w *world) cold() (n int)  { w.backend.set(func(b *fakeBackend) { n = b.fresh }); return n }
+func (w *world) disks() (n int) { w.backend.set(func(b *fakeBackend) { n = b.disks }); return n }
+func (w *world) running() *fakeGuest {
+	var g *fakeGuest
+	w.backend.set(func(b *fakeBackend) { g = b.guest })
+	return g
+}
+
+// close ends the world; nothing may be left of it.
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.Close(context.WithoutCancel(w.t.Context())); err != nil {
+		w.t.Errorf("Close: %v", err)
+	}
+	if g := w.running(); g != nil && !g.over() {
+		w.t.Error("a guest runs after Close")
+	}
+}
+
+// command gives a command, which is to return before the context ends.
+func (w *world) command(ctx context.Context, c machine.Command) error {
+	switch c {
+	case machine.Provision:
+		return w.Provision(ctx, by)
+	case machine.Start:
+		return w.Start(ctx, by)
+	case machine.Stop:
+		return w.Stop(ctx, by)
+	case machine.Restart:
+		return w.Restart(ctx, by)
+	case machine.Reset:
+		return w.Reset(ctx, by)
+	case machine.Remove:
+		return w.Remove(ctx, by)
+	}
+	p, err := w.Exec(ctx, guest.Command{Args: []string{"10ms"}})
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) wantState(want machine.State) {
+	w.t.Helper()
+	if got := w.Status(); got.State != want {
+		w.t.Fatalf("the sandbox is %s (%s), want %s", got.State, got.Reason, want)
+	}
+}

@@ -1,0 +1,242 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/journey"
+)
+
+const (
+	// operationLimit bounds an operation as a whole. Only a first provisioning
+	// over a slow line takes long; whatever hangs in one step is noticed there.
+	operationLimit = 2 * time.Hour
+
+	adviseStart = "Start it: `osaurus-sandbox up`."
+)
+
+// operation is a command that is being carried out. There is never more than
+// one, so whoever carries it out has the guest and the disk to itself.
+type operation struct {
+	command Command
+	cause   Cause
+	resumes bool // a guest ran, which a Reset starts again
+	silent  bool // it was silent
+	context context.Context
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	err     error // once done
+}
+
+// interrupted is why an operation's context ended.
+type interrupted struct{ by Command }
+
+func (i interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.by) }
+
+// do has a command carried out and returns when it is.
+func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
+	for {
+		s.mu.Lock()
+		if s.closing && by != CauseClose {
+			s.mu.Unlock()
+			return errClosed(string(c))
+		}
+		changed, op := s.changed.Next(), s.op
+		reply, err := answerTo(c, s.status.State), error(nil)
+		switch {
+		case op != nil && op.command.serves(c):
+			reply = join
+		case reply == refuse:
+			err = s.refusal(c)
+		case reply == begin:
+			if err = s.mayBegin(by); err == nil {
+				op, reply = s.begin(operationFor(c), by), join
+			}
+		case reply == interrupt:
+			op.cancel(interrupted{c})
+		}
+		s.mu.Unlock()
+		switch {
+		case reply == join:
+			return s.await(ctx, c, op)
+		case reply == already || err != nil:
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return s.impatient(ctx, c)
+		}
+	}
+}
+
+// operationFor is the operation that a command begins.
+func operationFor(c Command) Command {
+	if c == Exec {
+		return Start
+	}
+	return c
+}
+
+// await waits for an operation that does what is asked.
+func (s *Machine) await(ctx context.Context, c Command, op *operation) error {
+	select {
+	case <-op.done:
+		return op.err
+	case <-ctx.Done():
+		return s.impatient(ctx, c)
+	}
+}
+
+// impatient is what a caller gets who does not wait any longer.
+func (s *Machine) impatient(ctx context.Context, c Command) error {
+	return fault.Newf(fault.KindOf(ctx.Err()), string(c), "", "the sandbox is %s: %w", s.Status().State, ctx.Err()).
+		Advise("It goes on without you: see `osaurus-sandbox status`.")
+}
+
+// refusal is why a command cannot be done in the present state. The mutex is held.
+func (s *Machine) refusal(c Command) error {
+	advice := s.status.Advice
+	if s.status.State == NotProvisioned {
+		advice = "Set it up: `osaurus-sandbox up`."
+	}
+	text := fmt.Sprintf("the sandbox is %s", s.status.State)
+	if s.status.Reason != "" {
+		text += ": " + s.status.Reason
+	}
+	return fault.New(fault.Unavailable, string(c), "", errors.New(text)).Advise(advice)
+}
+
+func errClosed(op string) error {
+	return fault.Newf(fault.Unavailable, op, "", "the supervisor ends").Advise("Try again: the next call starts a new one.")
+}
+
+// begin begins an operation. The mutex is held, and none is under way.
+func (s *Machine) begin(c Command, by Cause) *operation {
+	op := &operation{command: c, cause: by, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
+	ctx, cancel := context.WithCancelCause(s.life)
+	limited, release := context.WithTimeout(ctx, operationLimit)
+	op.context, op.cancel = limited, func(cause error) { cancel(cause); release() }
+	s.op, s.status.Operation = op, c
+	s.set(s.firstState(c), by, nil)
+	s.work.Go(func() { s.carryOut(op) })
+	return op
+}
+
+// firstState is the state in which an operation begins. The mutex is held.
+func (s *Machine) firstState(c Command) State {
+	switch state := s.status.State; {
+	case c == Stop, c == Remove, s.guest != nil:
+		return Stopping
+	case c == Reset, c == Provision, state == SetupRequired, state == NotProvisioned:
+		return Provisioning
+	}
+	return Starting
+}
+
+// carryOut carries an operation out and then settles in the state that it
+// leads to.
+func (s *Machine) carryOut(op *operation) {
+	end, err := s.steps(op)
+	reason := err
+	if err != nil {
+		end, reason, err = s.whereFailed(op, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op.err = err
+	s.op, s.status.Operation = nil, ""
+	s.count(op, end)
+	if err != nil {
+		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
+	}
+	s.set(end, op.cause, reason)
+	op.cancel(nil)
+	close(op.done)
+	if g := s.guest; end == Running {
+		s.work.Go(func() { s.watch(g) })
+		s.work.Go(func() { s.attend(g) })
+	}
+}
+
+// whereFailed is the state after an operation that failed, the reason for it, and what those who
+// wait are told. What it was interrupted for is no failure of the sandbox: it is where it was
+// asked to be.
+func (s *Machine) whereFailed(op *operation, err error) (end State, reason, told error) {
+	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
+		return s.atRest(), nil, fault.New(fault.Rejected, string(op.command), "", i).Advise("Ask again when that is done.")
+	}
+	if _, ok := errors.AsType[*hostError](err); ok {
+		return SetupRequired, err, err
+	}
+	if op.command == Remove && !s.backend.Provisioned() {
+		return NotProvisioned, err, err // what a removal has left does not start by itself
+	}
+	return Failed, err, err
+}
+
+// atRest is the state of a sandbox with no guest.
+func (s *Machine) atRest() State {
+	if s.backend.Provisioned() {
+		return Stopped
+	}
+	return NotProvisioned
+}
+
+// hostError is that this host cannot run machines.
+type hostError struct{ error }
+
+func (e *hostError) Unwrap() error { return e.error }
+
+// steps are what an operation does, and the state that it leads to.
+func (s *Machine) steps(op *operation) (State, error) {
+	if err := s.stopGuest(op); err != nil {
+		return "", err
+	}
+	switch op.command {
+	case Stop, Remove, Reset:
+		if err := s.vacate(op); err != nil {
+			return "", err
+		}
+	}
+	switch op.command {
+	case Stop:
+		return s.atRest(), nil
+	case Remove:
+		return NotProvisioned, s.backend.Remove(op.context)
+	case Reset:
+		s.enter(op, Provisioning)
+		if err := s.backend.Reset(op.context); err != nil {
+			return "", err
+		}
+		if !op.resumes {
+			return Stopped, s.makeReady(op)
+		}
+	}
+	return Running, s.startGuest(op)
+}
+
+// enter changes the state in the middle of an operation.
+func (s *Machine) enter(op *operation, state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.State != state {
+		s.set(state, op.cause, nil)
+	}
+}
+
+// travel begins the journey that an operation shows.
+func (s *Machine) travel() *journey.Walk {
+	walk := journey.Begin(s.lastDurations(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touch()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walk = walk
+	return walk
+}

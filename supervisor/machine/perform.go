@@ -1,0 +1,167 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/journey"
+)
+
+// stopLimit bounds a gentle stop: it has steps with limits of their own, which
+// together are well below.
+const stopLimit = time.Minute
+
+// stopGuest ends the guest, if there is one.
+func (s *Machine) stopGuest(op *operation) error {
+	s.mu.Lock()
+	g := s.guest
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	var err error
+	if op.silent {
+		err = g.Close() // it would not hear anything gentler
+	} else {
+		err = s.shutDown(op.context, g)
+	}
+	select {
+	case <-g.Done():
+		if err != nil {
+			s.log.Warn("the guest did not stop the gentle way", "error", err)
+		}
+	default:
+		return fault.New(fault.Execution, "stop guest", "", errors.Join(errors.New("its machine does not end"), err)).
+			Advise("Try again: `osaurus-sandbox down`.")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose()
+	return nil
+}
+
+// vacate fails if the last guest's machine was killed and is not gone: it may still write to
+// its disk, and whoever asked for its end is told what holds it.
+func (s *Machine) vacate(op *operation) error {
+	s.mu.Lock()
+	g := s.last
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	if err := g.Close(); err != nil && g.Err() != nil {
+		return fault.Newf(fault.Execution, string(op.command), "", "the last guest's machine may still have the disk: %w", err).Advise(fault.AdviceOf(g.Err()))
+	}
+	return nil
+}
+
+// shutDown stops a guest the gentle way, as long as it can be heard: one that
+// fell silent a moment ago is not waited for.
+func (s *Machine) shutDown(ctx context.Context, g Guest) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	s.work.Go(func() {
+		began := time.Now()
+		answer, done := context.WithTimeout(ctx, silence)
+		defer done()
+		err := g.Ping(answer)
+		if err != nil && errors.Is(answer.Err(), context.DeadlineExceeded) && time.Since(began) <= silence+stall {
+			cancel()
+		}
+	})
+	return g.Shutdown(ctx)
+}
+
+// makeReady makes what a boot needs, and does not boot.
+func (s *Machine) makeReady(op *operation) error {
+	settings, err := s.reload()
+	if err != nil {
+		return err
+	}
+	return s.prepare(op, settings, true, s.travel())
+}
+
+// startGuest prepares what is missing and boots. A boot that fails is tried
+// once more, with everything verified and made anew where it is broken.
+func (s *Machine) startGuest(op *operation) error {
+	settings, err := s.reload()
+	if err != nil {
+		return err
+	}
+	walk := s.travel()
+	fresh := op.command == Provision || op.command == Reset
+	if fresh || !s.backend.Ready(settings) {
+		s.enter(op, Provisioning)
+	}
+	if err := s.prepare(op, settings, fresh, walk); err != nil {
+		return err
+	}
+	s.enter(op, Starting)
+	g, m, err := s.backend.Boot(op.context, settings, walk)
+	if err != nil && op.context.Err() == nil {
+		s.log.Warn("the first boot failed, everything is checked before the second", "error", err)
+		walk = s.travel()
+		if again := s.prepare(op, settings, true, walk); again != nil {
+			return errors.Join(err, again)
+		}
+		g, m, err = s.backend.Boot(op.context, settings, walk)
+	}
+	if err != nil {
+		return err
+	}
+	s.keepDurations(walk.Durations())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.guest, s.lastUsed = g, now
+	s.status.Machine, s.status.StartedAt, s.status.AnsweredAt = &m, now, now
+	return nil
+}
+
+// prepare checks the host, if that may matter, and makes what is missing.
+func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, walk *journey.Walk) error {
+	s.mu.Lock()
+	unchecked := fresh || s.status.Accelerator == ""
+	s.mu.Unlock()
+	if unchecked {
+		accelerator, err := s.backend.Check(op.context)
+		s.mu.Lock()
+		s.status.Accelerator = accelerator
+		s.mu.Unlock()
+		if err != nil {
+			return &hostError{err}
+		}
+	}
+	return s.backend.Prepare(op.context, settings, fresh, walk)
+}
+
+// reload reads the settings, which somebody may have edited by hand.
+func (s *Machine) reload() (config.Settings, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	file, err := config.Load(s.home.SettingsFile())
+	if err != nil {
+		return config.Settings{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settings = file.Settings()
+	return s.settings, nil
+}
+
+// durationsFile is under cache since it is good for nothing but an estimate.
+func (s *Machine) durationsFile() string {
+	return filepath.Join(filepath.Dir(s.home.Downloads()), "durations.json")
+}
+
+func (s *Machine) lastDurations() journey.Durations { return journey.Load(s.durationsFile()) }
+
+func (s *Machine) keepDurations(d journey.Durations) {
+	if err := d.Save(s.durationsFile()); err != nil {
+		s.log.Warn("the durations of the boot are not kept", "error", err)
+	}
+}

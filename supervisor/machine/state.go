@@ -1,0 +1,40 @@
+package machine
+
+import "slices"
+
+// State is where the sandbox is in its life. Provisioning, Starting and
+// Stopping are the ones in which an operation is under way; it ends in one of
+// the others.
+type State string
+
+const (
+	SetupRequired  State = "setup_required"  // this host lacks something that machines need
+	NotProvisioned State = "not_provisioned" // nothing to boot from yet, or no more
+	Provisioning   State = "provisioning"    // what is booted is being made
+	Stopped        State = "stopped"
+	Starting       State = "starting"
+	Running        State = "running"
+	Unresponsive   State = "unresponsive" // the machine runs, its guest does not answer
+	Stopping       State = "stopping"     // also while what a removed sandbox leaves is cleared away
+	Failed         State = "failed"       // with a reason
+)
+
+// follows lists the states that may come right after each.
+func follows(s State) []State {
+	return map[State][]State{
+		SetupRequired:  {Provisioning, Stopping},
+		NotProvisioned: {Provisioning, Stopping},
+		Provisioning:   {Starting, Stopped, NotProvisioned, SetupRequired, Failed},
+		Stopped:        {Starting, Provisioning, Stopping},
+		Starting:       {Running, Provisioning, Stopped, NotProvisioned, SetupRequired, Failed},
+		Running:        {Unresponsive, Stopping, Stopped, Failed},
+		Unresponsive:   {Running, Stopping, Stopped, Failed},
+		Stopping:       {Stopped, Starting, Provisioning, NotProvisioned, Failed},
+		Failed:         {Starting, Provisioning, Stopping},
+	}[s]
+}
+
+// HasGuest reports whether a guest runs, be it one that does not answer at the moment.
+func (s State) HasGuest() bool { return s == Running || s == Unresponsive }
+
+func (s State) canBecome(next State) bool { return slices.Contains(follows(s), next) }

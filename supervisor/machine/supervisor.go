@@ -1,0 +1,262 @@
+// Package supervisor owns the one VM of a home folder: it is always in a known state, whatever dies, hangs or is asked at once.
+package machine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/supervisor/homelock"
+	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/vm"
+)
+
+// Options are what a supervisor is made of.
+type Options struct {
+	Home   config.Home
+	Driver vm.Driver
+	// Lock, if not nil, is the home taken by the caller, who needs it for more
+	// and gives it back after Close. Without it, New takes the home.
+	Lock *homelock.Lock
+	Arch vm.Arch // of the guest; zero means this host's
+	// Folders are those of the workspace that belong to somebody, also as they
+	// change while the guest runs; nil is none.
+	Folders *vm.Subtrees
+	// Bridge answers what programs in the guest ask for; nil is nobody.
+	Bridge launch.Bridge
+	// Record takes note of the events; it may be nil.
+	Record Recorder
+	Log    *slog.Logger // of what has no event; nil discards
+	// Backend, if not nil, takes the place of the one that works on Home with Driver.
+	Backend Backend
+}
+
+// Supervisor owns the sandbox of a home. Its methods may be called from any
+// goroutine. Those that command something return when it is done; whoever
+// stops waiting does not stop the work, which belongs to the supervisor and
+// has deadlines of its own. Errors are *fault.Error.
+type Machine struct {
+	home    config.Home
+	backend Backend
+	log     *slog.Logger
+	record  Recorder     // or nil
+	release func() error // gives the home back, if that is ours to do
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	reading sync.Mutex // the settings: they come out of the file into memory one after the other
+
+	mu       sync.Mutex  // held for moments only, never across I/O
+	status   Status      // but for what Status adds
+	changed  notify.Bell // rung with every revision of the status
+	settings config.Settings
+	op       *operation // under way, or nil
+	walk     *journey.Walk
+	guest    Guest // what runs, or nil
+	last     Guest // what ran last, or nil
+	busy     int   // commands of callers
+	lastUsed time.Time
+	failures failures
+	closing  bool
+	closed   bool
+}
+
+// New takes the home and finds out what is there. Nothing is started. It fails
+// with fault.Rejected if another program has the home, and names it, and with
+// fault.InvalidArgs if its settings are broken. A host that cannot run machines
+// is no failure, but a state.
+func New(ctx context.Context, o Options) (*Machine, error) {
+	if o.Lock != nil {
+		return newSupervisor(ctx, o, o.Lock)
+	}
+	lock, err := homelock.Take(ctx, o.Home)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSupervisor(ctx, o, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	s.release = lock.Release
+	return s, nil
+}
+
+func newSupervisor(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, error) {
+	file, err := config.Load(o.Home.SettingsFile())
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Backend == nil {
+		if o.Arch == "" {
+			o.Arch = vm.HostArch()
+		}
+		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
+	}
+	s := &Machine{
+		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
+	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.work.Go(s.watchHost)
+
+	accelerator, err := o.Backend.Check(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Accelerator = accelerator
+	if before, ok := lock.Before(); ok {
+		s.note(Event{Kind: OwnerGone, Cause: causeBegin, Detail: before.String()})
+	}
+	switch {
+	case err != nil:
+		s.set(SetupRequired, causeBegin, err)
+	case o.Backend.Provisioned():
+		s.set(Stopped, causeBegin, nil)
+	default:
+		s.set(NotProvisioned, causeBegin, nil)
+	}
+	return s, nil
+}
+
+// Provision makes all that a boot needs, trusting nothing that can be checked
+// or made again, and starts the guest. A sandbox that runs is provisioned.
+func (s *Machine) Provision(ctx context.Context, by Cause) error { return s.do(ctx, Provision, by) }
+
+// Start starts the guest, and provisions what is not. Any number of callers at
+// once share one start and its result.
+func (s *Machine) Start(ctx context.Context, by Cause) error { return s.do(ctx, Start, by) }
+
+// AutoStart begins to start the guest if the settings say so and it is
+// provisioned. It does not wait.
+func (s *Machine) AutoStart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings.AutoStart && s.status.State == Stopped && s.op == nil && !s.closing {
+		s.begin(Start, CauseAutoStart)
+	}
+}
+
+// Stop ends what runs in the guest and powers it off: gently, and the hard way
+// if it does not obey. It interrupts a start. The next command that is to be
+// run starts the guest again.
+func (s *Machine) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by) }
+
+// Restart is Stop and Start.
+func (s *Machine) Restart(ctx context.Context, by Cause) error { return s.do(ctx, Restart, by) }
+
+// Reset begins with an empty data disk. The workspace is kept. A guest that
+// runs is stopped before and started after.
+func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, Reset, by) }
+
+// Remove stops the guest and removes its disk and what it is booted from. The
+// workspace, packs and settings are kept. Nothing starts by itself until
+// somebody asks with Start or Provision.
+func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
+
+// Exec starts a command in the guest, and before it the guest if need be, and
+// returns when it runs. See guest.Client.Exec; in addition to what it says,
+// a command with a timeout ends for the caller also when the guest does not
+// answer any more.
+func (s *Machine) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
+	l, err := s.Borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Return()
+	return l.Exec(ctx, cmd)
+}
+
+// Info asks the guest how it is, now. What it said last is in Status. It does
+// not start a guest.
+func (s *Machine) Info(ctx context.Context) (guest.Info, error) {
+	s.mu.Lock()
+	g, state := s.guest, s.status.State
+	s.mu.Unlock()
+	if g == nil || state != Running {
+		return guest.Info{}, fault.Newf(fault.Unavailable, "ask guest for its state", "", "the sandbox is %s", state).Advise(adviseStart)
+	}
+	return g.Info(ctx)
+}
+
+// Status is the present status, from memory: it never blocks.
+func (s *Machine) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot()
+}
+
+// Next waits until the status has another revision than the given one, and
+// returns it. A caller that is slow misses what lay between, and delays nobody.
+// When the supervisor has been closed it fails with fault.Unavailable.
+func (s *Machine) Next(ctx context.Context, revision uint64) (Status, error) {
+	for {
+		s.mu.Lock()
+		status, changed, closed := s.snapshot(), s.changed.Next(), s.closed
+		s.mu.Unlock()
+		if status.Revision != revision {
+			return status, nil
+		}
+		if closed {
+			return status, errClosed("watch status")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return status, fault.Wrap("watch status", "", ctx.Err())
+		}
+	}
+}
+
+// Home is the home folder.
+func (s *Machine) Home() config.Home { return s.home }
+
+// Settings are the present ones.
+func (s *Machine) Settings() config.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings
+}
+
+// Set changes settings, all or none, in the file too. It returns the keys that
+// have another value than before, in their order; config.EffectOf says from
+// when each counts.
+func (s *Machine) Set(texts map[string]string, by Cause) ([]string, error) {
+	var before, after config.Settings
+	err := config.Edit(s.home, func(f *config.File) error {
+		before = f.Settings()
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			if err := f.Set(key, texts[key]); err != nil {
+				return err
+			}
+		}
+		after = f.Settings()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.reload(); err != nil { // not what was written here: others may have been quicker
+		return nil, err
+	}
+	changed := before.Differences(after)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	for _, key := range changed {
+		s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})
+	}
+	return changed, nil
+}

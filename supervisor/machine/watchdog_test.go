@@ -1,0 +1,383 @@
+package machine_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
+)
+
+func TestSilentGuest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+
+		began := time.Now()
+		w.running().freeze()
+		became := func(want machine.State) time.Duration {
+			status := w.Status()
+			for status.State != want {
+				var err error
+				if status, err = w.Next(t.Context(), status.Revision); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began)
+		}
+		if took := became(machine.Unresponsive); took < 4*time.Second || took > 5*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Exec: %v", err)
+		}
+		w.running().thaw()
+		if took := became(machine.Running); took > 10*time.Second {
+			t.Errorf("its recovery noticed after %v", took)
+		}
+		if w.boots() != 1 {
+			t.Error("a guest that recovered was started again")
+		}
+
+		began = time.Now()
+		w.running().freeze()
+		became(machine.Unresponsive)
+		if took := became(machine.Running); took > 20*time.Second || w.boots() != 2 {
+			t.Errorf("started again after %v, %d boots", took, w.boots())
+		}
+	})
+}
+
+// A guest that was silent and is slow since is given the time that it takes, and not started
+// again: what runs in it would be lost.
+func TestSlowGuest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().answersAfter(time.Minute)
+		time.Sleep(6 * time.Second)
+		w.wantState(machine.Unresponsive)
+		w.running().answersAfter(3 * time.Second)
+		time.Sleep(time.Hour)
+		w.wantState(machine.Running)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
+// A guest whose machine has no processor of the host is waited for, though not for ever.
+func TestStarvedGuest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().starve()
+		w.running().freeze()
+		time.Sleep(time.Minute)
+		w.wantState(machine.Unresponsive)
+		w.running().thaw()
+		bubble.Wait()
+		w.wantState(machine.Running)
+		time.Sleep(settle)
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.running().freeze()
+		time.Sleep(90 * time.Second)
+		if w.wantState(machine.Running); w.boots() != 2 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
+// stand has its machine stand still for a reason, and go on with none.
+func (g *fakeGuest) stand(why error) {
+	g.mu.Lock()
+	g.standstill = why
+	g.mu.Unlock()
+	if g.thaw(); why != nil {
+		g.freeze()
+	}
+}
+
+func (g *fakeGuest) Standstill() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.standstill
+}
+
+// A guest whose machine stands still since the host's disk is full is not started again, however
+// long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
+func TestStandstill(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		w.running().stand(fault.Newf(fault.Unavailable, "", "", "the disk is full").Advise("Make room."))
+		time.Sleep(6 * time.Second)
+		w.wantState(machine.Unresponsive)
+		if s := w.Status(); s.Reason != "the disk is full" || s.Advice != "Make room." || s.Cause != machine.CauseHost {
+			t.Errorf("%q, %q (%s)", s.Reason, s.Advice, s.Cause)
+		}
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Make room." {
+			t.Errorf("Exec: %v (%s)", err, fault.AdviceOf(err))
+		}
+		time.Sleep(24 * time.Hour)
+		w.wantState(machine.Unresponsive)
+		w.running().stand(nil)
+		w.running().freeze() // it goes on, and is slow to
+		time.Sleep(10 * time.Second)
+		w.running().thaw()
+		time.Sleep(settle)
+		if w.wantState(machine.Running); w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.running().stand(errors.New("full again"))
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if w.must(w.Stop(t.Context(), by)); time.Since(began) > 6*time.Second {
+			t.Errorf("to stop it took %v", time.Since(began))
+		}
+	})
+}
+
+// A guest that is silent for a while is lent as the one that it was, but no command begins in it.
+func TestLoanOfASilentGuest(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w, _ := reach(t, machine.Unresponsive)
+		defer w.close()
+		l, ok := w.BorrowRunning()
+		if !ok || l.Guest != w.running() {
+			t.Fatal("the guest is not lent")
+		}
+		l.Return()
+		if _, err := w.Borrow(t.Context()); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Borrow: %v", err)
+		}
+	})
+}
+
+// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
+// as before.
+func TestLateEnd(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		w.backend.set(func(b *fakeBackend) { b.immortal = true })
+		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
+			t.Errorf("Stop: %v", err)
+		}
+		w.wantState(machine.Failed)
+		w.running().die(nil)
+		bubble.Wait()
+		w.wantState(machine.Failed)
+		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+		w.backend.set(func(b *fakeBackend) { b.immortal = false })
+		w.must(w.Start(t.Context(), by))
+	})
+}
+
+func TestStopOfAGuestThatFellSilent(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		began := time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a guest that answers had %v to stop", took)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.running().freeze()
+		began = time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("a guest that does not was waited for for %v", took)
+		}
+	})
+}
+
+func TestDeadMachine(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}})
+		w.must(err)
+
+		before := time.Now()
+		w.running().die(errors.New("killed"))
+		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("the command's end: %v", err)
+		}
+		bubble.Wait()
+		w.wantState(machine.Running)
+		if took := time.Since(before); took > 0 || w.boots() != 2 {
+			t.Errorf("running again after %v, %d boots", took, w.boots())
+		}
+
+		time.Sleep(settle)
+		w.running().die(nil)
+		bubble.Wait()
+		w.wantState(machine.Stopped) // it powered itself off: somebody in it wanted that
+	})
+}
+
+// A guest that crashes soon after each start is not started for ever.
+func TestCrashLoopEnds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		for range 20 {
+			w.running().die(errors.New("panic"))
+			time.Sleep(time.Minute)
+			_ = w.command(t.Context(), machine.Exec) // starts it if that may be
+		}
+		if w.boots() > 3 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.wantState(machine.Failed)
+	})
+}
+
+// Nor is one that powers itself off.
+func TestPowerOffLoopEnds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		for range 20 {
+			_ = w.command(t.Context(), machine.Exec)
+			w.running().die(nil)
+			bubble.Wait()
+		}
+		if w.boots() > 3 {
+			t.Errorf("%d boots", w.boots())
+		}
+		w.wantState(machine.Stopped)
+		if err := w.command(t.Context(), machine.Exec); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+			t.Errorf("one more: %v", err)
+		}
+		w.must(w.Start(t.Context(), by)) // by hand always
+	})
+}
+
+// What runs for a while forgives what ended early before it, however it ends itself.
+func TestEarlyEndsAreForgiven(t *testing.T) {
+	for name, end := range map[string]func(*world) error{
+		"it powers itself off": func(w *world) error { w.running().die(nil); return nil },
+		"it crashes":           func(w *world) error { w.running().die(errors.New("panic")); return nil },
+		"it is stopped":        func(w *world) error { return w.Stop(w.t.Context(), by) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, quiet, provisioned)
+				defer w.close()
+				for range 10 {
+					for range 2 {
+						w.must(w.command(t.Context(), machine.Exec))
+						w.running().die(nil)
+						bubble.Wait()
+					}
+					w.must(w.command(t.Context(), machine.Exec))
+					time.Sleep(time.Hour)
+					w.must(end(w))
+					bubble.Wait()
+					if s := w.Status(); s.Failures != 0 {
+						t.Fatalf("%d failures are not forgiven", s.Failures)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A command whose guest falls silent ends for its caller all the same.
+func TestCommandInSilentGuestEnds(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}, Timeout: time.Minute})
+		w.must(err)
+		w.running().freeze()
+		began := time.Now()
+		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("Exec in a silent guest: %v", err)
+		}
+		if took := time.Since(began); took > 16*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := p.Wait(); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("the end of the command: %v", err)
+		}
+		if took := time.Since(began); took > 71*time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+	})
+}
+
+func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		began := time.Now()
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the guest freezes among them
+				if i == 100 {
+					w.running().freeze()
+				}
+				p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}})
+				if err == nil {
+					_, err = p.Wait()
+				}
+				if kind := fault.KindOf(err); err != nil && kind != fault.Timeout && kind != fault.Unavailable {
+					t.Errorf("call %d: %v (%s)", i, err, kind)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the last call came back after %v", took)
+		}
+		time.Sleep(30 * time.Second)
+		w.wantState(machine.Running) // it was started again
+	})
+}
+
+// A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
+// and answers all the same is not silent.
+func TestGuestThatOnlyAnswers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		bubble.Wait()
+		w.running().forget()
+		revision := w.Status().Revision
+		time.Sleep(time.Hour)
+		if s := w.Status(); s.State != machine.Running || s.Revision != revision || w.boots() != 1 {
+			t.Errorf("%v, %d changes, %d boots", s.State, s.Revision-revision, w.boots())
+		}
+	})
+}

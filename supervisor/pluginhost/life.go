@@ -1,0 +1,62 @@
+package pluginhost
+
+import (
+	"context"
+	"iter"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/tools"
+)
+
+// by is who events say it was.
+const by machine.Cause = "a plugin"
+
+// daemonFailed is the event of a daemon that is given up.
+const daemonFailed events.Kind = "plugin.daemon_failed"
+
+// newLife returns what no plugin lives in yet.
+func (b *Bench) newLife() *life.Life {
+	vault := b.Tools.Vault
+	return life.New(life.Options{
+		Rooms: b.running(), Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
+		Tell: vault.Cleaned(bridge.Services{Log: b.Lines}).Log.Append,
+		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
+			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))
+		},
+		Log: b.Log,
+	})
+}
+
+// heard is what programs of agents tell.
+type heard struct{ topics *topics.Topics }
+
+var _ life.Events = heard{}
+
+func (h heard) Last(ctx context.Context) (life.Seq, error) {
+	last, err := h.topics.Last(ctx)
+	return life.Seq(last), err
+}
+
+func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
+	f := topics.Filter{Agent: agent, After: events.Seq(after)}
+	for _, p := range patterns {
+		f.Topics = append(f.Topics, topics.Pattern(p))
+	}
+	return func(yield func(life.Heard, error) bool) {
+		for e, err := range h.topics.Subscribe(ctx, f) {
+			out := life.Heard{Seq: life.Seq(e.Seq), Time: e.Time, Topic: e.Topic, Source: e.Source, Payload: e.Payload}
+			if e.Gap != nil {
+				out.Lost = int64(e.Gap.To-e.Gap.From) + 1
+			}
+			if !yield(out, err) {
+				return
+			}
+		}
+	}
+}

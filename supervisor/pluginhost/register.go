@@ -1,0 +1,65 @@
+package pluginhost
+
+import (
+	"context"
+	"strings"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/plugins/command"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/library"
+	"osaurus-sandbox/plugins/register"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+)
+
+// registered is the event of a plugin that an agent has made.
+const registered events.Kind = "plugin.registered"
+
+// newRegistrar returns what makes plugins of what agents write.
+func (b *Bench) newRegistrar() *register.Registrar {
+	return register.New(register.Options{
+		Files: toolbench.Files(b.Tools), Library: b.Library, Secrets: keys{b.Options},
+		Running: func() bool { return b.sandbox().Status().State == machine.Running },
+		Mirrors: b.mirrors,
+		Install: func(ctx context.Context, a tools.Agent, e library.Entry, via register.Via, tell func(string)) error {
+			_, err := b.Installer.Install(ctx, a, e.Recipe, install.How{By: string(via), Tell: func(p install.Progress) {
+				tell(strings.TrimSpace(string(p.Step) + " " + p.Text))
+			}})
+			return err
+		},
+		Note: b.noteRegistered,
+	})
+}
+
+// noteRegistered tells whoever looks after the agent what it has made, and how to remove that.
+func (b *Bench) noteRegistered(n register.Notice) {
+	var names []string
+	for _, t := range n.Made.Tools {
+		names = append(names, string(t.Name))
+	}
+	clean := b.Tools.Vault.Redacted(n.Agent.ID)
+	b.Record.Note(events.Event{Kind: registered, Cause: string(n.Via), Fields: map[string]string{
+		"agent": string(n.Agent.Name), "id": string(n.Agent.ID), "plugin": string(n.Made.ID), "tools": clean.Text(strings.Join(names, " ")),
+		"caveats": clean.Text(strings.Join(n.Made.Caveats, " ")), "remove": n.Remove(),
+	}})
+}
+
+// Programs is how agents' programs make plugins.
+func (b *Bench) Programs() bridge.Plugins {
+	return register.Programs{Registrar: b.Registrar, Agent: b.agent, Has: func(agent config.AgentID, plugin config.PluginID) bool {
+		_, has := b.Installer.Find(agent, plugin)
+		return has
+	}}
+}
+
+// mirrors are the hosts that the settings have packages come from.
+func (b *Bench) mirrors() (hosts []string) {
+	for _, m := range b.sandbox().Settings().Mirrors {
+		hosts = append(hosts, command.HostsIn(string(m))...)
+	}
+	return hosts
+}

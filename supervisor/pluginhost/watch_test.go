@@ -1,0 +1,316 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/plugins"
+	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/life"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/tools"
+	"osaurus-sandbox/vm"
+)
+
+// patience is for what takes a moment on a host that has nothing else to do.
+const patience = time.Minute
+
+// world is a home with an agent and its plugin, in a guest that is this host.
+type world struct {
+	t        *testing.T
+	home     config.Home
+	sandbox  *machine.Machine
+	agents   *agents.Agents
+	bench    atomic.Pointer[Bench]
+	room     string // what stands for the guest's root
+	happened chan install.What
+	silent   atomic.Bool // the guest runs no command
+	refused  chan struct{}
+	started  chan struct{} // a guest, for what plugins need
+	held     chan struct{} // if not nil, commands wait until it is closed, and fail
+	begun    chan config.AgentID
+
+	busy, most atomic.Int32 // commands that wait, and that have waited, at a time
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1), started: make(chan struct{}, 1)}
+	w.must(config.WriteFile(w.home.SettingsFile(), []byte(`{"autoStart": false}`)))
+	db, err := store.Open(t.Context(), w.home.Database())
+	w.must(err)
+	w.sandbox, err = machine.New(t.Context(), machine.Options{Home: w.home, Backend: &hosttest.Backend{}, Folders: new(vm.Subtrees)})
+	w.must(err)
+	w.agents, err = agents.Open(t.Context(), agents.Options{
+		Home: w.home, DB: db, Sandbox: w.sandbox, Folders: new(vm.Subtrees), Tokens: bridge.NewTokens(), Record: w, Log: slog.New(slog.DiscardHandler),
+	})
+	w.must(err)
+	t.Cleanup(func() {
+		w.agents.Close()
+		if err := errors.Join(w.sandbox.Close(context.Background()), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// look begins to look after plugins, with a pause before the second look.
+func (w *world) look(again time.Duration) {
+	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	b := &Bench{Options: Options{Tools: toolbench.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
+	b.Installer = install.Open(install.Options{
+		Home: w.home, Rooms: w, Registry: tools.NewRegistry(log), Life: w, Program: "test", Log: log,
+		Note: func(h install.Happening) { w.happened <- h.What },
+	}, nil)
+	b.watch = newWatch(b, again)
+	w.t.Cleanup(b.Close)
+	w.bench.Store(b)
+}
+
+// setter makes an agent that has a plugin.
+func (w *world) setter(name string) agents.Agent {
+	w.t.Helper()
+	a, err := w.agents.Create(w.t.Context(), agents.New{Name: name}, by)
+	w.must(err)
+	record := fmt.Sprintf(`[{"plugin": {"name": "Setter", "description": "Sets up.", "setup": "echo set up >> made"}, "agentId": %q, "installedAt": "2026-01-02T03:04:05Z", "status": "ready", "sourceContentHash": "h", "layer": "%032x"}]`, a.ID, 1)
+	w.must(config.WriteFile(w.home.InstalledPlugins(a.ID), []byte(record)))
+	w.must(os.MkdirAll(filepath.Join(w.room, "home"), 0o755))
+	return a
+}
+
+// looked waits until somebody has looked at plugins in vain.
+func (w *world) looked() {
+	w.t.Helper()
+	select {
+	case <-w.refused:
+	case <-time.After(patience):
+		w.t.Fatal("nobody has looked at the plugin")
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mended waits until the plugin was mended.
+func (w *world) mended(when string) {
+	w.t.Helper()
+	end := time.After(patience)
+	for {
+		select {
+		case what := <-w.happened:
+			if what == install.Repaired {
+				return
+			}
+		case <-end:
+			w.t.Fatalf("nobody has mended the plugin after %s", when)
+		}
+	}
+}
+
+// layer is what stands for install.LayerFile.
+func (w *world) layer() string { return filepath.Join(w.room, "layer") }
+
+// Note implements agents.Recorder.
+func (w *world) Note(e events.Event) {
+	if b := w.bench.Load(); b != nil {
+		b.Note(e)
+	}
+}
+
+func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
+	a, err := w.agents.Get(string(id))
+	return toolbench.AgentOf(a), err
+}
+
+func (w *world) Start(ctx context.Context) error {
+	select {
+	case w.started <- struct{}{}:
+	default:
+	}
+	return w.sandbox.Start(ctx, by)
+}
+
+func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
+
+// Exec runs a command of this host, with the agent's home and layer where the test has them.
+func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+	if w.silent.Load() {
+		select {
+		case w.refused <- struct{}{}:
+		default:
+		}
+		return nil, fault.Newf(fault.Timeout, "run command", "", "the guest does not answer")
+	}
+	if w.held != nil {
+		return nil, w.hold(a.ID)
+	}
+	here := func(text string) string {
+		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
+		return strings.ReplaceAll(text, a.Home, filepath.Join(w.room, "home"))
+	}
+	for n, arg := range c.Args {
+		c.Args[n] = here(arg)
+	}
+	c.Dir = here(c.Dir)
+	return w.agents.ExecRunning(ctx, string(a.ID), c)
+}
+
+// hold has a command wait.
+func (w *world) hold(a config.AgentID) error {
+	defer w.busy.Add(-1)
+	for n := w.busy.Add(1); ; {
+		if most := w.most.Load(); n <= most || w.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	w.begun <- a
+	<-w.held
+	return fault.Newf(fault.Timeout, "run command", "", "it was held")
+}
+
+func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWrite) (guest.FileWritten, error) {
+	return guest.FileWritten{}, fault.Newf(fault.Rejected, "write", "", "the plugin has no files")
+}
+
+func (w *world) DigestFiles(context.Context, tools.Agent, guest.File, uint64, []string) ([]guest.FileDigest, error) {
+	return nil, fault.Newf(fault.Rejected, "look at files", "", "the plugin has no files")
+}
+
+func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
+	return nil
+}
+func (w *world) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}
+func (w *world) End(context.Context, config.AgentID, config.PluginID) error { return nil }
+
+// Whatever takes away what a plugin has installed outside of the workspace, it is there again
+// without anybody asking; and nothing is left of plugins whose agent is gone.
+func TestWatch(t *testing.T) {
+	w := newWorld(t)
+	alice := w.setter("alice")
+	w.look(lookAgain)
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a start", func() error { return w.sandbox.Start(t.Context(), by) }},
+		{"a restart", func() error { return w.sandbox.Restart(t.Context(), by) }},
+		{"a silence right after a start", func() error {
+			w.silent.Store(true)
+			if err := w.sandbox.Restart(t.Context(), by); err != nil {
+				return err
+			}
+			w.looked()
+			w.silent.Store(false)
+			return nil
+		}},
+		{"a reset of the agent", func() error { return w.agents.Reset(t.Context(), "alice", by) }},
+		{"a reset of the sandbox", func() error { return w.sandbox.Reset(t.Context(), by) }},
+	} {
+		if err := os.Remove(w.layer()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		w.must(step.do())
+		w.mended(step.name)
+	}
+	made, err := os.ReadFile(filepath.Join(w.room, "home", "plugins", "setter", "made"))
+	if n := strings.Count(string(made), "set up"); err != nil || n < 4 {
+		t.Errorf("it was set up %d times: %v", n, err)
+	}
+	if _, err := w.agents.Delete(t.Context(), "alice", false, by); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(w.home.InstalledPlugins(alice.ID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the deleted agent's plugins: %v", err)
+	}
+}
+
+// Whoever stops a guest whose plugins could not be looked at has it stay stopped.
+func TestWatchStartsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.setter("alice")
+	w.setter("bob")
+	w.look(10 * time.Millisecond)
+	w.silent.Store(true)
+	w.must(w.sandbox.Start(t.Context(), by))
+	w.looked()
+	w.must(w.sandbox.Stop(t.Context(), by))
+	select {
+	case <-w.started:
+		t.Error("a guest that was stopped is started for its plugins")
+	case <-time.After(time.Second): // many pauses
+	}
+}
+
+// Nobody waits for a pause that began before another guest ran or an agent was reset.
+func TestWatchWaitsForNoPause(t *testing.T) {
+	for name, change := range map[string]func(w *world) error{
+		"a restart": func(w *world) error { return w.sandbox.Restart(t.Context(), by) },
+		"a reset":   func(w *world) error { return w.agents.Reset(t.Context(), "alice", by) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.setter("alice")
+			w.look(lookSeldom)
+			w.silent.Store(true)
+			w.must(w.sandbox.Start(t.Context(), by))
+			w.looked()
+			w.silent.Store(false)
+			w.must(change(w))
+			w.mended(name)
+		})
+	}
+}
+
+// However often a guest falls silent and answers again, no more agents' plugins are looked at
+// together than in a guest that does not.
+func TestWatchOfAGuestThatFlaps(t *testing.T) {
+	w := newWorld(t)
+	const all = 3 * atOnce
+	for n := range all {
+		w.setter(fmt.Sprint("agent", n))
+	}
+	w.held, w.begun = make(chan struct{}), make(chan config.AgentID, 1000)
+	release := sync.OnceFunc(func() { close(w.held) })
+	defer release()
+	w.look(10 * time.Millisecond)
+	w.must(w.sandbox.Start(t.Context(), by))
+	for range 20 {
+		w.bench.Load().watch.changed.Ring()
+		time.Sleep(10 * time.Millisecond) // another look would begin
+	}
+	release()
+	seen, over := map[config.AgentID]bool{}, time.After(patience)
+	for len(seen) < all {
+		select {
+		case a := <-w.begun:
+			seen[a] = true
+		case <-over:
+			t.Fatalf("only %d of %d were looked at", len(seen), all)
+		}
+	}
+	if most := w.most.Load(); most > atOnce {
+		t.Errorf("%d were looked at together", most)
+	}
+}

@@ -1,3 +1,0 @@
-package service
-
-func system() manager { return systemd{} }

@@ -1,0 +1,217 @@
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/machine"
+)
+
+// askAgain is how soon after a question about a job the next one follows that waits for the
+// same: a guest may be silent for a while, and one that was taken over answer at once that
+// nothing is new, which would keep this computer busy.
+const askAgain = time.Second
+
+// nextQuestion is when to ask again what was asked at a time.
+func nextQuestion(asked time.Time) <-chan time.Time {
+	return time.After(time.Until(asked.Add(askAgain)))
+}
+
+// Job is a job of an agent, as the guest says it is.
+type Job struct {
+	Agent agents.Agent
+	guest.Job
+}
+
+// StartJob starts a job and returns when it runs. It is guest.Client's; User is
+// not the caller's to say.
+func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause) (Job, error) {
+	return t.startJob(ctx, ref, cmd, by, t.Agents.Enter)
+}
+
+// StartJobRunning is StartJob in the guest that runs. Without one it is Unavailable.
+func (t *Terminals) StartJobRunning(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause) (Job, error) {
+	return t.startJob(ctx, ref, cmd, by, t.Agents.EnterRunning)
+}
+
+func (t *Terminals) startJob(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause,
+	enter func(context.Context, string) (*machine.Loan, agents.Agent, error),
+) (Job, error) {
+	l, agent, err := enter(ctx, ref)
+	if err != nil {
+		return Job{}, err
+	}
+	cmd.User = agent.User
+	job, err := l.Jobs().StartJob(ctx, cmd)
+	if err == nil {
+		_, err = config.ParseJobID(string(job.ID))
+	}
+	if err != nil {
+		l.Return()
+		return Job{}, l.Explain(ctx, "start job", string(agent.Name), err)
+	}
+	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
+	t.beside(func() {
+		defer l.Return() // until then the guest is in use
+		t.follow(l, agent, job)
+	})
+	return t.job(agent, job), nil
+}
+
+// follow tells when a job has ended.
+func (t *Terminals) follow(l *machine.Loan, agent agents.Agent, job guest.Job) {
+	fields := map[string]string{"job": string(job.ID)}
+	for job.Running {
+		asked := time.Now()
+		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, guest.MaxJobWait)
+		switch {
+		case t.life.Err() != nil:
+			t.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
+			return
+		case err == nil && !next.Running:
+			job = next
+			continue
+		case fault.KindOf(err) == fault.NotFound:
+			t.note(JobEnded, "its room is gone", agent, fields)
+			return
+		}
+		select {
+		case <-l.Done():
+			t.note(JobEnded, "the machine has ended", agent, fields)
+			return
+		case <-t.life.Done(): // which is told above
+		case <-nextQuestion(asked):
+		}
+	}
+	maps.Copy(fields, map[string]string{"status": fmt.Sprint(job.Status()), "took": job.Ended.Sub(job.Started).Round(time.Millisecond).String()})
+	for name, is := range map[string]bool{"oom": job.OOM, "pids": job.Pids, "killed": job.Killed} {
+		if is {
+			fields[name] = "true"
+		}
+	}
+	t.note(JobEnded, machine.CauseGuest, agent, fields)
+}
+
+// Settle tells of the ends that the daemons before did not come to tell of, as one that was killed:
+// all their jobs ended with them. Past are the events that are kept.
+func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
+	var begun []events.Event
+	for e, err := range past {
+		if err != nil {
+			return err
+		}
+		switch e.Kind {
+		case JobStarted:
+			begun = append(begun, e)
+		case JobEnded:
+			begun = slices.DeleteFunc(begun, func(b events.Event) bool { return b.Fields["job"] == e.Fields["job"] })
+		}
+	}
+	for _, e := range begun {
+		t.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon ended before it did", Fields: e.Fields})
+	}
+	return nil
+}
+
+// Jobs lists the jobs of an agent, or of all for an empty name, by agent and
+// the newest first.
+func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
+	who, err := t.those(ref)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := t.Sandbox.Visit()
+	if !ok {
+		return nil, nil
+	}
+	defer l.Return()
+	var list []Job
+	for _, agent := range who {
+		jobs, err := l.Jobs().Jobs(ctx, agent.User)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return nil, l.Explain(ctx, "list jobs", string(agent.Name), err)
+		}
+		for _, job := range jobs {
+			list = append(list, t.job(agent, job))
+		}
+	}
+	slices.SortStableFunc(list, func(x, y Job) int {
+		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), y.Started.Compare(x.Started))
+	})
+	return list, nil
+}
+
+// ask asks the guest that runs about a job. Without a guest there is none.
+func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(*machine.Loan, config.LinuxUser) (guest.Job, error)) (Job, error) {
+	agent, err := t.Agents.Get(ref)
+	if err != nil {
+		return Job{}, err
+	}
+	l, ok := t.Sandbox.Visit()
+	if !ok {
+		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no job").Advise("Jobs end with their guest: start it anew.")
+	}
+	defer l.Return()
+	job, err := question(l, agent.User)
+	if err != nil {
+		return Job{}, l.Explain(ctx, op, string(id), err)
+	}
+	return t.job(agent, job), nil
+}
+
+// Job says how a job is. Like the calls below it fails with fault.NotFound when
+// the agent has no such job, or not any more.
+func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
+	return t.ask(ctx, "ask for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+		return l.Jobs().Job(ctx, user, id)
+	})
+}
+
+// WaitJob returns when a job has ended, or the wait is over; the job says
+// which. No wait is one without an end.
+func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
+	return t.ask(ctx, "wait for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+		return waitJob(ctx, l.Jobs(), user, id, wait)
+	})
+}
+
+func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, wait time.Duration) (guest.Job, error) {
+	var over <-chan time.Time
+	until := time.Now().Add(wait)
+	if wait != 0 {
+		over = time.After(wait)
+	}
+	for {
+		asked, part := time.Now(), guest.MaxJobWait
+		if wait != 0 {
+			part = min(part, max(0, time.Until(until)))
+		}
+		job, err := jobs.WaitJob(ctx, user, id, part)
+		if err != nil || !job.Running || wait != 0 && !time.Now().Before(until) {
+			return job, err
+		}
+		select {
+		case <-over: // how is it now?
+		case <-nextQuestion(asked):
+		case <-ctx.Done(): // which the guest's client says in its words
+		}
+	}
+}
+
+// KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
+// a job.
+func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
+	return t.ask(ctx, "kill job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+		return l.Jobs().KillJob(ctx, user, id, hard)
+	})
+}

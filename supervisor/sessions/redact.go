@@ -1,0 +1,45 @@
+package sessions
+
+import (
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+// redactResult takes secrets out of what a command in a session has written.
+func redactResult(s *redact.Scrubber, r *guest.ShellResult) {
+	outputs := []*guest.ShellOutput{&r.Stdout, &r.Stderr}
+	for i := range r.Late {
+		r.Late[i].Command = clipped(s, r.Late[i].Command)
+		outputs = append(outputs, &r.Late[i].Output)
+	}
+	for _, o := range outputs {
+		if o.Omitted == 0 {
+			o.Head = s.Part(o.Head, redact.Whole)
+			continue
+		}
+		o.Head, o.Tail = s.Part(o.Head, redact.After), s.Part(o.Tail, redact.Before)
+	}
+	r.Dir, r.RestartCause = s.Text(r.Dir), s.Text(r.RestartCause)
+}
+
+// clipped is a command, perhaps cut off at its end, without secrets.
+func clipped(s *redact.Scrubber, command string) string {
+	return string(s.Part([]byte(command), redact.After))
+}
+
+// redactTranscript takes secrets out of the end of a terminal's text. What was
+// just being typed or shown may be half of one.
+func redactTranscript(s *redact.Scrubber, text string) string {
+	return string(s.Part([]byte(text), redact.Before|redact.After))
+}
+
+// job is a job as the guest says it is, without secrets in its command.
+func (t *Terminals) job(agent agents.Agent, j guest.Job) Job {
+	s := t.Agents.Redacted(agent)
+	for i, arg := range j.Args {
+		j.Args[i] = clipped(s, arg)
+	}
+	j.Label = s.Text(j.Label)
+	return Job{agent, j}
+}
