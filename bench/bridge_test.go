@@ -24,6 +24,8 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -95,7 +97,7 @@ func newAskWorld(b *testing.B) *askWorld {
 	if err := disk.Create(data, 2<<30); err != nil {
 		b.Fatal(err)
 	}
-	room := guest.Room{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}
+	room := engine.RoomConfig{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}
 	var folders vm.Subtrees
 	if err := folders.Set(vm.Subtree{Path: "agents/alice", UID: room.UID, GID: room.UID}); err != nil {
 		b.Fatal(err)
@@ -148,7 +150,7 @@ func (w *askWorld) root(args ...string) string { return w.run("", args...) }
 func (w *askWorld) run(room config.LinuxUser, args ...string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	exit, err := w.guest.Client.Run(w.b.Context(), guest.Command{
+	exit, err := w.guest.Client.Run(w.b.Context(), engine.Command{
 		Args: args, Room: room, Env: []string{"OSAURUS_PLUGIN=bench", "PATH=/usr/local/bin:/usr/bin:/bin"}, Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || exit.Status() != 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -24,11 +24,11 @@ func BenchmarkStream(b *testing.B) {
 	w := newWorld(b)
 	w.build("source")
 	w.root("cp /workspace/shared/source /usr/local/bin")
-	source, err := w.client.Run(b.Context(), guest.Command{Args: []string{"/usr/local/bin/source", fmt.Sprint(sourcePort), fmt.Sprint(streamBytes)}})
+	source, err := w.client.Run(b.Context(), engine.Command{Args: []string{"/usr/local/bin/source", fmt.Sprint(sourcePort), fmt.Sprint(streamBytes)}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = source.Signal(context.Background(), guest.SIGTERM) })
+	b.Cleanup(func() { _ = source.Signal(context.Background(), engine.SIGTERM) })
 	command := fmt.Sprintf("yes | head -c %d", streamBytes)
 	var streamed, bare, alone []time.Duration
 	for turn := range streamTurns + 1 {
@@ -49,7 +49,7 @@ func (w *world) stream(line string, want int64) time.Duration {
 	w.b.Helper()
 	began := time.Now()
 	var got counter
-	p, err := w.client.RunFor(w.b.Context(), "", "alice", guest.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
+	p, err := w.client.RunFor(w.b.Context(), "", "alice", engine.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
 	if err != nil {
 		w.b.Fatal(err)
 	}

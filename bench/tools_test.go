@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -111,11 +112,11 @@ func BenchmarkLargeFile(b *testing.B) {
 	w := newWorld(b)
 	w.build("source")
 	w.root("mkdir -p /usr/local/bin && cp /workspace/shared/source /usr/local/bin")
-	source, err := w.client.Run(b.Context(), guest.Command{Args: []string{"/usr/local/bin/source", strconv.Itoa(largePort), strconv.Itoa(largeBytes)}})
+	source, err := w.client.Run(b.Context(), engine.Command{Args: []string{"/usr/local/bin/source", strconv.Itoa(largePort), strconv.Itoa(largeBytes)}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = source.Signal(context.Background(), guest.SIGTERM) })
+	b.Cleanup(func() { _ = source.Signal(context.Background(), engine.SIGTERM) })
 	line := strings.Repeat("0123456789abcdef", 62) + "0123456\n"
 	content := strings.Repeat(line, largeBytes/len(line)+1)[:largeBytes]
 	for name, path := range map[string]string{"disk": "/tmp/large.txt", "share": "large.txt"} {
@@ -247,7 +248,7 @@ END`, treeFolders, tree, treeFiles/treeFolders))
 func (w *world) as(agent, script string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	p, err := w.client.RunFor(w.b.Context(), "", agent, guest.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
+	p, err := w.client.RunFor(w.b.Context(), "", agent, engine.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		w.b.Fatal(err)
 	}

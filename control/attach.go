@@ -11,32 +11,34 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
+
+	"osaurus-sandbox/engine"
 )
 
 // RunInSession runs a command in a session's shell and waits for it. It is
 // guest.Client's RunShell, through the daemon: whose room it is says the agent,
 // and texts are UTF-8.
-func (c *Client) RunInSession(ctx context.Context, agent string, cmd guest.ShellCommand) (guest.ShellResult, error) {
+func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.ShellCommand) (engine.ShellResult, error) {
 	if err := checkTexts(append([]string{cmd.Command, cmd.Dir}, cmd.Env...)...); err != nil {
-		return guest.ShellResult{}, err
+		return engine.ShellResult{}, err
 	}
 	r, err := c.Shells.Run(ctx, &controlpb.RunInSessionRequest{
 		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
 		Call: string(cmd.Call),
 	})
 	if err != nil {
-		return guest.ShellResult{}, err
+		return engine.ShellResult{}, err
 	}
-	output := func(o *controlpb.SessionOutput) guest.ShellOutput {
-		return guest.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
+	output := func(o *controlpb.SessionOutput) engine.ShellOutput {
+		return engine.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
 	}
 	m := r
-	result := guest.ShellResult{
+	result := engine.ShellResult{
 		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
 		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
 	}
 	for _, l := range m.Late {
-		result.Late = append(result.Late, guest.LateOutput{Command: l.Command, Output: output(l.Output)})
+		result.Late = append(result.Late, engine.LateOutput{Command: l.Command, Output: output(l.Output)})
 	}
 	return result, nil
 }
@@ -54,14 +56,14 @@ type Attachment struct {
 	sending sync.Mutex // a stream has one sender at a time
 	cancel  context.CancelFunc
 	done    chan struct{}
-	end     guest.ShellEnd // after done
-	err     error          // after done
+	end     engine.ShellEnd // after done
+	err     error           // after done
 }
 
 // Attach attaches to a session's shell, as guest.Client's AttachShell does.
 // What its terminal shows is written to output. Closing the attachment, or
 // cancelling the context, leaves the shell as it is.
-func (c *Client) Attach(ctx context.Context, agent string, shell guest.Shell, size guest.TerminalSize, output io.Writer) (*Attachment, error) {
+func (c *Client) Attach(ctx context.Context, agent string, shell engine.Shell, size engine.TerminalSize, output io.Writer) (*Attachment, error) {
 	if err := checkTexts(append([]string{shell.Dir}, shell.Env...)...); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (c *Client) Attach(ctx context.Context, agent string, shell guest.Shell, si
 	return a, nil
 }
 
-func resize(size guest.TerminalSize) *controlpb.Resize {
+func resize(size engine.TerminalSize) *controlpb.Resize {
 	return &controlpb.Resize{Rows: uint32(size.Rows), Cols: uint32(size.Cols)}
 }
 
@@ -106,7 +108,7 @@ func (a *Attachment) Write(p []byte) (int, error) {
 }
 
 // Resize changes the terminal's size, for everybody who is attached.
-func (a *Attachment) Resize(size guest.TerminalSize) error {
+func (a *Attachment) Resize(size engine.TerminalSize) error {
 	return a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Resize{Resize: resize(size)}})
 }
 
@@ -129,7 +131,7 @@ func (a *Attachment) Done() <-chan struct{} { return a.done }
 // Wait returns when the shell has ended, or with an error when the attachment
 // has: it was closed, the daemon or the guest ended, or output could not be
 // written.
-func (a *Attachment) Wait() (guest.ShellEnd, error) {
+func (a *Attachment) Wait() (engine.ShellEnd, error) {
 	<-a.done
 	return a.end, a.err
 }
@@ -139,7 +141,7 @@ func (a *Attachment) follow(m *controlpb.AttachResponse, output io.Writer) {
 	defer a.cancel()
 	for {
 		if ended := m.GetEnded(); ended != nil {
-			a.end = guest.ShellEnd{Code: int(ended.Status), Cause: ended.Cause}
+			a.end = engine.ShellEnd{Code: int(ended.Status), Cause: ended.Cause}
 			return
 		}
 		if a.err = guest.Deliver(output, "terminal", m.GetOutput()); a.err != nil {

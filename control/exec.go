@@ -11,16 +11,18 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]
 
 // starter starts a command somewhere.
-type starter func(context.Context, guest.Command) (machine.Process, error)
+type starter func(context.Context, engine.Command) (machine.Process, error)
 
 // Exec runs one command as root of the guest.
 func (s service) Exec(ctx context.Context, stream *execStream) error {
@@ -74,7 +76,7 @@ func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, s
 	})
 }
 
-func exitProto(e guest.Exit) *controlpb.ExecExit {
+func exitProto(e engine.Exit) *controlpb.ExecExit {
 	return &controlpb.ExecExit{
 		Status: int32(e.Status()), Signal: int32(e.Signal), TimedOut: e.TimedOut, Idle: e.Idle,
 		Oom: e.OOM, Pids: e.PIDs, Quota: e.Quota, StdoutTruncated: e.StdoutTruncated, StderrTruncated: e.StderrTruncated,
@@ -82,7 +84,7 @@ func exitProto(e guest.Exit) *controlpb.ExecExit {
 }
 
 // carry carries a command's streams until it has ended.
-func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *execStream, run starter) (guest.Exit, error) {
+func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *execStream, run starter) (engine.Exit, error) {
 	out := &outputs{stream: stream}
 	cmd := command(start)
 	cmd.Stdout = out.to(func(b []byte) *controlpb.ExecResponse {
@@ -101,7 +103,7 @@ func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *
 	process, err := run(ctx, cmd)
 	if err != nil {
 		out.mu.Unlock()
-		return guest.Exit{}, err
+		return engine.Exit{}, err
 	}
 	if start.Stdin || cmd.Terminal != nil {
 		go follow(stream, process, in)
@@ -113,14 +115,14 @@ func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *
 	}})
 	out.mu.Unlock()
 	if err != nil {
-		return guest.Exit{}, err // and the end of the call ends the command
+		return engine.Exit{}, err // and the end of the call ends the command
 	}
 	return process.Wait()
 }
 
 // command is the command that a start asks for, but for its streams.
-func command(start *controlpb.ExecStart) guest.Command {
-	cmd := guest.Command{
+func command(start *controlpb.ExecStart) engine.Command {
+	cmd := engine.Command{
 		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root, ReadOnly: start.ReadOnly,
 		Timeout: start.Timeout.AsDuration(), IdleTimeout: start.IdleTimeout.AsDuration(), MaxOutput: start.MaxOutput,
 	}
@@ -128,7 +130,7 @@ func command(start *controlpb.ExecStart) guest.Command {
 		cmd.Args = loginShell(start.Line)
 	}
 	if t := start.Terminal; t != nil {
-		cmd.Terminal = &guest.Terminal{Size: terminalSize(t.Rows, t.Cols), Term: t.Term}
+		cmd.Terminal = &engine.Terminal{Size: terminalSize(t.Rows, t.Cols), Term: t.Term}
 	}
 	return cmd
 }
@@ -149,15 +151,15 @@ func asTyped(args []string) string {
 }
 
 // terminalSize is a size that a client asks for; no terminal is larger.
-func terminalSize(rows, cols uint32) guest.TerminalSize {
-	return guest.TerminalSize{Rows: uint16(min(rows, math.MaxUint16)), Cols: uint16(min(cols, math.MaxUint16))}
+func terminalSize(rows, cols uint32) engine.TerminalSize {
+	return engine.TerminalSize{Rows: uint16(min(rows, math.MaxUint16)), Cols: uint16(min(cols, math.MaxUint16))}
 }
 
 // Signal signals a command that Exec runs.
 func (s service) Signal(ctx context.Context, r *controlpb.SignalRequest) (*controlpb.SignalResponse, error) {
 	process, err := s.running.get(r.Id)
 	if err == nil {
-		err = process.Signal(ctx, guest.Signal(r.Signal))
+		err = process.Signal(ctx, engine.Signal(r.Signal))
 	}
 	return &controlpb.SignalResponse{}, err
 }

@@ -7,9 +7,11 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/sessions"
+
+	"osaurus-sandbox/engine"
 )
 
 // jobService is the part of the API that is about commands in the background.
@@ -32,7 +34,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	if err != nil {
 		return nil, err
 	}
-	cmd := guest.JobCommand{Args: r.Args, Env: r.Env, Dir: r.Dir, Label: r.Label}
+	cmd := engine.JobCommand{Args: r.Args, Env: r.Env, Dir: r.Dir, Label: r.Label}
 	n := note{action: "job.start", agent: agent.Name, subject: r.Line, strict: true}
 	switch {
 	case r.Line != "":

@@ -21,27 +21,27 @@ type clientStream = connect.BidiStreamForClientSimple[controlpb.ExecRequest, con
 // Process is a command that runs in the guest.
 type Process struct {
 	client *Client
-	cmd    guest.Command
+	cmd    engine.Command
 	stream *clientStream
 	saying sync.Mutex // of one thing at a time
 	cancel context.CancelFunc
 	id     string
 	pid    int
 	done   chan struct{}
-	exit   guest.Exit // after done
-	err    error      // after done
+	exit   engine.Exit // after done
+	err    error       // after done
 }
 
 // Run starts a command as root of the guest and returns when it runs; the guest
 // is started if need be. Cancelling the context ends it. It is guest.Client's
 // Exec, through the daemon: only Grace is not the caller's to choose, and Dir is
 // UTF-8.
-func (c *Client) Run(ctx context.Context, cmd guest.Command) (*Process, error) {
+func (c *Client) Run(ctx context.Context, cmd engine.Command) (*Process, error) {
 	return c.run(ctx, c.Exec, startOf(cmd), cmd)
 }
 
 // RunLending is RunFor with secrets of the agent in the command's environment too.
-func (c *Client) RunLending(ctx context.Context, secrets []string, agent string, cmd guest.Command) (*Process, error) {
+func (c *Client) RunLending(ctx context.Context, secrets []string, agent string, cmd engine.Command) (*Process, error) {
 	start := startOf(cmd)
 	start.Agent, start.Secrets = agent, secrets
 	return c.run(ctx, c.Agents.Exec, start, cmd)
@@ -49,13 +49,13 @@ func (c *Client) RunLending(ctx context.Context, secrets []string, agent string,
 
 // RunFor is Run as an agent, by its name or id, in its room. The audit says for whom,
 // if that is known.
-func (c *Client) RunFor(ctx context.Context, tenant engine.Tenant, agent string, cmd guest.Command) (*Process, error) {
+func (c *Client) RunFor(ctx context.Context, tenant engine.Tenant, agent string, cmd engine.Command) (*Process, error) {
 	start := startOf(cmd)
 	start.Agent, start.Tenant = agent, string(tenant)
 	return c.run(ctx, c.Agents.Exec, start, cmd)
 }
 
-func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStream, error), start *controlpb.ExecStart, cmd guest.Command) (*Process, error) {
+func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStream, error), start *controlpb.ExecStart, cmd engine.Command) (*Process, error) {
 	if err := checkTexts(cmd.Dir); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func checkUTF8(op, advice string, texts []string) error {
 }
 
 // startOf is what the daemon is told of a command.
-func startOf(cmd guest.Command) *controlpb.ExecStart {
+func startOf(cmd engine.Command) *controlpb.ExecStart {
 	start := &controlpb.ExecStart{
 		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
 		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
@@ -149,20 +149,20 @@ func (p *Process) PID() int { return p.pid }
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait returns when the command has ended and all its output is written.
-func (p *Process) Wait() (guest.Exit, error) {
+func (p *Process) Wait() (engine.Exit, error) {
 	<-p.done
 	return p.exit, p.err
 }
 
 // Signal sends a signal to the command's process group.
-func (p *Process) Signal(ctx context.Context, s guest.Signal) error {
+func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
 	_, err := p.client.Signal(ctx, &controlpb.SignalRequest{Id: p.id, Signal: int32(s)})
 	return err
 }
 
 // Resize changes the size of the command's terminal. Behind input that nobody
 // reads it waits until the command ends.
-func (p *Process) Resize(s guest.TerminalSize) error {
+func (p *Process) Resize(s engine.TerminalSize) error {
 	return p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
 }
 
@@ -203,8 +203,8 @@ func (p *Process) follow() {
 		case *controlpb.ExecResponse_Stderr:
 			p.err = guest.Deliver(p.cmd.Stderr, "error output", w.Stderr)
 		case *controlpb.ExecResponse_Exit:
-			p.exit = guest.Exit{
-				Code: int(w.Exit.Status), Signal: guest.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
+			p.exit = engine.Exit{
+				Code: int(w.Exit.Status), Signal: engine.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
 				OOM: w.Exit.Oom, PIDs: w.Exit.Pids, Quota: w.Exit.Quota,
 				StdoutTruncated: w.Exit.StdoutTruncated, StderrTruncated: w.Exit.StderrTruncated,
 			}

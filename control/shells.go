@@ -8,8 +8,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // shellService is the part of the API that is about persistent shells.
@@ -52,11 +54,11 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 	if err != nil {
 		return nil, err
 	}
-	cmd := guest.ShellCommand{
-		Shell:   guest.Shell{Session: id, Env: r.Env, Dir: r.Dir},
+	cmd := engine.ShellCommand{
+		Shell:   engine.Shell{Session: id, Env: r.Env, Dir: r.Dir},
 		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
-	result, err := answered(ctx, s.service, n, func() (guest.ShellResult, error) {
+	result, err := answered(ctx, s.service, n, func() (engine.ShellResult, error) {
 		return s.Terminals.Run(ctx, of, cmd, callerOf(ctx).cause())
 	})
 	if err != nil {
@@ -73,7 +75,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 	return answer, nil
 }
 
-func sessionOutput(o guest.ShellOutput) *controlpb.SessionOutput {
+func sessionOutput(o engine.ShellOutput) *controlpb.SessionOutput {
 	return &controlpb.SessionOutput{Head: o.Head, Omitted: o.Omitted, Tail: o.Tail}
 }
 
@@ -120,7 +122,7 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 
 // attach carries what a person types and sees until the shell has ended.
 func (s shellService) attach(ctx context.Context, of string, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
-	shell := guest.Shell{Session: id, Env: open.Env, Dir: open.Dir}
+	shell := engine.Shell{Session: id, Env: open.Env, Dir: open.Dir}
 	a, err := s.Terminals.Attach(ctx, of, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
 	}), callerOf(ctx).cause())
@@ -149,7 +151,7 @@ func (s shellService) attach(ctx context.Context, of string, open *controlpb.Att
 	return &controlpb.AttachEnd{Status: int32(end.Code), Cause: end.Cause}, err
 }
 
-func sizeOf(r *controlpb.Resize) guest.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
+func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
 
 // List answers the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {

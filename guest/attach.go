@@ -11,6 +11,8 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 // Attachment is a person before the shell of a session.
@@ -19,23 +21,17 @@ type Attachment struct {
 	cancel context.CancelFunc
 	sendMu sync.Mutex // a stream has one sender at a time
 	done   chan struct{}
-	end    ShellEnd // after done
-	err    error    // after done
-}
-
-// ShellEnd is how a shell ended that somebody was attached to.
-type ShellEnd struct {
-	Code  int    // 128 + n after signal n
-	Cause string // if it did not end by itself
+	end    engine.ShellEnd // after done
+	err    error           // after done
 }
 
 // AttachShell attaches to a session's shell and makes that if need be. What its
 // terminal shows is written to output, the recent transcript first; it comes from
 // the room, so only a terminal should obey it. Closing the attachment or
 // cancelling the context leaves the shell as it is.
-func (c *Client) AttachShell(ctx context.Context, shell Shell, size TerminalSize, output io.Writer) (*Attachment, error) {
+func (c *Client) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (*Attachment, error) {
 	const op = "attach to shell"
-	open := &guestpb.ShellOpen{Shell: shell.proto(), Size: resizeTo(size)}
+	open := &guestpb.ShellOpen{Shell: shellProto(shell), Size: resizeTo(size)}
 	if err := wire.CheckShellOpen(open); err != nil {
 		return nil, err
 	}
@@ -74,7 +70,7 @@ func (a *Attachment) Write(p []byte) (int, error) {
 }
 
 // Resize changes the terminal's size, for everybody who is attached.
-func (a *Attachment) Resize(size TerminalSize) error {
+func (a *Attachment) Resize(size engine.TerminalSize) error {
 	return a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Resize{Resize: resizeTo(size)}})
 }
 
@@ -99,7 +95,7 @@ func (a *Attachment) Done() <-chan struct{} { return a.done }
 
 // Wait returns when the shell has ended, or with an error when the attachment
 // has: it was closed, the connection broke, or output could not be written.
-func (a *Attachment) Wait() (ShellEnd, error) {
+func (a *Attachment) Wait() (engine.ShellEnd, error) {
 	<-a.done
 	return a.end, a.err
 }
@@ -109,7 +105,7 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 	defer a.cancel()
 	for {
 		if ended := m.GetEnded(); ended != nil {
-			a.end = ShellEnd{Code: int(ended.Code), Cause: printable.Clip(ended.Cause)}
+			a.end = engine.ShellEnd{Code: int(ended.Code), Cause: printable.Clip(ended.Cause)}
 			return
 		}
 		if a.err = Deliver(output, "terminal", m.GetOutput()); a.err != nil {
@@ -123,6 +119,6 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 	}
 }
 
-func resizeTo(size TerminalSize) *guestpb.Resize {
+func resizeTo(size engine.TerminalSize) *guestpb.Resize {
 	return &guestpb.Resize{Rows: uint32(size.Rows), Cols: uint32(size.Cols)}
 }

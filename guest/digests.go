@@ -9,24 +9,18 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
-)
 
-// FileDigest is what a file holds.
-type FileDigest struct {
-	// There says that there is a file, or a link that leads out of the folder.
-	There bool
-	// SHA256 is of all of the file; nil, if it was not read.
-	SHA256 []byte
-}
+	"osaurus-sandbox/engine"
+)
 
 // DigestFiles says of each of a folder's files what it holds, in the order of their paths, which are
 // relative to the folder. It reads those of at most limit bytes that the agent may read. Where there
 // is no such folder, nothing is there.
-func (c *Client) DigestFiles(ctx context.Context, folder File, limit uint64, paths []string) ([]FileDigest, error) {
+func (c *Client) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
 	const op = "look at files"
-	list := make([]FileDigest, 0, len(paths))
+	list := make([]engine.FileDigest, 0, len(paths))
 	for some := range slices.Chunk(paths, wire.MaxDigests) {
-		q := &guestpb.DigestFilesRequest{Folder: folder.proto(), Limit: limit}
+		q := &guestpb.DigestFilesRequest{Folder: filePath(folder), Limit: limit}
 		for _, p := range some {
 			q.Paths = append(q.Paths, []byte(p))
 		}
@@ -41,7 +35,7 @@ func (c *Client) DigestFiles(ctx context.Context, folder File, limit uint64, pat
 			return nil, fault.Newf(fault.Rejected, op, folder.String(), "the guest answers for other files than were asked for")
 		}
 		for _, f := range a.Files {
-			d := FileDigest{There: f.GetThere()}
+			d := engine.FileDigest{There: f.GetThere()}
 			if len(f.GetSha256()) == sha256.Size {
 				d.SHA256 = bytes.Clone(f.Sha256)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 // Program is where the guest finds its own program, for helpers.
@@ -20,7 +22,7 @@ const Program = "/run/osaurus/guest"
 func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
 	const op = "export"
 	errs := &head{}
-	exit, err := c.Run(ctx, Command{Args: []string{Program, "export-tar", dir}, Stdout: w, Stderr: errs})
+	exit, err := c.Run(ctx, engine.Command{Args: []string{Program, "export-tar", dir}, Stdout: w, Stderr: errs})
 	if err != nil {
 		return err
 	}

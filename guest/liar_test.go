@@ -24,6 +24,8 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 // patience is how long a lie may take before it counts as having held up the host.
@@ -211,23 +213,23 @@ func TestLyingGuest(t *testing.T) {
 		t.Errorf("a message that is too long: %v", err)
 	}
 	const user = "agent-alice"
-	file := guest.File{User: user, Root: "/workspace/agents/alice", Path: "a"}
-	if i, err := c.StatFile(ctx, file); err != nil || i.Kind != guest.OtherFile {
+	file := engine.File{User: user, Root: "/workspace/agents/alice", Path: "a"}
+	if i, err := c.StatFile(ctx, file); err != nil || i.Kind != engine.OtherFile {
 		t.Errorf("a file without a word: %+v %v", i, err)
 	}
-	if list, _, err := c.ListFolder(ctx, file, 10); err != nil || len(list) > guest.MaxFolderEntries {
+	if list, _, err := c.ListFolder(ctx, file, 10); err != nil || len(list) > engine.MaxFolderEntries {
 		t.Errorf("a folder: %d entries, %v", len(list), err)
 	}
 	var text bytes.Buffer
-	if _, err := c.ReadFile(ctx, file, guest.FilePart{Limit: 1000}, &text); fault.KindOf(err) != fault.Rejected || text.Len() > 1000 {
+	if _, err := c.ReadFile(ctx, file, engine.FilePart{Limit: 1000}, &text); fault.KindOf(err) != fault.Rejected || text.Len() > 1000 {
 		t.Errorf("a file without an end: %d bytes, %v", text.Len(), err)
 	}
 	text.Reset()
-	if r, err := c.ReadFile(ctx, file, guest.FilePart{Limit: 1000, OrNothing: true}, &text); err != nil || !r.Truncated || text.Len() > 0 {
+	if r, err := c.ReadFile(ctx, file, engine.FilePart{Limit: 1000, OrNothing: true}, &text); err != nil || !r.Truncated || text.Len() > 0 {
 		t.Errorf("a file of any size: %+v, %d bytes, %v", r, text.Len(), err)
 	}
 	matches := 0
-	if _, err := c.SearchFiles(ctx, file, guest.FileSearch{Pattern: "x"}, func(guest.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
+	if _, err := c.SearchFiles(ctx, file, engine.FileSearch{Pattern: "x"}, func(engine.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a search without an end: %d matches, %v", matches, err)
 	}
 	if list, err := c.Jobs(ctx, user); err != nil || len(list) > wire.MaxJobs {
@@ -239,10 +241,10 @@ func TestLyingGuest(t *testing.T) {
 	if tail, err := c.TailJob(ctx, user, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > wire.Chunk {
 		t.Errorf("a job's output: %d bytes, %v", len(tail.Data), err)
 	}
-	if list, err := c.Sessions(ctx, user); err != nil || len(list) > wire.MaxSessions || list[0].State != guest.SessionEnded {
+	if list, err := c.Sessions(ctx, user); err != nil || len(list) > wire.MaxSessions || list[0].State != engine.SessionEnded {
 		t.Errorf("%d sessions, %v", len(list), err)
 	}
-	r, err := c.RunShell(ctx, guest.ShellCommand{Shell: guest.Shell{User: user, Session: "main"}, Command: "true"})
+	r, err := c.RunShell(ctx, engine.ShellCommand{Shell: engine.Shell{User: user, Session: "main"}, Command: "true"})
 	if err != nil || len(r.Stdout.Head) > wire.MaxShellOutputBytes || len(r.Stdout.Tail) > wire.MaxShellOutputBytes || len(r.Late) > wire.MaxList {
 		t.Errorf("a shell's output: %d and %d bytes, %d late, %v", len(r.Stdout.Head), len(r.Stdout.Tail), len(r.Late), err)
 	}
@@ -288,7 +290,7 @@ func TestLyingExec(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				var out, errs bytes.Buffer
-				command := guest.Command{Args: []string{"true"}, Stdout: &out, Stderr: &errs, Stdin: stdin, MaxOutput: most}
+				command := engine.Command{Args: []string{"true"}, Stdout: &out, Stderr: &errs, Stdin: stdin, MaxOutput: most}
 				_, err := (&liar{exec: tc.exec}).serve(t).Run(ctx, command)
 				if fault.KindOf(err) != tc.want {
 					t.Errorf("%v (%s), want %s", err, fault.KindOf(err), tc.want)

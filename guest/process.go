@@ -5,153 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
-	"syscall"
-	"time"
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
-
-// Command is a program to run in the guest, as its root or in a room. Like
-// exec.Cmd, it is told where its streams go: the guest is read only as fast as
-// they are written.
-type Command struct {
-	// Args are the program and its arguments. A program without a slash is
-	// looked for in the PATH of Env.
-	Args []string
-	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
-	// room it is added to that of a login.
-	Env []string
-	// Dir is relative to where it runs without one: /, or as an agent its home.
-	Dir string
-
-	// Room is the Linux user in whose room the command runs; empty means as
-	// root of the guest. RoomRoot is for installing packages there.
-	Room     config.LinuxUser
-	RoomRoot bool
-
-	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
-	// rooms.
-	ReadOnly bool
-
-	// Plugin, if not empty, is the plugin that the command is of: the bridge is told
-	// so, and no other program of the room can claim it. Offline is for a plugin that
-	// may reach no network. Both are for rooms.
-	Plugin  config.PluginID
-	Offline bool
-
-	// Terminal, if not nil, gives the command one instead of pipes. What it
-	// shows goes to Stdout.
-	Terminal *Terminal
-
-	// Stdin may be nil: the command then reads nothing. A Read of it may
-	// still be under way when Wait returns.
-	Stdin io.Reader
-	// Stdout and Stderr may be nil, which discards in the guest. They are
-	// written by one goroutine, so they may be the same. If a Write fails, the
-	// command is ended.
-	Stdout, Stderr io.Writer
-
-	// Timeout, if not 0, is how long the command may run. The guest itself
-	// then ends it.
-	Timeout time.Duration
-	// IdleTimeout, if not 0, is how long the command may neither write nor be
-	// written to.
-	IdleTimeout time.Duration
-	// MaxOutput, if not 0, bounds what Stdout and Stderr get each, up to
-	// MaxOutputLimit: the first 40 % as they come, and at the end the last 60 %.
-	// With a guest that sends more, Wait fails with Rejected.
-	MaxOutput uint64
-	// Grace is how long the command may live on after SIGTERM when it is ended
-	// (by Timeout, or by its context); 0 means five seconds.
-	Grace time.Duration
-}
-
-// MaxOutputLimit is the largest MaxOutput. Beyond it, the guest would hold too
-// much: who wants more bounds it where it is written.
-const MaxOutputLimit = wire.MaxOutput
-
-// Terminal is what a command finds when it asks for its own.
-type Terminal struct {
-	Size TerminalSize
-	Term string // the variable TERM; empty means xterm-256color
-}
-
-// TerminalSize is in characters.
-type TerminalSize struct{ Rows, Cols uint16 }
 
 // DefaultEnv is the environment of a command that was given none.
 func DefaultEnv() []string { return wire.RootEnvironment() }
 
-// Exit is how a command ended.
-type Exit struct {
-	Code     int    // its exit code, unless a signal ended it
-	Signal   Signal // the signal that ended it, or 0
-	TimedOut bool   // it was ended because its Timeout was over
-	Idle     bool   // it was ended because its IdleTimeout was over
-
-	// While it ran, its room was at a limit. OOM: a process was killed for memory,
-	// or the room stood still for want of it when the time was over. PIDs: a process
-	// could not be started. Quota: at the end, the room's disk was full.
-	OOM, PIDs, Quota bool
-	// Bytes that MaxOutput left out.
-	StdoutTruncated, StderrTruncated uint64
-}
-
-// Status is the one number that a shell would show: 128 plus the signal, or
-// the code.
-func (e Exit) Status() int {
-	if e.Signal != 0 {
-		return 128 + int(e.Signal)
-	}
-	return e.Code
-}
-
-// Signal is a signal by its Linux number, whatever the host is.
-type Signal int
-
-const (
-	SIGHUP   Signal = 1
-	SIGINT   Signal = 2
-	SIGQUIT  Signal = 3
-	SIGKILL  Signal = 9
-	SIGUSR1  Signal = 10
-	SIGUSR2  Signal = 12
-	SIGTERM  Signal = 15
-	SIGCONT  Signal = 18
-	SIGSTOP  Signal = 19
-	SIGTSTP  Signal = 20
-	SIGWINCH Signal = 28
-)
-
-func (s Signal) String() string { return "signal " + strconv.Itoa(int(s)) }
-
-// HostSignal translates a signal of this host; it returns 0 for one that has
-// no counterpart here.
-func HostSignal(s syscall.Signal) Signal {
-	return map[syscall.Signal]Signal{
-		syscall.SIGHUP: SIGHUP, syscall.SIGINT: SIGINT, syscall.SIGQUIT: SIGQUIT, syscall.SIGKILL: SIGKILL,
-		syscall.SIGUSR1: SIGUSR1, syscall.SIGUSR2: SIGUSR2, syscall.SIGTERM: SIGTERM, syscall.SIGCONT: SIGCONT,
-		syscall.SIGSTOP: SIGSTOP, syscall.SIGTSTP: SIGTSTP, syscall.SIGWINCH: SIGWINCH,
-	}[s]
-}
-
-// OpRun is what was being done, by a fault's word, where a guest would not run a command or its
-// end is not known.
-const OpRun = "run command"
-
 // Process is a command that has been started.
 type Process struct {
 	client  *Client
-	cmd     Command
+	cmd     engine.Command
 	name    string
 	id      uint64
 	pid     int
@@ -161,8 +34,8 @@ type Process struct {
 	release func() // gives back what the answers came over
 	cancel  context.CancelFunc
 	done    chan struct{}
-	exit    Exit  // after done
-	err     error // after done
+	exit    engine.Exit // after done
+	err     error       // after done
 }
 
 // answers are what the guest says of a command.
@@ -179,8 +52,8 @@ type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestp
 // It fails with NotFound if there is no such program or directory, Rejected
 // if the program may not be executed or too many commands run at once, and
 // InvalidArgs if the command is malformed.
-func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
-	start := cmd.proto()
+func (c *Client) Exec(ctx context.Context, cmd engine.Command) (*Process, error) {
+	start := startOf(cmd)
 	if err := wire.CheckStart(start); err != nil {
 		return nil, err
 	}
@@ -195,7 +68,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (*Process, error) {
 		err = p.begun()
 	}
 	if err != nil {
-		err = wire.Decode(OpRun, p.name, streamEnd(ctx, err))
+		err = wire.Decode(engine.OpRun, p.name, streamEnd(ctx, err))
 		p.release()
 		cancel()
 		return nil, err
@@ -256,15 +129,15 @@ func (p *Process) begun() error {
 }
 
 // Run is Exec and Wait.
-func (c *Client) Run(ctx context.Context, cmd Command) (Exit, error) {
+func (c *Client) Run(ctx context.Context, cmd engine.Command) (engine.Exit, error) {
 	p, err := c.Exec(ctx, cmd)
 	if err != nil {
-		return Exit{}, err
+		return engine.Exit{}, err
 	}
 	return p.Wait()
 }
 
-func (cmd Command) proto() *guestpb.Start {
+func startOf(cmd engine.Command) *guestpb.Start {
 	if cmd.Env == nil && cmd.Room == "" {
 		cmd.Env = DefaultEnv()
 	}
@@ -289,20 +162,20 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Wait returns when the command has ended and all its output is written. It
 // may be called often. An exit code other than 0 is no error; the error says
 // that the command's end is not known, or that its output could not be written.
-func (p *Process) Wait() (Exit, error) {
+func (p *Process) Wait() (engine.Exit, error) {
 	<-p.done
 	return p.exit, p.err
 }
 
 // Signal sends a signal to the command's process group. It fails with
 // NotFound when the command has ended.
-func (p *Process) Signal(ctx context.Context, s Signal) error {
+func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
 	_, err := call(ctx, "send "+s.String(), p.client.rpc.Signal, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
 	return err
 }
 
 // Resize changes the size of the command's terminal, if it has one.
-func (p *Process) Resize(s TerminalSize) error {
+func (p *Process) Resize(s engine.TerminalSize) error {
 	if p.cmd.Terminal == nil {
 		return nil
 	}
@@ -341,7 +214,7 @@ func (p *Process) follow(ctx context.Context) {
 	for {
 		m, err := p.answers.Receive()
 		if err != nil {
-			p.err = wire.Decode(OpRun, p.name, streamEnd(ctx, err))
+			p.err = wire.Decode(engine.OpRun, p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
@@ -370,7 +243,7 @@ func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) er
 
 // lied is the error of a guest that says what no guest does.
 func (p *Process) lied(format string, args ...any) error {
-	return fault.New(fault.Rejected, OpRun, p.name, fmt.Errorf(format, args...)).
+	return fault.New(fault.Rejected, engine.OpRun, p.name, fmt.Errorf(format, args...)).
 		Advise("The guest is not what was booted: restart it, or reset it.")
 }
 
@@ -391,12 +264,12 @@ func streamEnd(ctx context.Context, err error) error {
 // maxSignal is the last signal of Linux.
 const maxSignal = 64
 
-func (p *Process) exitOf(e *guestpb.Exit) (Exit, error) {
+func (p *Process) exitOf(e *guestpb.Exit) (engine.Exit, error) {
 	if n := e.GetSignal(); n < 0 || n > maxSignal {
-		return Exit{}, p.lied("the guest says that signal %d ended it", n)
+		return engine.Exit{}, p.lied("the guest says that signal %d ended it", n)
 	}
-	return Exit{
-		Code: int(e.GetCode()), Signal: Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Idle: e.GetIdle(),
+	return engine.Exit{
+		Code: int(e.GetCode()), Signal: engine.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Idle: e.GetIdle(),
 		OOM: e.GetOom(), PIDs: e.GetPids(), Quota: e.GetQuota(),
 		StdoutTruncated: e.GetStdoutTruncated(), StderrTruncated: e.GetStderrTruncated(),
 	}, nil

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"osaurus-sandbox/engine"
@@ -16,22 +15,14 @@ import (
 // end may be out of reach for longer, but then nobody waits for the signal.
 const signalLimit = 10 * time.Second
 
-// Running is a command that runs in a room: a *Process, or what stands for one
-// at the end of another connection.
-type Running interface {
-	Signal(ctx context.Context, s Signal) error
-	Done() <-chan struct{}
-	Wait() (Exit, error)
-}
-
 // NewSandbox is the execution SPI over whoever starts commands in a room. The
 // context of start is that of the whole command.
-func NewSandbox(start func(ctx context.Context, cmd Command, tenant engine.Tenant) (Running, error)) engine.Sandbox {
+func NewSandbox(start func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error)) engine.Sandbox {
 	return rooms{start}
 }
 
 type rooms struct {
-	start func(context.Context, Command, engine.Tenant) (Running, error)
+	start func(context.Context, engine.Command, engine.Tenant) (engine.Process, error)
 }
 
 // Start implements sandbox.Sandbox.
@@ -42,7 +33,7 @@ func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, er
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap("start command", "", err)
 	}
-	cmd := Command{
+	cmd := engine.Command{
 		Args: req.Command.Args, Dir: req.WorkspaceRoot, ReadOnly: req.ReadOnly,
 		Env: []string{}, Grace: engine.CancelGrace,
 	}
@@ -76,7 +67,7 @@ func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, er
 		end()
 		return nil, err
 	}
-	live := engine.NewLive(req, &means{Running: p, end: end})
+	live := engine.NewLive(req, &means{Process: p, end: end})
 	out.set(live.Stdout())
 	errs.set(live.Stderr())
 	if input != nil {
@@ -110,14 +101,14 @@ func (l *late) Write(p []byte) (int, error) {
 // means ends a command in a room. What it leaves behind when its first process
 // has ended, the guest ends.
 type means struct {
-	Running
+	engine.Process
 	end context.CancelFunc
 }
 
-func (m *means) Terminate() { m.signal(SIGTERM) }
-func (m *means) Kill()      { m.signal(SIGKILL) }
+func (m *means) Terminate() { m.signal(engine.SIGTERM) }
+func (m *means) Kill()      { m.signal(engine.SIGKILL) }
 
-func (m *means) signal(s Signal) {
+func (m *means) signal(s engine.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
 	defer cancel()
 	// One that has ended has no use for it, and one that is out of reach ends
@@ -131,29 +122,9 @@ func (m *means) Release() error {
 }
 
 // exitFor is an exit in the words of the SPI.
-func exitFor(e Exit) engine.ExitStatus {
+func exitFor(e engine.Exit) engine.ExitStatus {
 	if e.Signal == 0 {
 		return engine.ExitStatus{Code: e.Code}
 	}
-	return engine.ExitStatus{Code: engine.NoCode, Signal: e.Signal.name(), Note: e.note()}
-}
-
-// note says which limit ended a command, if one did.
-func (e Exit) note() string {
-	if e.OOM {
-		return "it was at its agent's limit of memory"
-	}
-	return ""
-}
-
-// name is a signal as kill -l names it.
-func (s Signal) name() string {
-	names := []string{
-		"", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT",
-		"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-	}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return strconv.Itoa(int(s))
+	return engine.ExitStatus{Code: engine.NoCode, Signal: e.Signal.Name(), Note: e.Note()}
 }

@@ -15,16 +15,16 @@ import (
 // brief is a command that ends when its streams have.
 type brief struct{ done chan struct{} }
 
-func (b brief) Signal(context.Context, guest.Signal) error { return nil }
-func (b brief) Done() <-chan struct{}                      { return b.done }
-func (b brief) Wait() (guest.Exit, error)                  { <-b.done; return guest.Exit{}, nil }
+func (b brief) Signal(context.Context, engine.Signal) error { return nil }
+func (b brief) Done() <-chan struct{}                       { return b.done }
+func (b brief) Wait() (engine.Exit, error)                  { <-b.done; return engine.Exit{}, nil }
 
 // TestStartGivenUp: who gives up while a command starts is let go, also when the command has
 // written by then, and waits for input.
 func TestStartGivenUp(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	s := guest.NewSandbox(func(_ context.Context, cmd guest.Command, _ engine.Tenant) (guest.Running, error) {
+	s := guest.NewSandbox(func(_ context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
 		giveUp()
 		b := brief{make(chan struct{})}
 		go func() {

@@ -4,101 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
-
-// ShellTimeout is the time limit of a ShellCommand that has none.
-const ShellTimeout = wire.ShellTimeout
-
-// Shell says which session of which agent, and what its shell is made with
-// where it has to be made.
-type Shell struct {
-	User    config.LinuxUser // whose room; empty is root of the guest
-	Session config.SessionID
-	Env     []string // NAME=value, over the user's login environment
-	Dir     string   // relative to the home
-	// Transcript is the session's transcript of before this boot of the guest:
-	// what a new session begins with.
-	Transcript string
-}
-
-// ShellCommand is a command for a session's shell.
-type ShellCommand struct {
-	Shell
-	Command string // what one would type; many lines are fine
-	Stdin   []byte // what it reads; without it, nothing
-	// Timeout bounds the wait for the shell, and then the command. 0 is 30 s.
-	Timeout time.Duration
-	// Call is what CancelShell may name it by. Without, it can only be cancelled as
-	// what runs, or by the context.
-	Call config.CallID
-}
-
-// ShellResult is what became of a ShellCommand.
-type ShellResult struct {
-	Stdout, Stderr ShellOutput
-	Code           int // as $? has it: 128 + n after signal n
-	TimedOut       bool
-	Cancelled      bool   // by CancelShell, perhaps before it began, or by a person's Ctrl-C
-	Exited         bool   // the shell ended with it (exit, exec, a crash)
-	Restarted      bool   // it ran in a new shell: what was changed in the one before is lost
-	RestartCause   string // why
-	Dir            string // the shell's working directory afterwards
-	Late           []LateOutput
-	Duration       time.Duration
-}
-
-// ShellOutput is a stream of a command: all of it in Head, or its beginning
-// and its end with Omitted characters between them.
-type ShellOutput struct {
-	Head, Tail []byte
-	Omitted    uint64
-}
-
-// String is the output with a line that says what is left out.
-func (o ShellOutput) String() string {
-	if o.Omitted == 0 {
-		return string(o.Head)
-	}
-	return fmt.Sprintf("%s\n[… %d characters left out …]\n%s", o.Head, o.Omitted, o.Tail)
-}
-
-// LateOutput is what an earlier command of the session has written in the
-// background since its call ended.
-type LateOutput struct {
-	Command string // its beginning
-	Output  ShellOutput
-}
-
-// SessionState says what a session's shell does.
-type SessionState string
-
-const (
-	SessionIdle    SessionState = "idle"    // at its prompt
-	SessionCommand SessionState = "command" // a ShellCommand runs
-	SessionPerson  SessionState = "person"  // a person's program has the terminal
-	SessionEnded   SessionState = "ended"   // the next use makes a new shell
-)
-
-// Session is a session as the guest lists it. Like Info it is only the
-// guest's word.
-type Session struct {
-	User       string
-	ID         string
-	State      SessionState
-	PID        int // of the shell, in the guest
-	Command    string
-	Dir        string
-	Attached   int // persons
-	Waiting    int // commands
-	Made, Used time.Time
-}
 
 // shellPatience is for what a command in a shell may take beside its timeout.
 const shellPatience = time.Minute
@@ -110,28 +24,28 @@ const shellPatience = time.Minute
 // It fails with Unavailable when something else had the shell until the
 // timeout, Rejected when the agent has too many sessions or the session too many
 // commands that wait, and NotFound when there is no room for the user.
-func (c *Client) RunShell(ctx context.Context, cmd ShellCommand) (ShellResult, error) {
+func (c *Client) RunShell(ctx context.Context, cmd engine.ShellCommand) (engine.ShellResult, error) {
 	r := &guestpb.ShellRunRequest{
-		Shell: cmd.proto(), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout), Call: string(cmd.Call),
+		Shell: shellProto(cmd.Shell), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout), Call: string(cmd.Call),
 	}
 	if err := wire.CheckShellRun(r); err != nil {
-		return ShellResult{}, err
+		return engine.ShellResult{}, err
 	}
 	// The guest itself keeps to the timeout, twice; then it ends the command, and
 	// may have to start a shell before.
-	timeout := cmp.Or(cmd.Timeout, wire.ShellTimeout)
+	timeout := cmp.Or(cmd.Timeout, engine.ShellTimeout)
 	a, err := callWithin(ctx, 2*timeout+shellPatience, "run in shell", string(cmd.Session), c.shells.Run, r)
 	if err != nil {
-		return ShellResult{}, err
+		return engine.ShellResult{}, err
 	}
-	result := ShellResult{
+	result := engine.ShellResult{
 		Stdout: shellOutput(a.Stdout), Stderr: shellOutput(a.Stderr), Code: int(a.Code),
 		TimedOut: a.TimedOut, Cancelled: a.Cancelled, Exited: a.Exited,
 		Restarted: a.Restarted, RestartCause: printable.Clip(a.RestartCause),
 		Dir: clipPath(a.Dir), Duration: time.Duration(a.DurationNanos),
 	}
 	for _, l := range bound(a.Late) {
-		result.Late = append(result.Late, LateOutput{Command: printable.Clip(l.Command), Output: shellOutput(l.Output)})
+		result.Late = append(result.Late, engine.LateOutput{Command: printable.Clip(l.Command), Output: shellOutput(l.Output)})
 	}
 	return result, nil
 }
@@ -145,22 +59,22 @@ func (c *Client) CancelShell(ctx context.Context, user config.LinuxUser, id conf
 }
 
 // Sessions lists the sessions of a user, or of all if that is empty.
-func (c *Client) Sessions(ctx context.Context, user config.LinuxUser) ([]Session, error) {
+func (c *Client) Sessions(ctx context.Context, user config.LinuxUser) ([]engine.Session, error) {
 	r, err := call(ctx, "list sessions", c.shells.Sessions, &guestpb.SessionsRequest{User: string(user)})
 	if err != nil {
 		return nil, err
 	}
-	states := map[guestpb.Session_State]SessionState{
-		guestpb.Session_STATE_IDLE: SessionIdle, guestpb.Session_STATE_COMMAND: SessionCommand,
-		guestpb.Session_STATE_PERSON: SessionPerson,
+	states := map[guestpb.Session_State]engine.SessionState{
+		guestpb.Session_STATE_IDLE: engine.SessionIdle, guestpb.Session_STATE_COMMAND: engine.SessionCommand,
+		guestpb.Session_STATE_PERSON: engine.SessionPerson,
 	}
-	var list []Session
+	var list []engine.Session
 	for _, s := range r.Sessions[:min(len(r.Sessions), wire.MaxSessions)] {
 		state, ok := states[s.State]
 		if !ok {
-			state = SessionEnded
+			state = engine.SessionEnded
 		}
-		list = append(list, Session{
+		list = append(list, engine.Session{
 			User: printable.Clip(s.User), ID: printable.Clip(s.Session), State: state, PID: int(s.Pid), Command: printable.Clip(s.Command),
 			Dir: clipPath(s.Dir), Attached: int(s.Attached), Waiting: int(s.Waiting),
 			Made: time.Unix(0, s.MadeUnixNano), Used: time.Unix(0, s.UsedUnixNano),
@@ -187,7 +101,7 @@ func (c *Client) CloseSession(ctx context.Context, user config.LinuxUser, id con
 	return int(r.GetClosed()), err
 }
 
-func (s Shell) proto() *guestpb.Shell {
+func shellProto(s engine.Shell) *guestpb.Shell {
 	return &guestpb.Shell{
 		User: string(s.User), Session: string(s.Session), Env: wire.Bytes(s.Env), Dir: []byte(s.Dir),
 		Transcript: wire.CleanTranscript(s.Transcript),
@@ -195,9 +109,9 @@ func (s Shell) proto() *guestpb.Shell {
 }
 
 // shellOutput bounds a stream of the guest; what is in it is the command's.
-func shellOutput(o *guestpb.ShellOutput) ShellOutput {
+func shellOutput(o *guestpb.ShellOutput) engine.ShellOutput {
 	clip := func(b []byte) []byte { return bytes.Clone(b[:min(len(b), wire.MaxShellOutputBytes)]) }
-	return ShellOutput{Head: clip(o.GetHead()), Tail: clip(o.GetTail()), Omitted: o.GetOmitted()}
+	return engine.ShellOutput{Head: clip(o.GetHead()), Tail: clip(o.GetTail()), Omitted: o.GetOmitted()}
 }
 
 // clipPath bounds a path of the guest, which may hold any byte but NUL.

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -65,7 +66,7 @@ func newEdit(files Files) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		w, err := writeAll(ctx, files, c.Agent, p, after, guest.FileWrite{IfSHA256: digest})
+		w, err := writeAll(ctx, files, c.Agent, p, after, engine.FileWrite{IfSHA256: digest})
 		if err != nil {
 			return editOut{}, err
 		}

@@ -7,15 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // A model looks for what is wrong where it is told to: at the folder only if that is not there.
 func TestFolderIsBlamed(t *testing.T) {
 	call := alice()
 	call.Agent.Home = "/workspace/agents/alice"
-	noFolder := fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "enter directory", call.Agent.Home+"/src", "no such file or directory"))
+	noFolder := fault.New(fault.NotFound, engine.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "enter directory", call.Agent.Home+"/src", "no such file or directory"))
 	for name, test := range map[string]struct {
 		err    error
 		folder bool
@@ -23,8 +24,8 @@ func TestFolderIsBlamed(t *testing.T) {
 		"no folder":        {noFolder, true},
 		"a long command":   {fault.Newf(fault.InvalidArgs, "check command", "", "argument or variable 4 has 133120 bytes, more than 131072"), false},
 		"a deleted agent":  {fault.Newf(fault.NotFound, "find agent", "alice", "there is none"), false},
-		"no shell to run":  {fault.New(fault.NotFound, guest.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "start program", "/bin/sh", "no such file or directory")), false},
-		"a broken machine": {fault.Newf(fault.Unavailable, guest.OpRun, "/bin/sh", "it has ended"), false},
+		"no shell to run":  {fault.New(fault.NotFound, engine.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "start program", "/bin/sh", "no such file or directory")), false},
+		"a broken machine": {fault.Newf(fault.Unavailable, engine.OpRun, "/bin/sh", "it has ended"), false},
 	} {
 		r := NewRegistry(slog.New(slog.DiscardHandler), newExec(refusing{err: test.err}), newCode(refusing{err: test.err}))
 		for arguments, tool := range map[string]string{
@@ -48,10 +49,10 @@ type refusing struct {
 	err error
 }
 
-func (r refusing) Exec(context.Context, Agent, guest.Command) (guest.Running, error) {
+func (r refusing) Exec(context.Context, Agent, engine.Command) (engine.Process, error) {
 	return nil, r.err
 }
 
-func (r refusing) StartJob(context.Context, Agent, guest.JobCommand) (guest.Job, error) {
-	return guest.Job{}, r.err
+func (r refusing) StartJob(context.Context, Agent, engine.JobCommand) (engine.Job, error) {
+	return engine.Job{}, r.err
 }

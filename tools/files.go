@@ -6,30 +6,31 @@ import (
 	"encoding/hex"
 	"io"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // Files are agents' files: see guest.Client. User is not the caller's to say.
 type Files interface {
-	StatFile(ctx context.Context, a Agent, f guest.File) (guest.FileInfo, error)
-	ListFolder(ctx context.Context, a Agent, f guest.File, limit int) ([]guest.FolderEntry, bool, error)
-	ReadFile(ctx context.Context, a Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
-	WriteFile(ctx context.Context, a Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
-	DigestFiles(ctx context.Context, a Agent, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
-	SearchFiles(ctx context.Context, a Agent, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
+	StatFile(ctx context.Context, a Agent, f engine.File) (engine.FileInfo, error)
+	ListFolder(ctx context.Context, a Agent, f engine.File, limit int) ([]engine.FolderEntry, bool, error)
+	ReadFile(ctx context.Context, a Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error)
+	WriteFile(ctx context.Context, a Agent, f engine.File, w engine.FileWrite) (engine.FileWritten, error)
+	DigestFiles(ctx context.Context, a Agent, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error)
+	SearchFiles(ctx context.Context, a Agent, f engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error)
 }
 
 // maxEdit is the largest file that is edited or compared: what is larger was not
 // written by hand.
 const maxEdit = 8 << 20
 
-func (p Path) file() guest.File { return guest.File{Root: p.Root, Path: p.Rel} }
+func (p Path) file() engine.File { return engine.File{Root: p.Root, Path: p.Rel} }
 
 // readAll reads a file that is small enough, with its digest.
 func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, digest []byte, err error) {
 	var b bytes.Buffer
-	r, err := files.ReadFile(ctx, a, p.file(), guest.FilePart{Limit: maxEdit, OrNothing: true}, &b)
+	r, err := files.ReadFile(ctx, a, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
 	if err != nil {
 		return nil, nil, aboutPath(err)
 	}
@@ -43,7 +44,7 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 }
 
 // writeAll writes a text that is in memory, as w says.
-func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w guest.FileWrite) (guest.FileWritten, error) {
+func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
 	out, err := files.WriteFile(ctx, a, p.file(), w)
 	return out, aboutPath(err)

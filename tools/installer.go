@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -139,7 +141,7 @@ type command struct {
 
 // ran is how a command went.
 type ran struct {
-	exit   guest.Exit
+	exit   engine.Exit
 	output string
 	lost   uint64 // bytes of it that were left out
 }
@@ -152,7 +154,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 		cmd.most = bytesFor(maxInstallOutput)
 	}
 	out := &teller{say: cmd.say}
-	line := guest.Command{
+	line := engine.Command{
 		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, Timeout: cmd.patience, MaxOutput: cmd.most,
 	}
 	if cmd.root { // in a folder where no agent can have put what a manager takes for a package

@@ -16,18 +16,20 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
+
+	"osaurus-sandbox/engine"
 )
 
 // thisHost are rooms that are none: commands run on this host, with the agent's
 // home and nothing else of the environment.
 type thisHost struct{ Rooms }
 
-func (thisHost) Exec(ctx context.Context, a Agent, c guest.Command) (guest.Running, error) {
+func (thisHost) Exec(ctx context.Context, a Agent, c engine.Command) (engine.Process, error) {
 	program := find(c.Args[0], a)
 	if program == "" {
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], os.ErrNotExist)
@@ -59,19 +61,19 @@ type onHost struct {
 	cmd *exec.Cmd
 }
 
-func (*onHost) Signal(context.Context, guest.Signal) error {
+func (*onHost) Signal(context.Context, engine.Signal) error {
 	return errors.New("nobody does that here")
 }
 func (*onHost) Done() <-chan struct{} { return nil }
-func (p *onHost) Wait() (guest.Exit, error) {
+func (p *onHost) Wait() (engine.Exit, error) {
 	err := p.cmd.Wait()
 	if p.ctx.Err() != nil {
-		return guest.Exit{}, context.Cause(p.ctx)
+		return engine.Exit{}, context.Cause(p.ctx)
 	}
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {
-		return guest.Exit{Code: p.cmd.ProcessState.ExitCode()}, nil
+		return engine.Exit{Code: p.cmd.ProcessState.ExitCode()}, nil
 	}
-	return guest.Exit{}, err
+	return engine.Exit{}, err
 }
 
 // customer is an agent with a home, who installs with this host's own pip and npm.

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 // answers are rooms in which nothing runs: each command gets the next answer of
@@ -32,12 +34,12 @@ type answers struct {
 // said is how a command ends. No output and no exit is what goes well.
 type said struct {
 	output string
-	exit   guest.Exit
+	exit   engine.Exit
 	none   bool          // there is no such program
 	takes  time.Duration // or until its context ends
 }
 
-func (a *answers) Exec(ctx context.Context, _ Agent, cmd guest.Command) (guest.Running, error) {
+func (a *answers) Exec(ctx context.Context, _ Agent, cmd engine.Command) (engine.Process, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := strings.Join(cmd.Args, " ")
@@ -63,19 +65,19 @@ func (a *answers) Exec(ctx context.Context, _ Agent, cmd guest.Command) (guest.R
 
 type answering struct {
 	ctx context.Context
-	cmd guest.Command
+	cmd engine.Command
 	said
 }
 
-func (answering) Signal(context.Context, guest.Signal) error { return nil }
-func (answering) Done() <-chan struct{}                      { return nil }
-func (a answering) Wait() (guest.Exit, error) {
+func (answering) Signal(context.Context, engine.Signal) error { return nil }
+func (answering) Done() <-chan struct{}                       { return nil }
+func (a answering) Wait() (engine.Exit, error) {
 	if a.takes > 0 {
 		select {
 		case <-time.After(min(a.takes, a.cmd.Timeout)):
 			a.exit.TimedOut = a.takes > a.cmd.Timeout
 		case <-a.ctx.Done():
-			return guest.Exit{}, context.Cause(a.ctx)
+			return engine.Exit{}, context.Cause(a.ctx)
 		}
 	}
 	_, err := io.WriteString(a.cmd.Stdout, a.output)
@@ -114,7 +116,7 @@ func TestInstallPatience(t *testing.T) {
 	})
 }
 
-func failing(output string) said { return said{output: output, exit: guest.Exit{Code: 1}} }
+func failing(output string) said { return said{output: output, exit: engine.Exit{Code: 1}} }
 
 func TestInstalls(t *testing.T) {
 	const (
@@ -158,12 +160,12 @@ func TestInstalls(t *testing.T) {
 		{"what apt has just looked for", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: Unable to locate package jq\n")}}, map[string]any{"failure_class": "not_found", "retried": nil}, nil},
 		{"with an index that says why", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
 			map[string]any{"failure_class": "no_network", "retried": true, "cleanup_failed": nil}, nil},
-		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: guest.Exit{Signal: guest.SIGTERM, TimedOut: true}}}},
+		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: engine.Exit{Signal: engine.SIGTERM, TimedOut: true}}}},
 			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it was not done after 2m0s. Try again, with fewer packages in a call where there are several: the network or the server may be slow."}, nil},
 		{"without names", "sandbox_pip_install", map[string][]said{python: {failing("WARNING: Temporary failure in name resolution\nERROR: Could not find a version that satisfies the requirement x\n")}},
 			map[string]any{"failure_class": "no_network", "message": "pip did not install jq (no_network): its index was not reached. Try again once the network is there."}, nil},
-		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: guest.Exit{Signal: guest.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
-		{"on a full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: guest.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
+		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: engine.Exit{Signal: engine.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
+		{"on a full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: engine.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
 
 		{"into an environment that is not there", "sandbox_pip_install", map[string][]said{python: {{none: true}, {}}}, map[string]any{"manager": "pip", "retried": nil}, []string{pipGet, venv, pipGet}},
 		{"into one that is half there", "sandbox_pip_install", map[string][]said{python: {failing("python3: No module named pip\n"), {}}}, map[string]any{"retried": true}, []string{pipGet, venv, pipGet}},

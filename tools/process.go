@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -51,11 +53,11 @@ type jobOut struct {
 	Started  string `json:"started"`
 }
 
-func jobOutOf(j guest.Job) *jobOut {
+func jobOutOf(j engine.Job) *jobOut {
 	command := cmp.Or(j.Label, strings.Join(j.Args, " ")) // a person's have no label
 	out := &jobOut{
 		JobID: string(j.ID), PID: fmt.Sprint(j.PID), Command: strings.ToValidUTF8(command, "\uFFFD"), Alive: j.Running, Exited: !j.Running,
-		LogFile: j.LogFile, Started: j.Started.UTC().Format(time.RFC3339), Limit: limitOf(guest.Exit{OOM: j.OOM, PIDs: j.Pids}),
+		LogFile: j.LogFile, Started: j.Started.UTC().Format(time.RFC3339), Limit: limitOf(engine.Exit{OOM: j.OOM, PIDs: j.Pids}),
 	}
 	if !j.Running {
 		status := j.Status()
@@ -104,7 +106,7 @@ func newProcess(rooms Rooms) Tool {
 }
 
 // act does what is asked for with one job.
-func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job guest.Job, err error) {
+func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job engine.Job, err error) {
 	switch in.Action {
 	case "wait":
 		job, err = rooms.WaitJob(ctx, c.Agent, id, time.Duration(in.Timeout)*time.Second)
@@ -128,13 +130,13 @@ func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processI
 
 // jobMeant is the job of the arguments. A pid is looked for among the agent's jobs:
 // it is never a process that could be killed.
-func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (guest.Job, error) {
+func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (engine.Job, error) {
 	if in.JobID == "" && in.PID == "" {
-		return guest.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
+		return engine.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
 	}
 	jobs, err := rooms.Jobs(ctx, c.Agent)
 	if err != nil {
-		return guest.Job{}, err
+		return engine.Job{}, err
 	}
 	for _, j := range jobs {
 		if in.JobID == string(j.ID) || in.JobID == "" && in.PID == fmt.Sprint(j.PID) {
@@ -145,7 +147,7 @@ func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (guest.Jo
 	if text == "" {
 		field, text = "pid", in.PID
 	}
-	return guest.Job{}, &Failure{
+	return engine.Job{}, &Failure{
 		Kind: fault.NotFound, Field: field, Expected: "one of your jobs; action list shows them",
 		Message: fmt.Sprintf("you have no job %s. Jobs end with the sandbox, when it is stopped or started again", quoted(text)),
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -73,7 +74,7 @@ func newRead(files Files) Tool {
 		if err != nil {
 			return readOut{}, missing(ctx, files, c.Agent, p, err)
 		}
-		if info.Kind == guest.Folder {
+		if info.Kind == engine.Folder {
 			return list(ctx, files, c, p)
 		}
 		return readLines(ctx, files, c, p, in)
@@ -88,7 +89,7 @@ func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 	out := readOut{Kind: "listing", Path: p.String(), EntryCount: len(entries), Truncated: more}
 	for _, e := range entries {
 		entry := listed{Name: strings.ToValidUTF8(e.Name, "\uFFFD"), Type: string(e.Kind), To: strings.ToValidUTF8(e.Target, "\uFFFD")}
-		if e.Kind == guest.RegularFile { // that of others is the file system's affair
+		if e.Kind == engine.RegularFile { // that of others is the file system's affair
 			entry.Size = e.Size
 		}
 		out.Entries = append(out.Entries, entry)
@@ -101,7 +102,7 @@ func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 
 func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (readOut, error) {
 	in.oneWay(c)
-	part := guest.FilePart{
+	part := engine.FilePart{
 		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
 		Limit: bytesFor(in.MaxChars), Characters: uint64(in.MaxChars),
 	}
@@ -110,7 +111,7 @@ func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (re
 	if err != nil {
 		return readOut{}, aboutPath(err)
 	}
-	if r.Info.Kind != guest.RegularFile {
+	if r.Info.Kind != engine.RegularFile {
 		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is no regular file"}
 	}
 	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, Offset: in.Offset, MaxChars: in.MaxChars}

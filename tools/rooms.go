@@ -7,6 +7,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 // Rooms is where an agent's commands run. Whoever stands behind it starts the
@@ -14,21 +16,21 @@ import (
 type Rooms interface {
 	// Exec starts a command in the agent's room. The context is that of the whole
 	// command.
-	Exec(ctx context.Context, a Agent, cmd guest.Command) (guest.Running, error)
+	Exec(ctx context.Context, a Agent, cmd engine.Command) (engine.Process, error)
 	// Shell runs a command in a session's shell.
-	Shell(ctx context.Context, a Agent, cmd guest.ShellCommand) (guest.ShellResult, error)
+	Shell(ctx context.Context, a Agent, cmd engine.ShellCommand) (engine.ShellResult, error)
 	Jobs
 }
 
 // Jobs are an agent's commands in the background. All but StartJob fail with
 // NotFound for a job that is not the agent's, or not there any more.
 type Jobs interface {
-	StartJob(ctx context.Context, a Agent, cmd guest.JobCommand) (guest.Job, error)
-	Jobs(ctx context.Context, a Agent) ([]guest.Job, error)
-	Job(ctx context.Context, a Agent, id config.JobID) (guest.Job, error)
-	WaitJob(ctx context.Context, a Agent, id config.JobID, wait time.Duration) (guest.Job, error)
-	KillJob(ctx context.Context, a Agent, id config.JobID, hard bool) (guest.Job, error)
-	TailJob(ctx context.Context, a Agent, id config.JobID, bytes uint64) (guest.JobTail, error)
+	StartJob(ctx context.Context, a Agent, cmd engine.JobCommand) (engine.Job, error)
+	Jobs(ctx context.Context, a Agent) ([]engine.Job, error)
+	Job(ctx context.Context, a Agent, id config.JobID) (engine.Job, error)
+	WaitJob(ctx context.Context, a Agent, id config.JobID, wait time.Duration) (engine.Job, error)
+	KillJob(ctx context.Context, a Agent, id config.JobID, hard bool) (engine.Job, error)
+	TailJob(ctx context.Context, a Agent, id config.JobID, bytes uint64) (engine.JobTail, error)
 }
 
 // environment is what a command of a tool finds beside its login's: the

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 // MaxStdout and maxStderr are how many characters of each stream a model is
@@ -24,8 +24,8 @@ type Ran struct {
 
 // Run runs a command in the agent's room to its end.
 func Run(ctx context.Context, rooms interface {
-	Exec(ctx context.Context, a Agent, cmd guest.Command) (guest.Running, error)
-}, a Agent, cmd guest.Command) (Ran, error) {
+	Exec(ctx context.Context, a Agent, cmd engine.Command) (engine.Process, error)
+}, a Agent, cmd engine.Command) (Ran, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.MaxOutput = &stdout, &stderr, bytesFor(MaxStdout)
 	p, err := rooms.Exec(ctx, a, cmd)
@@ -45,7 +45,7 @@ func Run(ctx context.Context, rooms interface {
 }
 
 // limitOf is the limit of its agent that a command met, if it met one.
-func limitOf(e guest.Exit) string {
+func limitOf(e engine.Exit) string {
 	switch {
 	case e.OOM:
 		return "oom"

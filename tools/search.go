@@ -5,8 +5,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // maxFound is how many characters of matches are answered; lineChars how much of
@@ -60,10 +61,10 @@ func newSearch(files Files) Tool {
 		size, last := 0, ""
 		var seen uint64 // files, one after the other
 		enough := false
-		end, err := files.SearchFiles(ctx, c.Agent, p.file(), guest.FileSearch{
+		end, err := files.SearchFiles(ctx, c.Agent, p.file(), engine.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
 			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
-		}, func(m guest.FileMatch) error {
+		}, func(m engine.FileMatch) error {
 			text := strings.ToValidUTF8(string(m.Text), "\uFFFD")
 			if m.Clipped {
 				text += "…"
@@ -82,7 +83,7 @@ func newSearch(files Files) Tool {
 			return nil
 		})
 		if enough {
-			end, err = guest.SearchEnd{Truncated: true, Files: seen}, nil
+			end, err = engine.SearchEnd{Truncated: true, Files: seen}, nil
 		}
 		if err != nil {
 			return searchOut{}, aboutSearch(ctx, files, c.Agent, p, in.Target == "files", err)

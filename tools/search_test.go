@@ -7,39 +7,40 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // findings are what a search tells, file by file.
 type findings struct {
 	Files
-	matches []guest.FileMatch
+	matches []engine.FileMatch
 	refused error // what tell has said
 }
 
-func (f *findings) SearchFiles(_ context.Context, _ Agent, _ guest.File, _ guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error) {
+func (f *findings) SearchFiles(_ context.Context, _ Agent, _ engine.File, _ engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error) {
 	for _, m := range f.matches {
 		if err := tell(m); err != nil {
 			f.refused = err
-			return guest.SearchEnd{}, err
+			return engine.SearchEnd{}, err
 		}
 	}
-	return guest.SearchEnd{Files: 100}, nil
+	return engine.SearchEnd{Files: 100}, nil
 }
 
 // A search that has found more than is shown answers with what was found until then, and with the files of that.
 // It ends by an error that nobody takes for that of a machine that is gone.
 func TestLongSearch(t *testing.T) {
 	line := strings.Repeat("é", 498)
-	in := func(path string, lines int) (matches []guest.FileMatch) {
+	in := func(path string, lines int) (matches []engine.FileMatch) {
 		for range lines {
-			matches = append(matches, guest.FileMatch{Path: path, Line: 1, Text: []byte(line)})
+			matches = append(matches, engine.FileMatch{Path: path, Line: 1, Text: []byte(line)})
 		}
 		return matches
 	}
 	for name, tc := range map[string]struct {
-		matches   []guest.FileMatch
+		matches   []engine.FileMatch
 		shown     int
 		files     uint64
 		truncated bool

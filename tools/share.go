@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -108,7 +109,7 @@ func (s *sharing) from(p Path) func(context.Context, Draft) error {
 			return missing(ctx, s.files, s.Agent, p, err)
 		}
 		s.Say("copying %s", p)
-		if info.Kind != guest.Folder {
+		if info.Kind != engine.Folder {
 			return s.file(ctx, p, to, "", info.Size)
 		}
 		if err := s.folder(ctx, p, to, ""); err != nil {
@@ -130,7 +131,7 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 	}
 	defer func() { err = cmp.Or(err, f.Close()) }()
 	s.copied++
-	_, err = s.files.ReadFile(ctx, s.Agent, p.file(), guest.FilePart{}, f)
+	_, err = s.files.ReadFile(ctx, s.Agent, p.file(), engine.FilePart{}, f)
 	return aboutPath(err)
 }
 
@@ -150,9 +151,9 @@ func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error
 			return err
 		}
 		switch there := path.Join(at, e.Name); e.Kind {
-		case guest.Folder:
+		case engine.Folder:
 			err = s.folder(ctx, below, to, there)
-		case guest.RegularFile:
+		case engine.RegularFile:
 			err = s.file(ctx, below, to, there, e.Size)
 		default:
 			s.leftOut = append(s.leftOut, there)

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 type writeIn struct {
@@ -42,7 +43,7 @@ func newWrite(files Files) Tool {
 		}
 		out := writeOut{Path: p.String(), Size: utf8.RuneCountInString(in.Content), Mode: in.Mode, Action: "update"}
 		if in.Mode == "append" {
-			w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Append: true, Parents: true})
+			w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
 			if w.Created {
 				out.Action = "create"
 			}
@@ -53,7 +54,7 @@ func newWrite(files Files) Tool {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
-		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), guest.FileWrite{Parents: true, IfSHA256: digest})
+		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {
 			return writeOut{}, err
 		}

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // aFile is a file that somebody changes as soon as it was read.
@@ -18,20 +19,20 @@ type aFile struct {
 	text, next string // now, and after it was read
 }
 
-func (f *aFile) ReadFile(_ context.Context, _ Agent, _ guest.File, _ guest.FilePart, to io.Writer) (guest.FileRead, error) {
+func (f *aFile) ReadFile(_ context.Context, _ Agent, _ engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	sum := sha256.Sum256([]byte(f.text))
 	_, err := io.WriteString(to, f.text)
 	f.text = f.next
-	return guest.FileRead{SHA256: sum[:]}, err
+	return engine.FileRead{SHA256: sum[:]}, err
 }
 
-func (f *aFile) WriteFile(_ context.Context, _ Agent, file guest.File, w guest.FileWrite) (guest.FileWritten, error) {
+func (f *aFile) WriteFile(_ context.Context, _ Agent, file engine.File, w engine.FileWrite) (engine.FileWritten, error) {
 	if sum := sha256.Sum256([]byte(f.text)); w.IfSHA256 != nil && string(w.IfSHA256) != string(sum[:]) {
-		return guest.FileWritten{}, fault.Newf(fault.Rejected, "write", file.Path, "it was changed since it was read").Advise("Read it again.")
+		return engine.FileWritten{}, fault.Newf(fault.Rejected, "write", file.Path, "it was changed since it was read").Advise("Read it again.")
 	}
 	text, err := io.ReadAll(w.Content)
 	f.text = string(text)
-	return guest.FileWritten{}, err
+	return engine.FileWritten{}, err
 }
 
 // What somebody else writes between a tool's look at a file and its change stays, and the model

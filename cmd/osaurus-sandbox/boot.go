@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/launch"
+
+	"osaurus-sandbox/engine"
 )
 
 // bootFlags are what boot was asked for.
@@ -106,7 +108,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
 	hung := endIfSilent(watched, g)
 	var w witness
-	patient, err := runCommand(ctx, its, guest.Command{Args: args}, w.watch(func(ctx context.Context, cmd guest.Command) (process, error) { return g.Client.Exec(ctx, cmd) }))
+	patient, err := runCommand(ctx, its, engine.Command{Args: args}, w.watch(func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) }))
 	stop()
 	switch reason := <-hung; {
 	case reason != nil && w.begun:

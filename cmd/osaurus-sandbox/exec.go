@@ -11,6 +11,8 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 func newExec(c console) *cobra.Command {
@@ -67,7 +69,7 @@ effect only if the shell is new. --timeout is 30s unless you set it. The exit co
 			if session != "" && (tty || asRoot) {
 				return fault.Newf(fault.InvalidArgs, "run command", "", "--session goes with neither --tty nor --root").Advise("For a terminal, use: osaurus-sandbox shell AGENT --session " + session + ".")
 			}
-			shell := guest.Shell{Env: env, Dir: dir}
+			shell := engine.Shell{Env: env, Dir: dir}
 			if session != "" {
 				if shell.Session, err = config.ParseSessionID(session); err != nil {
 					return err
@@ -79,13 +81,13 @@ effect only if the shell is new. --timeout is 30s unless you set it. The exit co
 			}
 			defer client.Close()
 			if session != "" {
-				return execInSession(cmd.Context(), c, client, agent, guest.ShellCommand{Shell: shell, Command: asLine(args), Timeout: timeout}, asJSON)
+				return execInSession(cmd.Context(), c, client, agent, engine.ShellCommand{Shell: shell, Command: asLine(args), Timeout: timeout}, asJSON)
 			}
-			command := guest.Command{Args: args, Dir: dir, Env: env, Timeout: timeout, RoomRoot: asRoot && agent != ""}
+			command := engine.Command{Args: args, Dir: dir, Env: env, Timeout: timeout, RoomRoot: asRoot && agent != ""}
 			if agent == "" && len(env) > 0 {
 				command.Env = append(guest.DefaultEnv(), env...)
 			}
-			run := showingStart(c, client, func(ctx context.Context, command guest.Command) (process, error) {
+			run := showingStart(c, client, func(ctx context.Context, command engine.Command) (process, error) {
 				return runAs(ctx, client, agent, secrets, command)
 			})
 			switch {
@@ -130,7 +132,7 @@ func whose(cmd *cobra.Command, args []string, asRoot bool) (agent string, comman
 	return "", args, nil
 }
 
-func runAs(ctx context.Context, client *control.Client, agent string, secrets []string, command guest.Command) (process, error) {
+func runAs(ctx context.Context, client *control.Client, agent string, secrets []string, command engine.Command) (process, error) {
 	if agent == "" {
 		return client.Run(ctx, command)
 	}

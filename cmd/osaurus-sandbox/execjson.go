@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 // maxJSONOutput bounds each stream of a command whose end is told as JSON: it
@@ -15,7 +15,7 @@ const maxJSONOutput = 1 << 20
 
 // execJSON runs a command and prints how it ended with what it wrote. What is
 // not UTF-8 of that is replaced.
-func execJSON(ctx context.Context, c console, command guest.Command, run starter) error {
+func execJSON(ctx context.Context, c console, command engine.Command, run starter) error {
 	var out, errs bytes.Buffer
 	command.MaxOutput = maxJSONOutput
 	began := time.Now()

@@ -11,8 +11,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 // asLine is a command for a shell: a single argument is the shell's to read,
@@ -29,7 +31,7 @@ func asLine(args []string) string {
 }
 
 // execInSession runs a command in a persistent shell and prints what came of it.
-func execInSession(ctx context.Context, c console, client *control.Client, agent string, command guest.ShellCommand, asJSON bool) error {
+func execInSession(ctx context.Context, c console, client *control.Client, agent string, command engine.ShellCommand, asJSON bool) error {
 	stop := showStart(ctx, c, client)
 	result, err := runInSession(ctx, client, agent, command)
 	stop()
@@ -59,7 +61,7 @@ const lastAnswer = time.Second
 // runInSession runs a command in a session. The first signal ends that command, and
 // no other of the session; what it wrote until then is its answer. The second ends
 // this program, and the command with it.
-func runInSession(ctx context.Context, client *control.Client, agent string, command guest.ShellCommand) (guest.ShellResult, error) {
+func runInSession(ctx context.Context, client *control.Client, agent string, command engine.ShellCommand) (engine.ShellResult, error) {
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	command.Call = config.CallID(rand.Text())
@@ -76,7 +78,7 @@ func runInSession(ctx context.Context, client *control.Client, agent string, com
 }
 
 // printResult prints what a command wrote, and beside it what else there is to know.
-func printResult(c console, r guest.ShellResult) error {
+func printResult(c console, r engine.ShellResult) error {
 	if r.Restarted {
 		writef(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
 	}
@@ -91,7 +93,7 @@ func printResult(c console, r guest.ShellResult) error {
 	return errors.Join(outErr, errErr)
 }
 
-func printResultJSON(c console, r guest.ShellResult) error {
+func printResultJSON(c console, r engine.ShellResult) error {
 	type late struct {
 		Command string `json:"command"`
 		Output  string `json:"output"`

@@ -9,8 +9,10 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // toldAfter is how long a command may take to begin before a person is shown what
@@ -36,7 +38,7 @@ func showStart(ctx context.Context, c console, client *control.Client) (stop fun
 // showingStart is start that shows how the sandbox starts, until the command writes
 // something itself.
 func showingStart(c console, client *control.Client, start starter) starter {
-	return func(ctx context.Context, command guest.Command) (process, error) {
+	return func(ctx context.Context, command engine.Command) (process, error) {
 		stop := showStart(ctx, c, client)
 		defer stop()
 		var once sync.Once // its output may come before start returns

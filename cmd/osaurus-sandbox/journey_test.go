@@ -16,8 +16,10 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // A command shows the steps that the sandbox takes meanwhile, and none of those of
@@ -69,7 +71,7 @@ func TestOutputIsNotErased(t *testing.T) {
 				}
 				return nil
 			}
-			start := showingStart(c, client, func(_ context.Context, command guest.Command) (process, error) {
+			start := showingStart(c, client, func(_ context.Context, command engine.Command) (process, error) {
 				if waits {
 					if err := until("boot"); err != nil {
 						return nil, err
@@ -78,7 +80,7 @@ func TestOutputIsNotErased(t *testing.T) {
 				_, err := io.WriteString(command.Stdout, "output")
 				return nil, err
 			})
-			if _, err := start(t.Context(), guest.Command{Stdout: c.out, Stderr: c.err}); err != nil {
+			if _, err := start(t.Context(), engine.Command{Stdout: c.out, Stderr: c.err}); err != nil {
 				t.Fatal(err)
 			}
 			const end = "end"

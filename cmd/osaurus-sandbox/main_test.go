@@ -16,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // The test binary is the program itself when this is set, for what can only be
@@ -92,7 +94,7 @@ func TestForSandbox(t *testing.T) {
 
 func TestCannotRun(t *testing.T) {
 	for kind, code := range map[fault.Kind]int{fault.NotFound: exitNoCommand, fault.Rejected: exitCannotRun, fault.Timeout: exitSandbox} {
-		err := forSandbox(context.Background(), cannotRun(fault.New(kind, guest.OpRun, "x", nil)))
+		err := forSandbox(context.Background(), cannotRun(fault.New(kind, engine.OpRun, "x", nil)))
 		if got := finish(context.Background(), new(bytes.Buffer), err); got != code {
 			t.Errorf("a command that is refused with %s ends with %d, want %d", kind, got, code)
 		}

@@ -10,27 +10,28 @@ import (
 	"sync"
 	"syscall"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // process is a command that runs in a guest.
 type process interface {
-	Signal(context.Context, guest.Signal) error
-	Resize(guest.TerminalSize) error
+	Signal(context.Context, engine.Signal) error
+	Resize(engine.TerminalSize) error
 	Done() <-chan struct{}
-	Wait() (guest.Exit, error)
+	Wait() (engine.Exit, error)
 }
 
 // starter starts a command in a guest.
-type starter func(context.Context, guest.Command) (process, error)
+type starter func(context.Context, engine.Command) (process, error)
 
 // runCommand runs a command in the guest with the console's streams and
 // signals; an exit code other than 0 is an exit error, and lost what went wrong
 // after it had begun. The first signal goes to
 // the command. The second, or one before the command runs, means that nobody
 // waits for anything any more: then patient is false.
-func runCommand(ctx context.Context, c console, cmd guest.Command, start starter) (patient bool, err error) {
+func runCommand(ctx context.Context, c console, cmd engine.Command, start starter) (patient bool, err error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
@@ -55,7 +56,7 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 				}
 				go func() {
 					// If it cannot be delivered, the second one helps.
-					_ = process.Signal(run, guest.HostSignal(s.(syscall.Signal)))
+					_ = process.Signal(run, engine.HostSignal(s.(syscall.Signal)))
 				}()
 			case <-process.Done():
 				return
@@ -78,7 +79,7 @@ func runCommand(ctx context.Context, c console, cmd guest.Command, start starter
 
 // runForPerson is runCommand for somebody who is told, and sees by the exit code, that the
 // command was ended because its time was over.
-func runForPerson(ctx context.Context, c console, cmd guest.Command, start starter) error {
+func runForPerson(ctx context.Context, c console, cmd engine.Command, start starter) error {
 	var w witness
 	_, err := runCommand(ctx, c, cmd, w.watch(start))
 	if w.exit.TimedOut {
@@ -91,13 +92,13 @@ func runForPerson(ctx context.Context, c console, cmd guest.Command, start start
 // witness remembers whether a command began, and how it ended.
 type witness struct {
 	begun bool
-	exit  guest.Exit
+	exit  engine.Exit
 	ended bool
 }
 
 // watch is a starter of commands whose beginning and end the witness sees.
 func (w *witness) watch(start starter) starter {
-	return func(ctx context.Context, cmd guest.Command) (process, error) {
+	return func(ctx context.Context, cmd engine.Command) (process, error) {
 		p, err := start(ctx, cmd)
 		if err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ type watched struct {
 	by *witness
 }
 
-func (p watched) Wait() (guest.Exit, error) {
+func (p watched) Wait() (engine.Exit, error) {
 	exited, err := p.process.Wait()
 	p.by.exit, p.by.ended = exited, err == nil
 	return exited, err
@@ -137,7 +138,7 @@ func cannotRun(err error) error {
 // guestAsked reports whether an error is of a guest that was asked to run a command.
 func guestAsked(err error) bool {
 	for e, ok := errors.AsType[*fault.Error](err); ok; e, ok = errors.AsType[*fault.Error](e.Err) {
-		if e.Op == guest.OpRun {
+		if e.Op == engine.OpRun {
 			return true
 		}
 	}

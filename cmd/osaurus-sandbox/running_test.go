@@ -12,21 +12,23 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // begun is a command that has begun, and whose end is told.
 type begun struct {
-	exit guest.Exit
+	exit engine.Exit
 	err  error
 }
 
-func (begun) Signal(context.Context, guest.Signal) error { return nil }
-func (begun) Resize(guest.TerminalSize) error            { return nil }
-func (begun) Done() <-chan struct{}                      { return nil }
-func (p begun) Wait() (guest.Exit, error)                { return p.exit, p.err }
+func (begun) Signal(context.Context, engine.Signal) error { return nil }
+func (begun) Resize(engine.TerminalSize) error            { return nil }
+func (begun) Done() <-chan struct{}                       { return nil }
+func (p begun) Wait() (engine.Exit, error)                { return p.exit, p.err }
 
 // Whoever runs a command again that 125 was said of runs it once: what had begun ends otherwise.
 func TestExitCodeOfLostCommand(t *testing.T) {
@@ -36,21 +38,21 @@ func TestExitCodeOfLostCommand(t *testing.T) {
 		begun begun
 		want  int
 	}{
-		"it ended":             {nil, begun{guest.Exit{Code: 3}, nil}, 3},
+		"it ended":             {nil, begun{engine.Exit{Code: 3}, nil}, 3},
 		"nothing was begun":    {broke, begun{}, exitSandbox},
-		"its end is not known": {nil, begun{guest.Exit{}, broke}, exitLost},
-		"nobody reads it":      {nil, begun{guest.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
-		"its time was over":    {nil, begun{guest.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
+		"its end is not known": {nil, begun{engine.Exit{}, broke}, exitLost},
+		"nobody reads it":      {nil, begun{engine.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
+		"its time was over":    {nil, begun{engine.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
 	} {
-		start := func(context.Context, guest.Command) (process, error) {
+		start := func(context.Context, engine.Command) (process, error) {
 			if test.start != nil {
 				return nil, test.start
 			}
 			return test.begun, nil
 		}
-		for as, run := range map[string]func(context.Context, console, guest.Command, starter) error{"plain": runForPerson, "json": execJSON} {
+		for as, run := range map[string]func(context.Context, console, engine.Command, starter) error{"plain": runForPerson, "json": execJSON} {
 			var out, errs bytes.Buffer
-			err := run(t.Context(), console{strings.NewReader(""), &out, &errs}, guest.Command{Args: []string{"x"}}, start)
+			err := run(t.Context(), console{strings.NewReader(""), &out, &errs}, engine.Command{Args: []string{"x"}}, start)
 			code := finish(t.Context(), &errs, forSandbox(t.Context(), err))
 			want := test.want
 			if test.begun.exit.TimedOut && as == "json" {

@@ -12,8 +12,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // keysSize is the most that is read of a terminal at a time: a paste comes in pieces.
@@ -51,7 +53,7 @@ The guest is started if it does not run, and not stopped as idle while you are t
 			}
 			defer client.Close()
 			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
-			return attach(cmd.Context(), c, own, client, args[0], guest.Shell{Session: id})
+			return attach(cmd.Context(), c, own, client, args[0], engine.Shell{Session: id})
 		},
 	}
 	sessionFlag(cmd, &session)
@@ -65,7 +67,7 @@ func sessionFlag(cmd *cobra.Command, to *string) {
 
 // attach has a terminal be a shell's until that ends or the person leaves. Until there is
 // a shell it is as it was: its Ctrl-C ends the wait, and lines begin at its left edge.
-func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell guest.Shell) error {
+func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell engine.Shell) error {
 	stop := showStart(ctx, c, client)
 	view, ready := newScreen(c.out), make(chan struct{})
 	a, err := client.Attach(ctx, agent, shell, terminalSize(own), onFirst{view, new(sync.Once), func() { <-ready }})

@@ -9,21 +9,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // usualSize is the size of a terminal where there is none to take it from.
-func usualSize() guest.TerminalSize { return guest.TerminalSize{Rows: 24, Cols: 80} }
+func usualSize() engine.TerminalSize { return engine.TerminalSize{Rows: 24, Cols: 80} }
 
 // execTerminal runs a command on a terminal as large as the one that this
 // program is on, whose keys are then all the command's.
-func execTerminal(ctx context.Context, c console, command guest.Command, run starter) error {
+func execTerminal(ctx context.Context, c console, command engine.Command, run starter) error {
 	own, isTerminal := c.in.(*os.File)
 	if isTerminal {
 		isTerminal = terminalWidth(own) > 0
 	}
-	command.Terminal = &guest.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
+	command.Terminal = &engine.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
 	if isTerminal {
 		command.Terminal.Size = terminalSize(own)
 	}
@@ -33,7 +34,7 @@ func execTerminal(ctx context.Context, c console, command guest.Command, run sta
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
-	_, err := runCommand(ctx, c, command, func(ctx context.Context, command guest.Command) (process, error) {
+	_, err := runCommand(ctx, c, command, func(ctx context.Context, command engine.Command) (process, error) {
 		p, err := run(ctx, command)
 		if err == nil && shown {
 			undo = append(undo, view.restore)
@@ -73,12 +74,12 @@ func follow(own *os.File, resized <-chan os.Signal, p process) {
 	}
 }
 
-func terminalSize(f *os.File) guest.TerminalSize {
+func terminalSize(f *os.File) engine.TerminalSize {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Row == 0 || size.Col == 0 {
 		return usualSize()
 	}
-	return guest.TerminalSize{Rows: size.Row, Cols: size.Col}
+	return engine.TerminalSize{Rows: size.Row, Cols: size.Col}
 }
 
 // makeRaw has a terminal hand over each key as it is and show none of them, and

@@ -8,14 +8,16 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/engine"
 )
 
 // Every change is in the audit, with who asked for it; and the audit is whole.
 func TestAudit(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
-	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "exit 3"}})
+	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", "exit 3"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,11 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/hosttest"
+
+	"osaurus-sandbox/engine"
 )
 
 // limit is how long anything here may take before it counts as hanging.
@@ -148,14 +150,14 @@ func TestExec(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	in := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	var out, errOut bytes.Buffer
-	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", "cat; echo to stderr >&2; exit 37"}, Stdin: bytes.NewReader(in), Stdout: &out, Stderr: &errOut})
+	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", "cat; echo to stderr >&2; exit 37"}, Stdin: bytes.NewReader(in), Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := p.Wait(); err != nil || exit.Status() != 37 || !bytes.Equal(out.Bytes(), in) || errOut.String() != "to stderr\n" {
 		t.Errorf("%v %v, %d bytes, %q", exit, err, out.Len(), errOut.String())
 	}
-	if _, err := client.Run(t.Context(), guest.Command{Args: []string{"no-such-program"}}); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.Run(t.Context(), engine.Command{Args: []string{"no-such-program"}}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("no such program: %v", err)
 	}
 }
@@ -177,7 +179,7 @@ func TestSignalPassesInput(t *testing.T) {
 			}
 		}
 	}()
-	p, err := client.Run(t.Context(), guest.Command{Args: []string{"sleep", "1000"}, Stdin: endless})
+	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sleep", "1000"}, Stdin: endless})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestSignalPassesInput(t *testing.T) {
 			t.Fatalf("the input does not come to a halt: %d blocks", now)
 		}
 	}
-	if err := p.Signal(t.Context(), guest.SIGTERM); err != nil {
+	if err := p.Signal(t.Context(), engine.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -375,7 +377,7 @@ func TestQuit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
-	running, err := client.Run(t.Context(), guest.Command{Args: []string{"sleep", "1000"}})
+	running, err := client.Run(t.Context(), engine.Command{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}

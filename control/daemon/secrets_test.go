@@ -16,12 +16,14 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/supervisor/hosttest"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -51,7 +53,7 @@ func (d desk) setSecret(name, value string) {
 func (d desk) exec(script string) string {
 	d.t.Helper()
 	var out, errOut bytes.Buffer
-	p, err := d.RunFor(d.t.Context(), "", d.agent, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
+	p, err := d.RunFor(d.t.Context(), "", d.agent, engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("in pieces: %q", got)
 	}
 	var out bytes.Buffer
-	p, err := client.RunLending(t.Context(), []string{"TOKEN"}, "alice", guest.Command{Args: []string{"sh", "-c", `echo "$TOKEN"; echo ${#TOKEN} bytes`}, Stdout: &out})
+	p, err := client.RunLending(t.Context(), []string{"TOKEN"}, "alice", engine.Command{Args: []string{"sh", "-c", `echo "$TOKEN"; echo ${#TOKEN} bytes`}, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,20 +108,20 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("a command that was lent it: %v, %q", err, out.String())
 	}
 	for name, kind := range map[string]fault.Kind{"OTHER": fault.NotFound, "no name": fault.InvalidArgs} {
-		if _, err := client.RunLending(t.Context(), []string{name}, "alice", guest.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
+		if _, err := client.RunLending(t.Context(), []string{name}, "alice", engine.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
 			t.Errorf("with the secret %q: %v", name, err)
 		}
 		if _, err := client.Jobs.Start(t.Context(), &controlpb.StartJobRequest{Agent: "alice", Args: []string{"true"}, Secrets: []string{name}}); fault.KindOf(err) != kind {
 			t.Errorf("a job with the secret %q: %v", name, err)
 		}
 	}
-	if _, err := client.RunLending(t.Context(), []string{"TOKEN"}, "bob", guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.RunLending(t.Context(), []string{"TOKEN"}, "bob", engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("with another agent's secret: %v", err)
 	}
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
-	_, err = client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"no-such-" + canary}})
+	_, err = client.RunFor(t.Context(), "", "alice", engine.Command{Args: []string{"no-such-" + canary}})
 	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
 		t.Errorf("an error: %v", err)
 	}
@@ -215,7 +217,7 @@ func TestSecretOfARunningCommand(t *testing.T) {
 	alice := newDesk(t, client, "alice")
 	var out view
 	in, feed := io.Pipe()
-	p, err := client.RunFor(t.Context(), "", "alice", guest.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
+	p, err := client.RunFor(t.Context(), "", "alice", engine.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}

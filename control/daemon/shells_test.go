@@ -13,9 +13,11 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/engine"
 )
 
 // desk is an agent of a daemon, at work.
@@ -34,9 +36,9 @@ func newDesk(t *testing.T, client *control.Client, agent string) desk {
 }
 
 // run runs a command in a session.
-func (d desk) run(session config.SessionID, command string) guest.ShellResult {
+func (d desk) run(session config.SessionID, command string) engine.ShellResult {
 	d.t.Helper()
-	r, err := d.RunInSession(d.t.Context(), d.agent, guest.ShellCommand{Shell: guest.Shell{Session: session}, Command: command, Timeout: limit})
+	r, err := d.RunInSession(d.t.Context(), d.agent, engine.ShellCommand{Shell: engine.Shell{Session: session}, Command: command, Timeout: limit})
 	if err != nil {
 		d.t.Fatalf("%s: %v", command, err)
 	}
@@ -118,7 +120,7 @@ func TestSession(t *testing.T) {
 	if r := alice.run("a", "yes | head -c 200000"); r.Stdout.Omitted != 200_000-15_000 || len(r.Stdout.Head) != 6_000 || len(r.Stdout.Tail) != 9_000 {
 		t.Errorf("of much output %d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
 	}
-	r, err := client.RunInSession(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 3 * time.Second}) // in which it begins, too
+	r, err := client.RunInSession(t.Context(), "alice", engine.ShellCommand{Shell: engine.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 3 * time.Second}) // in which it begins, too
 	if err != nil || !r.TimedOut {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -127,7 +129,7 @@ func TestSession(t *testing.T) {
 		session config.SessionID
 		kind    fault.Kind
 	}{{"nobody", "a", fault.NotFound}, {"alice", "../a", fault.InvalidArgs}, {"alice", "-x", fault.InvalidArgs}} {
-		if _, err := client.RunInSession(t.Context(), tc.agent, guest.ShellCommand{Shell: guest.Shell{Session: tc.session}, Command: "true"}); fault.KindOf(err) != tc.kind {
+		if _, err := client.RunInSession(t.Context(), tc.agent, engine.ShellCommand{Shell: engine.Shell{Session: tc.session}, Command: "true"}); fault.KindOf(err) != tc.kind {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
@@ -148,7 +150,7 @@ func TestSessionCancel(t *testing.T) {
 	if err := cancel(); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("of nothing: %v", err)
 	}
-	done := make(chan guest.ShellResult, 1)
+	done := make(chan engine.ShellResult, 1)
 	go func() { done <- alice.run("default", "echo begun; sleep 1000") }()
 	soon.Until(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
 	if err := cancel(); err != nil {
@@ -254,7 +256,7 @@ func (v *view) await(t *testing.T, text string) {
 func (d desk) attach(session config.SessionID) (*control.Attachment, *view) {
 	d.t.Helper()
 	v := &view{}
-	a, err := d.Attach(d.t.Context(), d.agent, guest.Shell{Session: session}, guest.TerminalSize{Rows: 30, Cols: 100}, v)
+	a, err := d.Attach(d.t.Context(), d.agent, engine.Shell{Session: session}, engine.TerminalSize{Rows: 30, Cols: 100}, v)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -288,7 +290,7 @@ func TestAttach(t *testing.T) {
 
 	alice.types(b, "stty size\r")
 	second.await(t, "30 100")
-	if err := b.Resize(guest.TerminalSize{Rows: 41, Cols: 123}); err != nil {
+	if err := b.Resize(engine.TerminalSize{Rows: 41, Cols: 123}); err != nil {
 		t.Fatal(err)
 	}
 	alice.types(b, "stty size\r")
@@ -309,7 +311,7 @@ func TestAttach(t *testing.T) {
 	if end, err := b.Wait(); err != nil || end.Code != 5 {
 		t.Errorf("%+v %v", end, err)
 	}
-	_, err := client.Attach(t.Context(), "alice", guest.Shell{}, guest.TerminalSize{Rows: 20_000, Cols: 80}, first)
+	_, err := client.Attach(t.Context(), "alice", engine.Shell{}, engine.TerminalSize{Rows: 20_000, Cols: 80}, first)
 	if fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("a terminal larger than any: %v", err)
 	}

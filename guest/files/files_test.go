@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
@@ -350,7 +351,7 @@ func TestList(t *testing.T) {
 	if first, last := r.Entries[0].Target, r.Entries[links-1].Target; len(first) != length || len(last) != 0 {
 		t.Errorf("links lead to %d and %d bytes", len(first), len(last))
 	}
-	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != wire.MaxFolderEntries || !r.Truncated {
+	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != engine.MaxFolderEntries || !r.Truncated {
 		t.Errorf("without a limit: %v", err)
 	}
 	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(wire.Decode("", "", err)) != fault.InvalidArgs {
@@ -372,7 +373,7 @@ func TestSearch(t *testing.T) {
 		}
 		return n, end, wire.Decode("search", "", stream.Err())
 	}
-	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "."), Pattern: "match"}); err != nil || n != wire.MaxMatches || !end.Truncated {
+	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "."), Pattern: "match"}); err != nil || n != engine.MaxMatches || !end.Truncated {
 		t.Errorf("%d, %+v, %v", n, end, err)
 	}
 	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "007"), Pattern: "match", Limit: 50}); err != nil || n != 50 || end.Truncated || end.Files != 1 {

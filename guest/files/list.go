@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 )
@@ -28,8 +29,8 @@ func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb
 	}
 	defer f.Close()
 	limit := int(r.Limit)
-	if limit == 0 || limit > wire.MaxFolderEntries {
-		limit = wire.MaxFolderEntries
+	if limit == 0 || limit > engine.MaxFolderEntries {
+		limit = engine.MaxFolderEntries
 	}
 	names, more, err := firstNames(ctx, f, limit)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/files/search"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
@@ -40,7 +41,7 @@ func (service) Search(ctx context.Context, r *guestpb.SearchRequest, stream *con
 	}
 	end, err := search.Run(ctx, f, search.Query{
 		Pattern: r.Pattern, Names: r.Target == guestpb.SearchRequest_TARGET_NAMES, Include: r.Include, IgnoreCase: r.IgnoreCase,
-		Context: int(r.Context), Limit: limit(r.Limit, wire.MaxMatches), LineLimit: limit(r.LineLimit, wire.MaxMatchLine),
+		Context: int(r.Context), Limit: limit(r.Limit, engine.MaxMatches), LineLimit: limit(r.LineLimit, engine.MaxMatchLine),
 	}, func(found []search.Match) error {
 		for _, m := range found {
 			batch = append(batch, &guestpb.SearchMatch{Path: []byte(m.Path), Line: uint64(m.Line), Text: m.Text, Clipped: m.Clipped, Context: m.Context})

@@ -17,6 +17,8 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // Connector returns a client of a guest that has booted. It is called once for
@@ -39,7 +41,7 @@ func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
 func output(ctx context.Context, t *testing.T, c *guest.Client, script string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	exit, err := c.Run(ctx, guest.Command{Args: sh(script), Stdout: &out, Stderr: &errs})
+	exit, err := c.Run(ctx, engine.Command{Args: sh(script), Stdout: &out, Stderr: &errs})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%s: %+v %v\n%s%s", script, exit, err, &out, &errs)
 	}
@@ -66,17 +68,17 @@ func RunExec(t *testing.T, connect Connector) {
 func exits(ctx context.Context, t *testing.T, c *guest.Client) {
 	for _, tc := range []struct {
 		script string
-		want   guest.Exit
+		want   engine.Exit
 		status int
 	}{
-		{"exit 0", guest.Exit{}, 0},
-		{"exit 37", guest.Exit{Code: 37}, 37},
-		{"exit 255", guest.Exit{Code: 255}, 255},
-		{"kill -9 $$", guest.Exit{Signal: guest.SIGKILL}, 137},
-		{"kill -15 $$", guest.Exit{Signal: guest.SIGTERM}, 143},
-		{"no-such-command-here", guest.Exit{Code: 127}, 127},
+		{"exit 0", engine.Exit{}, 0},
+		{"exit 37", engine.Exit{Code: 37}, 37},
+		{"exit 255", engine.Exit{Code: 255}, 255},
+		{"kill -9 $$", engine.Exit{Signal: engine.SIGKILL}, 137},
+		{"kill -15 $$", engine.Exit{Signal: engine.SIGTERM}, 143},
+		{"no-such-command-here", engine.Exit{Code: 127}, 127},
 	} {
-		exit, err := c.Run(ctx, guest.Command{Args: sh(tc.script)})
+		exit, err := c.Run(ctx, engine.Command{Args: sh(tc.script)})
 		if err != nil || exit != tc.want || exit.Status() != tc.status {
 			t.Errorf("%q: %+v (%d), %v; want %+v (%d)", tc.script, exit, exit.Status(), err, tc.want, tc.status)
 		}
@@ -87,20 +89,20 @@ func refusals(ctx context.Context, t *testing.T, c *guest.Client) {
 	long := strings.Repeat("x", 128<<10)
 	for _, tc := range []struct {
 		name string
-		cmd  guest.Command
+		cmd  engine.Command
 		kind fault.Kind
 	}{
-		{"no command", guest.Command{}, fault.InvalidArgs},
-		{"not in PATH", guest.Command{Args: []string{"no-such-command-here"}}, fault.NotFound},
-		{"no such file", guest.Command{Args: []string{"/no/such/file"}}, fault.NotFound},
-		{"no such directory", guest.Command{Args: sh("true"), Dir: "/no/such/dir"}, fault.NotFound},
-		{"a file as directory", guest.Command{Args: sh("true"), Dir: "/proc/version"}, fault.NotFound},
-		{"a directory", guest.Command{Args: []string{"/etc"}}, fault.Rejected},
-		{"not executable", guest.Command{Args: []string{"/proc/version"}}, fault.Rejected},
-		{"NUL", guest.Command{Args: []string{"/bin/sh", "a\x00b"}}, fault.InvalidArgs},
-		{"bad variable", guest.Command{Args: sh("true"), Env: []string{"nothing"}}, fault.InvalidArgs},
-		{"long argument", guest.Command{Args: []string{"/bin/sh", long}}, fault.InvalidArgs},
-		{"negative timeout", guest.Command{Args: sh("true"), Timeout: -1}, fault.InvalidArgs},
+		{"no command", engine.Command{}, fault.InvalidArgs},
+		{"not in PATH", engine.Command{Args: []string{"no-such-command-here"}}, fault.NotFound},
+		{"no such file", engine.Command{Args: []string{"/no/such/file"}}, fault.NotFound},
+		{"no such directory", engine.Command{Args: sh("true"), Dir: "/no/such/dir"}, fault.NotFound},
+		{"a file as directory", engine.Command{Args: sh("true"), Dir: "/proc/version"}, fault.NotFound},
+		{"a directory", engine.Command{Args: []string{"/etc"}}, fault.Rejected},
+		{"not executable", engine.Command{Args: []string{"/proc/version"}}, fault.Rejected},
+		{"NUL", engine.Command{Args: []string{"/bin/sh", "a\x00b"}}, fault.InvalidArgs},
+		{"bad variable", engine.Command{Args: sh("true"), Env: []string{"nothing"}}, fault.InvalidArgs},
+		{"long argument", engine.Command{Args: []string{"/bin/sh", long}}, fault.InvalidArgs},
+		{"negative timeout", engine.Command{Args: sh("true"), Timeout: -1}, fault.InvalidArgs},
 	} {
 		_, err := c.Exec(ctx, tc.cmd)
 		if fe, ok := errors.AsType[*fault.Error](err); !ok || fe.Kind != tc.kind {
@@ -111,7 +113,7 @@ func refusals(ctx context.Context, t *testing.T, c *guest.Client) {
 
 func environment(ctx context.Context, t *testing.T, c *guest.Client) {
 	var out bytes.Buffer
-	exit, err := c.Run(ctx, guest.Command{
+	exit, err := c.Run(ctx, engine.Command{
 		Args: append(sh(`echo "$PWD|$1|$A|$B|${HOME-unset}"`), "name", "a \xff\n'b"),
 		Env:  []string{"PATH=/bin", "A=1", "B=\xfe="}, Dir: "etc", Stdout: &out,
 	})
@@ -125,19 +127,19 @@ func environment(ctx context.Context, t *testing.T, c *guest.Client) {
 
 func streams(ctx context.Context, t *testing.T, c *guest.Client) {
 	var out, errs bytes.Buffer
-	exit, err := c.Run(ctx, guest.Command{Args: sh(`echo out; echo err >&2; cat; echo end`), Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
+	exit, err := c.Run(ctx, engine.Command{Args: sh(`echo out; echo err >&2; cat; echo end`), Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
 	if err != nil || exit.Code != 0 || out.String() != "out\nin\nend\n" || errs.String() != "err\n" {
 		t.Errorf("%+v %v, out %q, err %q", exit, err, &out, &errs)
 	}
 	out.Reset()
 	// No stdin means an empty one; no stderr means that it goes nowhere.
-	if exit, err = c.Run(ctx, guest.Command{Args: sh(`echo lost >&2; cat; echo done`), Stdout: &out}); err != nil || exit.Code != 0 || out.String() != "done\n" {
+	if exit, err = c.Run(ctx, engine.Command{Args: sh(`echo lost >&2; cat; echo done`), Stdout: &out}); err != nil || exit.Code != 0 || out.String() != "done\n" {
 		t.Errorf("%+v %v %q", exit, err, &out)
 	}
 	// A conversation: the answer comes before the input ends.
 	in, feed := io.Pipe()
 	read, outw := io.Pipe()
-	p, err := c.Exec(ctx, guest.Command{Args: sh(`while read x; do echo "<$x>"; done`), Stdin: in, Stdout: outw})
+	p, err := c.Exec(ctx, engine.Command{Args: sh(`while read x; do echo "<$x>"; done`), Stdin: in, Stdout: outw})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func binaryStdin(ctx context.Context, t *testing.T, c *guest.Client) {
 	const size = 8<<20 + 13
 	rnd := rand.NewChaCha8([32]byte{1})
 	sent, got := sha256.New(), sha256.New()
-	exit, err := c.Run(ctx, guest.Command{Args: []string{"cat"}, Stdin: io.TeeReader(io.LimitReader(rnd, size), sent), Stdout: got})
+	exit, err := c.Run(ctx, engine.Command{Args: []string{"cat"}, Stdin: io.TeeReader(io.LimitReader(rnd, size), sent), Stdout: got})
 	if err != nil || exit.Code != 0 || !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
 		t.Errorf("%+v %v, %x came back as %x", exit, err, sent.Sum(nil), got.Sum(nil))
 	}
@@ -172,19 +174,19 @@ func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 	stuckCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range 8 {
-		p, err := c.Exec(stuckCtx, guest.Command{Args: []string{"sleep", "1000"}, Stdin: endless()})
+		p, err := c.Exec(stuckCtx, engine.Command{Args: []string{"sleep", "1000"}, Stdin: endless()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stuck = append(stuck, p)
 	}
-	if exit, err := c.Run(ctx, guest.Command{Args: sh("head -c 10 >/dev/null; exit 3"), Stdin: endless()}); err != nil || exit.Code != 3 {
+	if exit, err := c.Run(ctx, engine.Command{Args: sh("head -c 10 >/dev/null; exit 3"), Stdin: endless()}); err != nil || exit.Code != 3 {
 		t.Errorf("beside them: %+v %v", exit, err)
 	}
-	if err := stuck[0].Signal(ctx, guest.SIGKILL); err != nil {
+	if err := stuck[0].Signal(ctx, engine.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	if exit, err := stuck[0].Wait(); err != nil || exit.Signal != guest.SIGKILL {
+	if exit, err := stuck[0].Wait(); err != nil || exit.Signal != engine.SIGKILL {
 		t.Errorf("%+v %v", exit, err)
 	}
 }
@@ -206,7 +208,7 @@ func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
 		n.Add(int64(len(b)))
 		return len(b), nil
 	})
-	p, err := c.Exec(ctx, guest.Command{Args: sh(fmt.Sprintf("dd if=/dev/zero bs=1048576 count=%d 2>/dev/null", mib)), Stdout: slow})
+	p, err := c.Exec(ctx, engine.Command{Args: sh(fmt.Sprintf("dd if=/dev/zero bs=1048576 count=%d 2>/dev/null", mib)), Stdout: slow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +226,7 @@ func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
 
 func brokenWriter(ctx context.Context, t *testing.T, c *guest.Client) {
 	broken := errors.New("broken")
-	p, err := c.Exec(ctx, guest.Command{Args: sh("while :; do echo y; done"), Stdout: writerFunc(func([]byte) (int, error) { return 0, broken })})
+	p, err := c.Exec(ctx, engine.Command{Args: sh("while :; do echo y; done"), Stdout: writerFunc(func([]byte) (int, error) { return 0, broken })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,9 +237,9 @@ func brokenWriter(ctx context.Context, t *testing.T, c *guest.Client) {
 }
 
 func signals(ctx context.Context, t *testing.T, c *guest.Client) {
-	for _, s := range []guest.Signal{guest.SIGHUP, guest.SIGINT, guest.SIGUSR1, guest.SIGTERM} {
+	for _, s := range []engine.Signal{engine.SIGHUP, engine.SIGINT, engine.SIGUSR1, engine.SIGTERM} {
 		ready := newWaiter("ready")
-		p, err := c.Exec(ctx, guest.Command{
+		p, err := c.Exec(ctx, engine.Command{
 			Args:   sh(fmt.Sprintf(`trap 'echo got; exit %d' %d; echo ready; while :; do sleep 0.1; done`, 40+s, s)),
 			Stdout: ready,
 		})
@@ -261,23 +263,23 @@ func signals(ctx context.Context, t *testing.T, c *guest.Client) {
 }
 
 func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
-	exit, err := c.Run(ctx, guest.Command{Args: []string{"sleep", "1000"}, Timeout: 200 * time.Millisecond})
-	if want := (guest.Exit{Signal: guest.SIGTERM, TimedOut: true}); err != nil || exit != want {
+	exit, err := c.Run(ctx, engine.Command{Args: []string{"sleep", "1000"}, Timeout: 200 * time.Millisecond})
+	if want := (engine.Exit{Signal: engine.SIGTERM, TimedOut: true}); err != nil || exit != want {
 		t.Errorf("%+v %v, want %+v", exit, err, want)
 	}
 	// Who ignores SIGTERM is killed; who obeys late is not.
 	for _, tc := range []struct {
 		script string
 		grace  time.Duration
-		want   guest.Exit
+		want   engine.Exit
 	}{
-		{`trap "" TERM; echo ready; while :; do sleep 1; done`, 300 * time.Millisecond, guest.Exit{Signal: guest.SIGKILL, TimedOut: true}},
-		{`trap "exit 9" TERM; echo ready; while :; do sleep 0.1; done`, time.Minute, guest.Exit{Code: 9, TimedOut: true}},
+		{`trap "" TERM; echo ready; while :; do sleep 1; done`, 300 * time.Millisecond, engine.Exit{Signal: engine.SIGKILL, TimedOut: true}},
+		{`trap "exit 9" TERM; echo ready; while :; do sleep 0.1; done`, time.Minute, engine.Exit{Code: 9, TimedOut: true}},
 	} {
 		var ready bytes.Buffer
 		// Once it is ready within its time, on however slow a computer.
 		for timeout := 500 * time.Millisecond; ready.Len() == 0 && ctx.Err() == nil; timeout *= 4 {
-			exit, err = c.Run(ctx, guest.Command{Args: sh(tc.script), Stdout: &ready, Timeout: timeout, Grace: tc.grace})
+			exit, err = c.Run(ctx, engine.Command{Args: sh(tc.script), Stdout: &ready, Timeout: timeout, Grace: tc.grace})
 		}
 		if err != nil || exit != tc.want {
 			t.Errorf("%s: %+v %v, want %+v", tc.script, exit, err, tc.want)
@@ -287,7 +289,7 @@ func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
 
 func cancel(ctx context.Context, t *testing.T, c *guest.Client) {
 	runCtx, cancel := context.WithCancel(ctx)
-	p, err := c.Exec(runCtx, guest.Command{Args: sh(`sleep 1000 & sleep 1000`), Grace: 100 * time.Millisecond})
+	p, err := c.Exec(runCtx, engine.Command{Args: sh(`sleep 1000 & sleep 1000`), Grace: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func cancel(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 	deadline, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	if _, err := c.Run(deadline, guest.Command{Args: []string{"sleep", "1000"}}); fault.KindOf(err) != fault.Timeout {
+	if _, err := c.Run(deadline, engine.Command{Args: []string{"sleep", "1000"}}); fault.KindOf(err) != fault.Timeout {
 		t.Error(err)
 	}
 	waitIdle(ctx, t, c)
@@ -309,7 +311,7 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 	ready := newWaiter("ready")
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p, err := c.Exec(runCtx, guest.Command{
+	p, err := c.Exec(runCtx, engine.Command{
 		Args:   sh(`(setsid sh -c 'trap "" TERM HUP; echo ready, pid $$; while :; do sleep 1; done' &) ; sleep 1000`),
 		Stdout: ready, Grace: 100 * time.Millisecond,
 	})
@@ -337,11 +339,11 @@ func leftovers(ctx context.Context, t *testing.T, c *guest.Client) {
 	start := time.Now()
 	// The helper waits for the shell's end, and need start nothing then: on a busy host that takes a while.
 	const late = `f=/tmp/osaurus-test.$$; mkfifo $f; (read end <$f; echo late) & exec 3>$f; rm $f;`
-	var exit guest.Exit
+	var exit engine.Exit
 	var err error
 	for range fewTries { // the helper may have no processor while it may still write
 		out.Reset()
-		exit, err = c.Run(ctx, guest.Command{Args: sh(late + ` sleep 1000 3>&- & echo first`), Stdout: &out})
+		exit, err = c.Run(ctx, engine.Command{Args: sh(late + ` sleep 1000 3>&- & echo first`), Stdout: &out})
 		if err != nil || out.String() == "first\nlate\n" {
 			break
 		}
@@ -361,7 +363,7 @@ func many(ctx context.Context, t *testing.T, c *guest.Client) {
 	for i := range n {
 		wg.Go(func() {
 			var out bytes.Buffer
-			exit, err := c.Run(ctx, guest.Command{Args: sh(fmt.Sprintf("cat; exit %d", i)), Stdin: strings.NewReader(strings.Repeat(fmt.Sprint(i, " "), 1000)), Stdout: &out})
+			exit, err := c.Run(ctx, engine.Command{Args: sh(fmt.Sprintf("cat; exit %d", i)), Stdin: strings.NewReader(strings.Repeat(fmt.Sprint(i, " "), 1000)), Stdout: &out})
 			if want := strings.Repeat(fmt.Sprint(i, " "), 1000); err != nil || exit.Code != i || out.String() != want {
 				t.Errorf("%d: %+v %v, %d bytes", i, exit, err, out.Len())
 			}

@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // maxOwnMemory is what the guest program promises to stay below.
@@ -85,7 +87,7 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 		"nothing in own house": `ls -ld /run/osaurus 2>/dev/null | grep -v "^drwx------" && exit 1; exit 0`,
 	} {
 		var out bytes.Buffer
-		if exit, err := c.Run(ctx, guest.Command{Args: sh(script), Stdout: &out, Stderr: &out}); err != nil || exit.Code != 0 {
+		if exit, err := c.Run(ctx, engine.Command{Args: sh(script), Stdout: &out, Stderr: &out}); err != nil || exit.Code != 0 {
 			t.Errorf("%s: %+v %v\n%s", what, exit, err, &out)
 		}
 	}
@@ -184,7 +186,7 @@ func networkUp(ctx context.Context, t *testing.T, c *guest.Client) {
 func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 	for _, m := range mustInfo(ctx, t, c).Mounts {
 		script := fmt.Sprintf(`cd '%s' && grep "^%s %s virtiofs" /proc/mounts >/dev/null && f=osaurus-test && echo x >$f && cat $f && rm $f`, m.Path, m.Tag, m.Path)
-		exit, err := c.Run(ctx, guest.Command{Args: sh(script)})
+		exit, err := c.Run(ctx, engine.Command{Args: sh(script)})
 		if err != nil || (exit.Code == 0) == m.ReadOnly {
 			t.Errorf("%+v: %+v %v", m, exit, err)
 		}
@@ -200,7 +202,7 @@ func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 		fmt.Sprintf("1:%d", guest.EntryPort): line, fmt.Sprintf("3:%d", guest.EntryPort): line,
 	} {
 		var out bytes.Buffer
-		_, err := c.Run(ctx, guest.Command{
+		_, err := c.Run(ctx, engine.Command{
 			Args:  []string{"socat", "-t2", "-", "VSOCK-CONNECT:" + to},
 			Stdin: strings.NewReader(says), Stdout: &out, Timeout: 20 * time.Second,
 		})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 // ordinary are programs that ask for more of /proc and of the kernel than most. Those that
@@ -51,7 +51,7 @@ const seenWithin = 2 * time.Minute
 func fullScreen(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "seq 300 >/tmp/long; PS1='> '")
 	seen := newWaiter("")
-	a, err := alice.house.Client.AttachShell(ctx, alice.session(), guest.TerminalSize{Rows: 24, Cols: 80}, seen)
+	a, err := alice.house.Client.AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 24, Cols: 80}, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func fullScreen(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 	resize := func(rows, cols uint16) {
 		t.Helper()
-		if err := a.Resize(guest.TerminalSize{Rows: rows, Cols: cols}); err != nil {
+		if err := a.Resize(engine.TerminalSize{Rows: rows, Cols: cols}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
+
+	"osaurus-sandbox/engine"
 )
 
 // attackCases are what bob tries against alice and the guest. They prove that it
@@ -49,7 +51,7 @@ func attackCalls(ctx context.Context, t *testing.T, _, bob *agent) {
 	checkCalls(t, out, exit, answers(false))
 }
 
-func checkCalls(t *testing.T, out string, exit guest.Exit, want map[string]string) {
+func checkCalls(t *testing.T, out string, exit engine.Exit, want map[string]string) {
 	t.Helper()
 	const atLeast = 60
 	lines := strings.Split(out, "\n")
@@ -87,7 +89,7 @@ func attackAsRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func alive(ctx context.Context, t *testing.T, a *agent, p *guest.Process) {
 	t.Helper()
-	if err := p.Signal(ctx, guest.SIGCONT); err != nil {
+	if err := p.Signal(ctx, engine.SIGCONT); err != nil {
 		t.Errorf("alice's process %d: %v", p.PID(), err)
 	}
 	if a.ensure(ctx, t) {
@@ -100,7 +102,7 @@ func attackForeign(ctx context.Context, t *testing.T, _, bob *agent) {
 	if arch != "x86_64" {
 		t.Skip("x32 is of amd64")
 	}
-	out, exit := bob.command(ctx, t, guest.Command{Args: []string{"./intruder", "x32"}})
+	out, exit := bob.command(ctx, t, engine.Command{Args: []string{"./intruder", "x32"}})
 	const sigsys = 31
 	if exit.Signal != sigsys || out != "" {
 		t.Errorf("%+v %q", exit, out)
@@ -112,7 +114,7 @@ func attackForeign(ctx context.Context, t *testing.T, _, bob *agent) {
 func hidden(ctx context.Context, t *testing.T, bob *agent, scripts ...string) {
 	t.Helper()
 	for _, script := range scripts {
-		for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+		for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 			if out, exit := run(ctx, t, script); strings.Contains(out, secret) || exit.Status() == 0 {
 				t.Errorf("%s: %+v %s", script, exit, out)
 			}
@@ -145,7 +147,7 @@ func attackHome(ctx context.Context, t *testing.T, alice, bob *agent) {
 func attackProc(ctx context.Context, t *testing.T, alice, bob *agent) {
 	keep(ctx, t, alice, alice.Home+"/secret")
 	victim := alice.begin(ctx, t, "exec 9<secret; cd /tmp; exec sleep 1000")
-	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		if out, _ := run(ctx, t, fmt.Sprintf("%s/intruder peek %d %s/secret %s", bob.Home, victim.PID()+10, alice.Home, secret)); out != "found 0" {
 			t.Errorf("through /proc: %s", out)
 		}
@@ -158,7 +160,7 @@ func attackProc(ctx context.Context, t *testing.T, alice, bob *agent) {
 // attackKernel: of /proc, who is root of a room writes nothing and reads what
 // programs need.
 func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
-	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		out, exit := run(ctx, t, bob.Home+"/intruder kernel")
 		found := strings.Split(out, "\n")
 		slices.Sort(found)
@@ -176,7 +178,7 @@ func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
 // as the agent.
 func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 	shown := newWaiter("watching")
-	p, err := bob.house.Client.Exec(ctx, guest.Command{Args: []string{"./intruder", "watch", "4"}, Room: bob.User, Stdout: shown})
+	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: []string{"./intruder", "watch", "4"}, Room: bob.User, Stdout: shown})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +264,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 		}
 		_ = c.RemoveRoom(ctx, bob.User, true)
 	}()
-	if e, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil || len(e.Lacks) != 3 {
+	if e, err := c.EnsureRoom(ctx, bob.RoomConfig, bob.token); err != nil || len(e.Lacks) != 3 {
 		t.Fatalf("%v %q", err, e.Lacks)
 	}
 	hidden(ctx, t, bob, "cat ~/.venv/secret || cat "+bob.Home+"/.venv/secret", "ls "+bob.Home+"/.cache/data")
@@ -275,7 +277,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.EnsureRoom(ctx, bob.Room, bob.token); err != nil {
+	if _, err := c.EnsureRoom(ctx, bob.RoomConfig, bob.token); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "planted")); err == nil {
@@ -287,7 +289,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 }
 
 func attackDescriptors(ctx context.Context, t *testing.T, _, bob *agent) {
-	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		// 3 is the folder that ls reads.
 		if out, _ := run(ctx, t, "ls /proc/self/fd"); strings.Join(strings.Fields(out), " ") != "0 1 2 3" {
 			t.Errorf("a command starts with descriptors %s", out)
@@ -298,7 +300,7 @@ func attackDescriptors(ctx context.Context, t *testing.T, _, bob *agent) {
 func attackSignals(ctx context.Context, t *testing.T, alice, bob *agent) {
 	victim := alice.begin(ctx, t, "sleep 1000")
 	hidden(ctx, t, bob, fmt.Sprintf("kill -9 %d", victim.PID()), fmt.Sprintf("kill -STOP %d", victim.PID()))
-	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		run(ctx, t, "trap '' TERM; kill -TERM -1; kill -STOP 1; kill -9 1; kill -SEGV 1; kill -9 -1")
 	}
 	alive(ctx, t, alice, victim)

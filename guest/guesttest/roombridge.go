@@ -12,6 +12,8 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/preface"
+
+	"osaurus-sandbox/engine"
 )
 
 // bridgeCases are how programs in rooms reach the host, and as whom.
@@ -40,7 +42,7 @@ func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + string(a.User
 // asks has the agent ask the host with a token who it is.
 func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string) string {
 	t.Helper()
-	out, _ := a.command(ctx, t, guest.Command{Args: []string{"./intruder", "ask", socket, token}})
+	out, _ := a.command(ctx, t, engine.Command{Args: []string{"./intruder", "ask", socket, token}})
 	return out
 }
 
@@ -84,7 +86,7 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 // else's.
 func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
-	out, _ := alice.command(ctx, t, guest.Command{Args: []string{"./intruder", "modes", hatch.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
+	out, _ := alice.command(ctx, t, engine.Command{Args: []string{"./intruder", "modes", hatch.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
 	want := strings.Join([]string{
 		hatch.TokenDir + " 40711 0:0", fmt.Sprintf("%s 100600 %d:%d", alice.tokenFile(), alice.UID, alice.UID),
 		asIs + " 140666 0:0", older + " 120777 0:0", shim + " 100555 0:0", bob.tokenFile() + " ENOENT",
@@ -159,7 +161,7 @@ func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 			fmt.Fprintf(&script, "(%s) >/dev/null 2>&1 && echo 'did %s'\n", try, try)
 		}
 	}
-	for _, run := range []func(context.Context, *testing.T, string) (string, guest.Exit){bob.run, bob.asRoot} {
+	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		if out, _ := run(ctx, t, script.String()+"echo end"); out != "end" {
 			t.Errorf("bob %s", out)
 		}
@@ -176,8 +178,8 @@ func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 }
 
 func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
-	room := alice.Room
-	room.Network = guest.RoomAlone
+	room := alice.RoomConfig
+	room.Network = engine.RoomAlone
 	if _, err := alice.house.Client.EnsureRoom(ctx, room, alice.token); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +194,7 @@ func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 	said := newWaiter("holding 1000")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p, err := bob.house.Client.Exec(ctx, guest.Command{Args: []string{"./intruder", "hold", asIs, "1000"}, Room: bob.User, Stdout: said, Stderr: said})
+	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: []string{"./intruder", "hold", asIs, "1000"}, Room: bob.User, Stdout: said, Stderr: said})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := bob.asks(ctx, t, asIs, old); !strings.HasPrefix(got, notKnown) {
 		t.Errorf("the token before: %s", got)
 	}
-	if _, err := bob.house.Client.EnsureRoom(ctx, bob.Room, ""); err != nil {
+	if _, err := bob.house.Client.EnsureRoom(ctx, bob.RoomConfig, ""); err != nil {
 		t.Error(err)
 	}
 	if out, exit := bob.run(ctx, t, "osaurus-host config get who"); exit.Status() == 0 || !strings.Contains(out, "token") {

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // layerCases are what stays of a room, and what does not.
@@ -64,10 +65,10 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exec(ctx, guest.Command{Args: sh("true"), Room: bob.User}); fault.KindOf(err) != fault.NotFound {
+	if _, err := c.Exec(ctx, engine.Command{Args: sh("true"), Room: bob.User}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a command in a room that was removed: %v", err)
 	}
-	another := bob.Room
+	another := bob.RoomConfig
 	another.UID = 2777
 	if _, err := c.EnsureRoom(ctx, another, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user got bob's layer: %v", err)
@@ -106,7 +107,7 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 			t.Fatal(err)
 		}
 		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
-		e, err := bob.house.Client.EnsureRoom(ctx, bob.Room, bob.token)
+		e, err := bob.house.Client.EnsureRoom(ctx, bob.RoomConfig, bob.token)
 		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
 			t.Fatalf("%s: %+v %v", tc.name, e, err)
 		}
@@ -122,7 +123,7 @@ func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	before := alice.token
 	alice.house.Client = alice.house.Restart(t)
 	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
-	if _, err := alice.house.Client.Exec(ctx, guest.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
+	if _, err := alice.house.Client.Exec(ctx, engine.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("before the room is made again: %v", err)
 	}
 	if !alice.ensure(ctx, t) {

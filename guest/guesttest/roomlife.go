@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // lifeCases are what a room is for those who live in it.
@@ -45,11 +47,11 @@ func login(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if _, err := os.Stat(alice.onHost() + "/.venv/heavy"); err == nil {
 		t.Error("a heavy folder lies on the share")
 	}
-	out, exit = alice.command(ctx, t, guest.Command{Args: sh(`echo "$HOME|$USER|$A|$PWD"`), RoomRoot: true, Env: []string{"A=1", "USER=other"}, Dir: "tmp"})
+	out, exit = alice.command(ctx, t, engine.Command{Args: sh(`echo "$HOME|$USER|$A|$PWD"`), RoomRoot: true, Env: []string{"A=1", "USER=other"}, Dir: "tmp"})
 	if exit.Status() != 0 || out != "/root|other|1|/tmp" {
 		t.Errorf("as root: %+v %s", exit, out)
 	}
-	if out, exit = alice.command(ctx, t, guest.Command{Args: sh("pwd"), Dir: ".cache"}); exit.Status() != 0 || out != alice.Home+"/.cache" {
+	if out, exit = alice.command(ctx, t, engine.Command{Args: sh("pwd"), Dir: ".cache"}); exit.Status() != 0 || out != alice.Home+"/.cache" {
 		t.Errorf("in a folder of the home: %+v %s", exit, out)
 	}
 	out, _ = alice.run(ctx, t, `while read a b; do case $a in Cap*|NoNewPrivs:|Seccomp:) echo $a$b;; esac; done < /proc/self/status`)
@@ -64,7 +66,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if e, err := alice.house.Client.EnsureRoom(ctx, alice.Room, alice.token); e.Made || err != nil {
+			if e, err := alice.house.Client.EnsureRoom(ctx, alice.RoomConfig, alice.token); e.Made || err != nil {
 				t.Errorf("a room that is there: made again %v, %v", e.Made, err)
 			}
 		})
@@ -75,7 +77,7 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var made atomic.Int32
 	for range 10 {
 		wg.Go(func() {
-			e, err := alice.house.Client.EnsureRoom(ctx, carol.Room, "")
+			e, err := alice.house.Client.EnsureRoom(ctx, carol.RoomConfig, "")
 			if err != nil || len(e.Lacks) > 0 {
 				t.Errorf("%v %q", err, e.Lacks)
 			}
@@ -95,38 +97,38 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	c := alice.house.Client
-	for _, change := range []func(*guest.Room){
-		func(r *guest.Room) { r.User = "root" }, func(r *guest.Room) { r.User = "-x" }, func(r *guest.Room) { r.User = "a/../b" },
-		func(r *guest.Room) { r.User = ".init" }, func(r *guest.Room) { r.User = config.LinuxUser(strings.Repeat("a", 33)) }, func(r *guest.Room) { r.UID = 0 },
-		func(r *guest.Room) { r.UID = 999 }, func(r *guest.Room) { r.Home = "/etc" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/.." },
-		func(r *guest.Room) { r.Home = guest.HomesDir + "/a/b" }, func(r *guest.Room) { r.Home = guest.HomesDir + "/a\nb" }, func(r *guest.Room) { r.Hostname = "a b" },
-		func(r *guest.Room) { r.Network = "all" }, func(r *guest.Room) { r.Limits.CPUWeight = 10001 }, func(r *guest.Room) { r.Limits.Memory = 1 },
+	for _, change := range []func(*engine.RoomConfig){
+		func(r *engine.RoomConfig) { r.User = "root" }, func(r *engine.RoomConfig) { r.User = "-x" }, func(r *engine.RoomConfig) { r.User = "a/../b" },
+		func(r *engine.RoomConfig) { r.User = ".init" }, func(r *engine.RoomConfig) { r.User = config.LinuxUser(strings.Repeat("a", 33)) }, func(r *engine.RoomConfig) { r.UID = 0 },
+		func(r *engine.RoomConfig) { r.UID = 999 }, func(r *engine.RoomConfig) { r.Home = "/etc" }, func(r *engine.RoomConfig) { r.Home = guest.HomesDir + "/.." },
+		func(r *engine.RoomConfig) { r.Home = guest.HomesDir + "/a/b" }, func(r *engine.RoomConfig) { r.Home = guest.HomesDir + "/a\nb" }, func(r *engine.RoomConfig) { r.Hostname = "a b" },
+		func(r *engine.RoomConfig) { r.Network = "all" }, func(r *engine.RoomConfig) { r.Limits.CPUWeight = 10001 }, func(r *engine.RoomConfig) { r.Limits.Memory = 1 },
 	} {
-		r := alice.Room
+		r := alice.RoomConfig
 		change(&r)
 		if _, err := c.EnsureRoom(ctx, r, ""); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	other := alice.Room
+	other := alice.RoomConfig
 	other.UID = 2999
 	if _, err := c.EnsureRoom(ctx, other, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another user id: %v", err)
 	}
 	alice.asRoot(ctx, t, "mkdir -m 700 /closed")
 	for _, tc := range []struct {
-		cmd  guest.Command
+		cmd  engine.Command
 		kind fault.Kind
 	}{
-		{guest.Command{Args: sh("true"), Room: "agent-nobody"}, fault.NotFound},
-		{guest.Command{Args: sh("true"), Room: "a/b"}, fault.InvalidArgs},
-		{guest.Command{Args: sh("true"), RoomRoot: true}, fault.InvalidArgs},
-		{guest.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
-		{guest.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
-		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
-		{guest.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
-		{guest.Command{Args: sh("true"), MaxOutput: guest.MaxOutputLimit + 1}, fault.InvalidArgs},
-		{guest.Command{Args: sh("true"), Terminal: &guest.Terminal{Term: "a b"}}, fault.InvalidArgs},
+		{engine.Command{Args: sh("true"), Room: "agent-nobody"}, fault.NotFound},
+		{engine.Command{Args: sh("true"), Room: "a/b"}, fault.InvalidArgs},
+		{engine.Command{Args: sh("true"), RoomRoot: true}, fault.InvalidArgs},
+		{engine.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
+		{engine.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
+		{engine.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
+		{engine.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
+		{engine.Command{Args: sh("true"), MaxOutput: engine.MaxOutputLimit + 1}, fault.InvalidArgs},
+		{engine.Command{Args: sh("true"), Terminal: &engine.Terminal{Term: "a b"}}, fault.InvalidArgs},
 	} {
 		if _, err := c.Exec(ctx, tc.cmd); fault.KindOf(err) != tc.kind {
 			t.Errorf("%+v: %v, want %s", tc.cmd, err, tc.kind)
@@ -136,7 +138,7 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var out, errs bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, guest.Command{
+	exit, err := alice.house.Client.Run(ctx, engine.Command{
 		Args: sh(`echo out; echo err >&2; cat; exit 7`), Room: alice.User, Stdin: strings.NewReader("in\x00\xff"), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || exit.Code != 7 || out.String() != "out\nin\x00\xff" || errs.String() != "err\n" {
@@ -147,7 +149,7 @@ func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, root := range []bool{false, true} {
 		out.Reset()
 		errs.Reset()
-		exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh(named), Room: alice.User, RoomRoot: root, Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
+		exit, err := alice.house.Client.Run(ctx, engine.Command{Args: sh(named), Room: alice.User, RoomRoot: root, Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
 		if err != nil || exit.Code != 0 || out.String() != "in\nout\n" || errs.String() != "err\n" {
 			t.Errorf("by name, as root %v: %+v %v %q %q", root, exit, err, &out, &errs)
 		}
@@ -158,29 +160,29 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, room := range []config.LinuxUser{alice.User, ""} {
 		in, keys := io.Pipe()
 		shown := newWaiter("resized")
-		p, err := alice.house.Client.Exec(ctx, guest.Command{
+		p, err := alice.house.Client.Exec(ctx, engine.Command{
 			Args: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo tty $TERM; exec 3<>/dev/tty && echo controlling >&3; trap 'echo resized' WINCH; echo waiting; while :; do sleep 0.1; done`),
-			Room: room, Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &guest.Terminal{Size: guest.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
+			Room: room, Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		eventually(ctx, t, func() bool { return strings.Contains(shown.String(), "waiting") })
-		if err := p.Resize(guest.TerminalSize{Rows: 40, Cols: 100}); err != nil {
+		if err := p.Resize(engine.TerminalSize{Rows: 40, Cols: 100}); err != nil {
 			t.Error(err)
 		}
 		shown.wait(ctx, t)
 		fmt.Fprint(keys, "\x03") // Ctrl-C, which the terminal makes a signal
 		exit, err := p.Wait()
-		if err != nil || exit.Signal != guest.SIGINT && exit.Code != 130 || !strings.Contains(shown.String(), "tty vt100") || !strings.Contains(shown.String(), "controlling") {
+		if err != nil || exit.Signal != engine.SIGINT && exit.Code != 130 || !strings.Contains(shown.String(), "tty vt100") || !strings.Contains(shown.String(), "controlling") {
 			t.Errorf("in room %q: %+v %v %q", room, exit, err, shown)
 		}
 		keys.Close()
 	}
 	// The end of the input is Ctrl-D.
 	var out bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, guest.Command{
-		Args: sh(`read x; cat >/dev/null; echo got $x`), Room: alice.User, Stdin: strings.NewReader("typed\n"), Stdout: &out, Terminal: &guest.Terminal{},
+	exit, err := alice.house.Client.Run(ctx, engine.Command{
+		Args: sh(`read x; cat >/dev/null; echo got $x`), Room: alice.User, Stdin: strings.NewReader("typed\n"), Stdout: &out, Terminal: &engine.Terminal{},
 	})
 	if err != nil || exit.Code != 0 || !strings.Contains(out.String(), "got typed") {
 		t.Errorf("%+v %v %q", exit, err, &out)
@@ -191,7 +193,7 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var both sync.WaitGroup // which wait more than they work
 	for _, room := range []config.LinuxUser{alice.User, ""} {
 		both.Go(func() {
-			exit, err := alice.house.Client.Run(ctx, guest.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
+			exit, err := alice.house.Client.Run(ctx, engine.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
 			if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
 				t.Errorf("%+v %v", exit, err)
 			}
@@ -199,7 +201,7 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 			// computer a sleep takes longer than it says.
 			for _, often := range []time.Duration{500 * time.Millisecond, 4 * time.Second} {
 				script := fmt.Sprintf("for i in 1 2 3 4 5 6; do sleep %v; echo $i; done", often.Seconds())
-				exit, err = alice.house.Client.Run(ctx, guest.Command{Args: sh(script), Room: room, Stdout: io.Discard, IdleTimeout: 5 * often})
+				exit, err = alice.house.Client.Run(ctx, engine.Command{Args: sh(script), Room: room, Stdout: io.Discard, IdleTimeout: 5 * often})
 				if err == nil && !exit.Idle {
 					break
 				}
@@ -215,7 +217,7 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const limit, size = 1000, 100000
 	var out, errs bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, guest.Command{
+	exit, err := alice.house.Client.Run(ctx, engine.Command{
 		Args: sh(fmt.Sprintf(`echo first; head -c %d /dev/zero; echo last; echo short >&2`, size)), Room: alice.User, Stdout: &out, Stderr: &errs, MaxOutput: limit,
 	})
 	whole := "first\n" + strings.Repeat("\x00", size) + "last\n"
@@ -226,7 +228,7 @@ func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
 }
 
 func roomDoubleFork(ctx context.Context, t *testing.T, alice, _ *agent) {
-	p, err := alice.house.Client.Exec(ctx, guest.Command{
+	p, err := alice.house.Client.Exec(ctx, engine.Command{
 		Args: sh(`(setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' &) ; sleep 1000`), Room: alice.User, Timeout: time.Second, Grace: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -259,7 +261,7 @@ func roomUsage(ctx context.Context, t *testing.T, alice, bob *agent) {
 }
 
 func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
-	var exit guest.Exit
+	var exit engine.Exit
 	var err error
 	for range fewTries { // a room's end may be seen much later than its processes', on a busy host
 		if exit, err = endOfRoom(ctx, t, bob); fault.KindOf(err) == fault.Unavailable {
@@ -277,10 +279,10 @@ func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // endOfRoom kills all in bob's room, and the first process of the next one, and returns what
 // came of a command in it.
-func endOfRoom(ctx context.Context, t *testing.T, bob *agent) (guest.Exit, error) {
+func endOfRoom(ctx context.Context, t *testing.T, bob *agent) (engine.Exit, error) {
 	t.Helper()
 	c := bob.house.Client
-	p, err := c.Exec(ctx, guest.Command{Args: sh("sleep 1000"), Room: bob.User})
+	p, err := c.Exec(ctx, engine.Command{Args: sh("sleep 1000"), Room: bob.User})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +314,7 @@ func manyRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, a := range list {
 		wg.Go(func() {
 			var out bytes.Buffer
-			exit, err := h.Client.Run(ctx, guest.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
+			exit, err := h.Client.Run(ctx, engine.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
 			if err != nil || exit.Status() != 0 || out.String() != fmt.Sprintln(a.UID) {
 				t.Errorf("%s: %v %+v %s", a.User, err, exit, &out)
 			}

@@ -6,45 +6,46 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // hogCases are what bob uses up. Alice goes on working, and he is told why he does
 // not.
 func hogCases() []roomCase {
-	hogFor := func(within time.Duration, script string, reason func(guest.Exit) bool) func(context.Context, *testing.T, *agent, *agent) {
+	hogFor := func(within time.Duration, script string, reason func(engine.Exit) bool) func(context.Context, *testing.T, *agent, *agent) {
 		return func(ctx context.Context, t *testing.T, alice, bob *agent) {
 			runHog(ctx, t, alice, bob, within, script, reason)
 		}
 	}
-	hog := func(script string, reason func(guest.Exit) bool) func(context.Context, *testing.T, *agent, *agent) {
+	hog := func(script string, reason func(engine.Exit) bool) func(context.Context, *testing.T, *agent, *agent) {
 		return hogFor(hogTime, script, reason)
 	}
-	oom := func(e guest.Exit) bool { return e.OOM }
-	full := func(e guest.Exit) bool { return e.Quota && e.Status() != 0 }
+	oom := func(e engine.Exit) bool { return e.OOM }
+	full := func(e engine.Exit) bool { return e.Quota && e.Status() != 0 }
 	return []roomCase{
-		{"Forks", hog("exec /tmp/intruder hog-forks 2", func(e guest.Exit) bool { return e.PIDs })},
+		{"Forks", hog("exec /tmp/intruder hog-forks 2", func(e engine.Exit) bool { return e.PIDs })},
 		{"Memory", hog("exec /tmp/intruder hog-memory", oom)},
 		{"SharedMemory", hog("for i in 1 2 3 4; do head -c 30000000 /dev/zero > /dev/shm/$i; done; /tmp/intruder hog-memory", oom)},
 		{"Disk", hog("exec /tmp/intruder hog-disk /tmp/big", full)},
 		{"Files", hog("mkdir -p /tmp/many && exec /tmp/intruder hog-files /tmp/many", full)},
-		{"Descriptors", hogFor(8*time.Second, "exec /tmp/intruder hog-descriptors", func(e guest.Exit) bool { return e.OOM || e.PIDs })},
-		{"Processor", hog("exec /tmp/intruder hog-cpu 2", func(e guest.Exit) bool { return e.Status() == 0 })},
+		{"Descriptors", hogFor(8*time.Second, "exec /tmp/intruder hog-descriptors", func(e engine.Exit) bool { return e.OOM || e.PIDs })},
+		{"Processor", hog("exec /tmp/intruder hog-cpu 2", func(e engine.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
 		{"Connections", connections},
 	}
 }
 
 // hogLimits leave bob little, so that he is soon at them.
-func hogLimits() guest.Limits {
-	return guest.Limits{Memory: 96 << 20, PIDs: 64, Disk: 48 << 20, DiskFiles: 1500}
+func hogLimits() engine.Limits {
+	return engine.Limits{Memory: 96 << 20, PIDs: 64, Disk: 48 << 20, DiskFiles: 1500}
 }
 
 // hogTime ends a hog that does not end by itself, on however slow a computer.
 const hogTime = 2 * time.Minute
 
-func runHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Duration, script string, reason func(guest.Exit) bool) {
+func runHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Duration, script string, reason func(engine.Exit) bool) {
 	c := bob.house.Client
 	if err := c.SetRoomLimits(ctx, bob.User, hogLimits()); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func runHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Du
 	if out, exit := bob.run(ctx, t, cleanUp); out != "fine" {
 		t.Errorf("bob afterwards: %+v %s", exit, out)
 	}
-	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
+	if err := c.SetRoomLimits(ctx, bob.User, engine.Limits{}); err != nil {
 		t.Error(err)
 	}
 	if bob.ensure(ctx, t) {
@@ -64,14 +65,14 @@ func runHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Du
 
 // besideHog says how long alice waits for her commands before bob runs his script, and
 // while he does, within a time. What bob is told must be right each time.
-func besideHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Duration, script string, reason func(guest.Exit) bool) waits {
+func besideHog(ctx context.Context, t *testing.T, alice, bob *agent, within time.Duration, script string, reason func(engine.Exit) bool) waits {
 	t.Helper()
 	alone := latencies(ctx, t, alice, forAMoment)
 	// Not from the share, which would be what is measured.
 	if out, exit := bob.run(ctx, t, "cp intruder /tmp"); exit.Status() != 0 {
 		t.Fatal(out)
 	}
-	p, err := bob.house.Client.Exec(ctx, guest.Command{Args: sh(script), Room: bob.User, Timeout: within, Grace: 100 * time.Millisecond})
+	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: sh(script), Room: bob.User, Timeout: within, Grace: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ const cleanUp = "rm -rf /tmp/* /dev/shm/* 2>/dev/null; echo fine"
 func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 	c := bob.house.Client
 	bob.begin(ctx, t, "sleep 1000")
-	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{PIDs: 4, CPUMaxMillis: 500, CPUWeight: 50, IO: 10 << 20}); err != nil {
+	if err := c.SetRoomLimits(ctx, bob.User, engine.Limits{PIDs: 4, CPUMaxMillis: 500, CPUWeight: 50, IO: 10 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	use, err := c.RoomUsages(ctx, bob.User)
@@ -121,10 +122,10 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := output(ctx, t, c, "cat /sys/fs/cgroup/rooms/.init/cpu.max"); strings.HasPrefix(got, "max") {
 		t.Errorf("the last bound is taken away with bob's, for which the kernel is patched: %s", got)
 	}
-	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
+	if err := c.SetRoomLimits(ctx, bob.User, engine.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetRoomLimits(ctx, "agent-nobody", guest.Limits{}); fault.KindOf(err) != fault.NotFound {
+	if err := c.SetRoomLimits(ctx, "agent-nobody", engine.Limits{}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("limits of nobody: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 // networkCases are what a room reaches.
@@ -174,7 +174,7 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	output(ctx, t, c, "cp "+bob.Home+"/intruder /tmp/intruder")
 	stop, cancel := context.WithCancel(ctx)
 	hold, feed := io.Pipe()
-	p, err := c.Exec(stop, guest.Command{Args: sh("exec /tmp/intruder listen tcp 0.0.0.0:4713 >/tmp/listener"), Stdin: hold})
+	p, err := c.Exec(stop, engine.Command{Args: sh("exec /tmp/intruder listen tcp 0.0.0.0:4713 >/tmp/listener"), Stdin: hold})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,9 +196,9 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 // noNetwork: loopback and nothing else, switched while the room lives.
 func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	p := bob.begin(ctx, t, "exec ./intruder listen tcp 127.0.0.1:4714")
-	bob.Network = guest.RoomAlone
+	bob.Network = engine.RoomAlone
 	defer func() {
-		bob.Network = guest.RoomOutbound
+		bob.Network = engine.RoomOutbound
 		bob.ensure(ctx, t)
 		connects(ctx, t, bob, bob.house.Server) // switched back
 	}()

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
+	"osaurus-sandbox/engine"
 )
 
 // pluginCases are what sets the programs of a plugin apart from their agent's others. The
@@ -17,9 +18,9 @@ func pluginCases() []roomCase {
 }
 
 // as runs a script as a program of a plugin.
-func (a *agent) as(ctx context.Context, t *testing.T, plugin config.PluginID, script string) (string, guest.Exit) {
+func (a *agent) as(ctx context.Context, t *testing.T, plugin config.PluginID, script string) (string, engine.Exit) {
 	t.Helper()
-	return a.command(ctx, t, guest.Command{Args: sh(script), Plugin: plugin, Env: []string{"OSAURUS_PLUGIN=" + string(plugin)}})
+	return a.command(ctx, t, engine.Command{Args: sh(script), Plugin: plugin, Env: []string{"OSAURUS_PLUGIN=" + string(plugin)}})
 }
 
 const whichPlugin = "osaurus-host config get plugin"
@@ -34,7 +35,7 @@ func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 			t.Errorf("%q is of %q, %+v", script, out, exit)
 		}
 	}
-	refused := func(who, out string, exit guest.Exit) {
+	refused := func(who, out string, exit engine.Exit) {
 		t.Helper()
 		if exit.Status() == 0 || strings.Contains(out, "rss\n") || out == "rss" {
 			t.Errorf("%s: %q, %+v", who, out, exit)
@@ -59,12 +60,12 @@ func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 // pluginJob: a daemon of a plugin is a job, and asks as the plugin.
 func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
 	c := alice.house.Client
-	job, err := c.StartJob(ctx, guest.JobCommand{User: alice.User, Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
+	job, err := c.StartJob(ctx, engine.JobCommand{User: alice.User, Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for job.Running {
-		if job, err = c.WaitJob(ctx, alice.User, job.ID, guest.MaxJobWait); err != nil {
+		if job, err = c.WaitJob(ctx, alice.User, job.ID, engine.MaxJobWait); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +81,7 @@ func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const devices = "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | sort | tr '\\n' ' '; readlink /proc/self/ns/net"
 	command := func(offline bool) (string, string) {
 		t.Helper()
-		out, exit := alice.command(ctx, t, guest.Command{Args: sh(devices), Plugin: "rss", Offline: offline})
+		out, exit := alice.command(ctx, t, engine.Command{Args: sh(devices), Plugin: "rss", Offline: offline})
 		names, space, ok := strings.Cut(out, "net:")
 		if !ok || exit.Status() != 0 {
 			t.Fatalf("%+v: %s", exit, out)
@@ -108,7 +109,7 @@ func pluginApart(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Fatalf("the agent itself sees %+v %s", exit, out)
 	}
 	for _, offline := range []bool{false, true} {
-		out, exit := alice.command(ctx, t, guest.Command{Args: sh(look), Plugin: "rss", Offline: offline})
+		out, exit := alice.command(ctx, t, engine.Command{Args: sh(look), Plugin: "rss", Offline: offline})
 		if exit.Status() == 0 || strings.Contains(out, secret) || strings.Contains(out, "workspace") {
 			t.Errorf("a plugin looks into its agent: %+v %s", exit, out)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+
+	"osaurus-sandbox/engine"
 )
 
 // House is a booted guest whose rooms are tested.
@@ -45,7 +47,7 @@ type House struct {
 // agent is an agent of the tests, with a room.
 type agent struct {
 	house *House
-	guest.Room
+	engine.RoomConfig
 	token string
 }
 
@@ -72,7 +74,7 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 // describe makes an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{house: h, Room: guest.Room{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
+	a := &agent{house: h, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
@@ -88,7 +90,7 @@ func (a *agent) onHost() string {
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
-	e, err := a.house.Client.EnsureRoom(ctx, a.Room, a.token)
+	e, err := a.house.Client.EnsureRoom(ctx, a.RoomConfig, a.token)
 	if err != nil || len(e.Lacks) > 0 || e.Anew {
 		t.Fatalf("room of %s: %v %+v", a.User, err, e)
 	}
@@ -96,18 +98,18 @@ func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 }
 
 // run runs a script as the agent and returns all that it wrote.
-func (a *agent) run(ctx context.Context, t *testing.T, script string) (string, guest.Exit) {
+func (a *agent) run(ctx context.Context, t *testing.T, script string) (string, engine.Exit) {
 	t.Helper()
-	return a.command(ctx, t, guest.Command{Args: sh(script)})
+	return a.command(ctx, t, engine.Command{Args: sh(script)})
 }
 
 // asRoot runs a script as root of the agent's room.
-func (a *agent) asRoot(ctx context.Context, t *testing.T, script string) (string, guest.Exit) {
+func (a *agent) asRoot(ctx context.Context, t *testing.T, script string) (string, engine.Exit) {
 	t.Helper()
-	return a.command(ctx, t, guest.Command{Args: sh(script), RoomRoot: true})
+	return a.command(ctx, t, engine.Command{Args: sh(script), RoomRoot: true})
 }
 
-func (a *agent) command(ctx context.Context, t *testing.T, c guest.Command) (string, guest.Exit) {
+func (a *agent) command(ctx context.Context, t *testing.T, c engine.Command) (string, engine.Exit) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Room, c.Stdout, c.Stderr = a.User, &out, &out
@@ -127,7 +129,7 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := a.house.Client.Exec(ctx, guest.Command{
+	p, err := a.house.Client.Exec(ctx, engine.Command{
 		Args: sh("echo ready; " + script), Room: a.User, Stdin: in, Stdout: ready, Stderr: ready, Env: []string{"TOKEN=" + secret}, Grace: time.Second,
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 // stopCases are how bob makes his own commands slow to start. Nobody else waits for
@@ -48,8 +48,8 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 	long := strings.Repeat("x", 100_000)
 	slow := []string{bob.Home + "/s1", long, long, long}
 	leased := []string{"/tmp/leased"}
-	beside(ctx, t, alice, bob, guest.Command{Args: []string{"./intruder", "stop", fmt.Sprint(seconds), "/tmp/leased"}}, "stopping",
-		guest.Limits{}, slow, slow, slow, slow, slow, slow, leased, leased)
+	beside(ctx, t, alice, bob, engine.Command{Args: []string{"./intruder", "stop", fmt.Sprint(seconds), "/tmp/leased"}}, "stopping",
+		engine.Limits{}, slow, slow, slow, slow, slow, slow, leased, leased)
 	if bob.ensure(ctx, t) {
 		t.Error("bob's room died of it")
 	}
@@ -63,20 +63,20 @@ func attackStop(ctx context.Context, t *testing.T, alice, bob *agent) {
 func attackStarve(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const hundredth = 10
 	idle := []string{"true"}
-	beside(ctx, t, alice, bob, guest.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 3 * time.Second, Grace: 100 * time.Millisecond},
-		"spinning", guest.Limits{CPUMaxMillis: hundredth}, idle, idle, idle, idle, idle, idle)
+	beside(ctx, t, alice, bob, engine.Command{Args: sh("echo spinning; while :; do :; done"), Timeout: 3 * time.Second, Grace: 100 * time.Millisecond},
+		"spinning", engine.Limits{CPUMaxMillis: hundredth}, idle, idle, idle, idle, idle, idle)
 }
 
 // beside has alice work, and the guest answer, while bob runs what makes his own
 // commands slow to start, and starts these; then are his limits meanwhile.
-func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, then guest.Limits, slow ...[]string) {
+func beside(ctx context.Context, t *testing.T, alice, bob *agent, trick engine.Command, begun string, then engine.Limits, slow ...[]string) {
 	t.Helper()
 	shortBeside(ctx, t, alice, unmovedWithin, func() waits { return besideSlow(ctx, t, alice, bob, trick, begun, then, slow) })
 }
 
 // besideSlow says how long alice waits for her commands before, and then for them or
 // the guest's answers.
-func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick guest.Command, begun string, then guest.Limits, slow [][]string) waits {
+func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick engine.Command, begun string, then engine.Limits, slow [][]string) waits {
 	t.Helper()
 	c := bob.house.Client
 	alone := latencies(ctx, t, alice, forAMoment)
@@ -94,7 +94,7 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick gues
 	var started sync.WaitGroup
 	for _, args := range slow {
 		started.Go(func() {
-			_, _ = c.Run(starting, guest.Command{Args: args, Room: bob.User, Grace: 100 * time.Millisecond})
+			_, _ = c.Run(starting, engine.Command{Args: args, Room: bob.User, Grace: 100 * time.Millisecond})
 		})
 	}
 	var pings []time.Duration
@@ -111,7 +111,7 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick gues
 			return true
 		}
 	})
-	if err := c.SetRoomLimits(ctx, bob.User, guest.Limits{}); err != nil {
+	if err := c.SetRoomLimits(ctx, bob.User, engine.Limits{}); err != nil {
 		t.Error(err)
 	}
 	stop()

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // shellCases are persistent shells, which are another where there is no bash.
@@ -24,20 +25,20 @@ func jobCases() []roomCase {
 }
 
 // shell runs a command in the agent's session.
-func (a *agent) shell(ctx context.Context, t *testing.T, command string) guest.ShellResult {
+func (a *agent) shell(ctx context.Context, t *testing.T, command string) engine.ShellResult {
 	t.Helper()
-	r, err := a.house.Client.RunShell(ctx, guest.ShellCommand{Shell: a.session(), Command: command, Timeout: 2 * time.Minute})
+	r, err := a.house.Client.RunShell(ctx, engine.ShellCommand{Shell: a.session(), Command: command, Timeout: 2 * time.Minute})
 	if err != nil {
 		t.Fatalf("%q in the shell of %s: %v", command, a.User, err)
 	}
 	return r
 }
 
-func (a *agent) session() guest.Shell {
-	return guest.Shell{User: a.User, Session: "test"}
+func (a *agent) session() engine.Shell {
+	return engine.Shell{User: a.User, Session: "test"}
 }
 
-func wantShell(t *testing.T, r guest.ShellResult, code int, out string) {
+func wantShell(t *testing.T, r engine.ShellResult, code int, out string) {
 	t.Helper()
 	if got := r.Stdout.String() + r.Stderr.String(); got != out || r.Code != code {
 		t.Errorf("code %d, %q, want %d, %q (%+v)", r.Code, got, code, out, r)
@@ -88,7 +89,7 @@ func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if r.Stdout.Omitted != 3_000_000-15_000 || len(r.Stdout.Head) != 6000 || len(r.Stdout.Tail) != 9000 {
 		t.Errorf("%d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
 	}
-	late, err := alice.house.Client.RunShell(ctx, guest.ShellCommand{Shell: alice.session(), Command: "sleep 600", Timeout: time.Second})
+	late, err := alice.house.Client.RunShell(ctx, engine.ShellCommand{Shell: alice.session(), Command: "sleep 600", Timeout: time.Second})
 	if err != nil || !late.TimedOut || late.Exited {
 		t.Errorf("%+v %v", late, err)
 	}
@@ -100,7 +101,7 @@ func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
 func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "X=agent; PS1='> '")
 	seen := newWaiter("I see agent 40 120\r\n") // all of its line: what is typed next is echoed where the line stands
-	a, err := alice.house.Client.AttachShell(ctx, alice.session(), guest.TerminalSize{Rows: 40, Cols: 120}, seen)
+	a, err := alice.house.Client.AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 40, Cols: 120}, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	alice.shell(ctx, t, "X="+secret)
 	wantShell(t, bob.shell(ctx, t, "echo [$X]; ls /proc/*/environ >/dev/null 2>&1; ls /run/osaurus-shells | wc -l"), 0, "[]\n1\n")
 	list, err := bob.house.Client.Sessions(ctx, bob.User)
-	if err != nil || len(list) != 1 || list[0].User != string(bob.User) || list[0].State != guest.SessionIdle || list[0].Dir != bob.Home {
+	if err != nil || len(list) != 1 || list[0].User != string(bob.User) || list[0].State != engine.SessionIdle || list[0].Dir != bob.Home {
 		t.Errorf("%+v %v", list, err)
 	}
 	n, err := bob.house.Client.CloseSession(ctx, bob.User, "")
@@ -132,9 +133,9 @@ func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	wantShell(t, alice.shell(ctx, t, "echo $X"), 0, secret+"\n")
 }
 
-func (a *agent) job(ctx context.Context, t *testing.T, script string) guest.Job {
+func (a *agent) job(ctx context.Context, t *testing.T, script string) engine.Job {
 	t.Helper()
-	j, err := a.house.Client.StartJob(ctx, guest.JobCommand{User: a.User, Args: sh(script)})
+	j, err := a.house.Client.StartJob(ctx, engine.JobCommand{User: a.User, Args: sh(script)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if j, err := c.KillJob(ctx, user, long.ID, false); err != nil || !j.Killed {
 		t.Errorf("%+v %v", j, err)
 	}
-	if end, err := c.WaitJob(ctx, user, long.ID, time.Minute); err != nil || end.Signal != guest.SIGTERM {
+	if end, err := c.WaitJob(ctx, user, long.ID, time.Minute); err != nil || end.Signal != engine.SIGTERM {
 		t.Errorf("%+v %v", end, err)
 	}
 	if out, _ := alice.run(ctx, t, "ps 2>/dev/null | grep 'slee[p] 600'; true"); out != "" {
@@ -181,7 +182,7 @@ func jobLogs(ctx context.Context, t *testing.T, alice, bob *agent) {
 		"echo x >>" + j.LogFile, ": >" + j.LogFile, "rm -f " + j.LogFile, "mv " + j.LogFile + " " + j.LogFile + ".1", "ln -s /etc/passwd " + j.LogFile + ".1",
 		"touch " + folder + "/x", "chmod 777 " + j.LogFile, "chown 12345 " + folder, "mv " + folder + " /run/elsewhere", "rmdir " + folder,
 	} {
-		for who, run := range map[string]func(context.Context, *testing.T, string) (string, guest.Exit){"the agent": alice.run, "the room's root": alice.asRoot} {
+		for who, run := range map[string]func(context.Context, *testing.T, string) (string, engine.Exit){"the agent": alice.run, "the room's root": alice.asRoot} {
 			if out, exit := run(ctx, t, forbidden+" 2>&1"); exit.Status() == 0 {
 				t.Errorf("%s did %s: %s", who, forbidden, out)
 			}
@@ -237,7 +238,7 @@ func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	go func() {
 		defer close(over)
 		// It ends with its session, whose end is the caller's error or not.
-		_, _ = bob.house.Client.RunShell(ctx, guest.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
+		_, _ = bob.house.Client.RunShell(ctx, engine.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
 	}()
 	eventually(ctx, t, func() bool { _, exit := bob.run(ctx, t, "[ -e /tmp/runs ]"); return exit.Status() == 0 })
 	// What has ended goes from there when nobody waits for it.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -62,7 +62,7 @@ func latencies(ctx context.Context, t *testing.T, a *agent, more func(int) bool)
 	var took []time.Duration
 	for more(len(took)) {
 		began := time.Now()
-		if _, exit := a.command(ctx, t, guest.Command{Args: []string{"true"}}); exit.Status() != 0 {
+		if _, exit := a.command(ctx, t, engine.Command{Args: []string{"true"}}); exit.Status() != 0 {
 			t.Fatalf("alice's command: %+v", exit)
 		}
 		took = append(took, time.Since(began))

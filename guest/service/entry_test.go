@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // stumbling is a listener without memory or descriptors for a moment: no line may be lost to that.
@@ -36,7 +38,7 @@ func TestFilesWithoutRooms(t *testing.T) {
 	checkLeaks(t)
 	dial := serve(t, &host{})
 	ask := func(c *guest.Client) error {
-		_, err := c.StatFile(t.Context(), guest.File{User: "agent-alice", Root: "/", Path: "etc"})
+		_, err := c.StatFile(t.Context(), engine.File{User: "agent-alice", Root: "/", Path: "etc"})
 		return err
 	}
 	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "makes no rooms") {

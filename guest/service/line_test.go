@@ -23,6 +23,8 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
+
+	"osaurus-sandbox/engine"
 )
 
 // rawLine is a line without the manners of guest.Client.
@@ -184,7 +186,7 @@ func TestLinesAreKept(t *testing.T) {
 	c := connected(t, counted.Dial)
 	run := func() {
 		t.Helper()
-		if exit, err := c.Run(t.Context(), guest.Command{Args: []string{"true"}}); err != nil || exit.Status() != 0 {
+		if exit, err := c.Run(t.Context(), engine.Command{Args: []string{"true"}}); err != nil || exit.Status() != 0 {
 			t.Fatalf("%+v %v", exit, err)
 		}
 	}
@@ -192,7 +194,7 @@ func TestLinesAreKept(t *testing.T) {
 	first := counted.count()
 	for range 5 {
 		run()
-		if _, err := c.Run(t.Context(), guest.Command{Args: []string{"/no/such/program"}}); fault.KindOf(err) != fault.NotFound {
+		if _, err := c.Run(t.Context(), engine.Command{Args: []string{"/no/such/program"}}); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("no such program: %v", err)
 		}
 	}
@@ -200,7 +202,7 @@ func TestLinesAreKept(t *testing.T) {
 		t.Errorf("%d connections for eleven commands in a row, %d for the first", n, first)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	p, err := c.Exec(ctx, guest.Command{Args: []string{"sleep", "1000"}})
+	p, err := c.Exec(ctx, engine.Command{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}

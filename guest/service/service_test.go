@@ -30,6 +30,8 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+
+	"osaurus-sandbox/engine"
 )
 
 // TestMain takes the signals that this process was started without (nohup, a
@@ -147,7 +149,7 @@ func TestExec(t *testing.T) {
 func TestAnotherWritesOn(t *testing.T) {
 	c := connected(t, serve(t, &host{}))
 	in, end := io.Pipe()
-	p, err := c.Exec(t.Context(), guest.Command{Args: []string{"sh", "-c", "read end; exit 7"}, Stdin: in, Stdout: io.Discard})
+	p, err := c.Exec(t.Context(), engine.Command{Args: []string{"sh", "-c", "read end; exit 7"}, Stdin: in, Stdout: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +170,7 @@ func TestHostLeaves(t *testing.T) {
 	checkLeaks(t)
 	dial := serve(t, &host{})
 	c := connected(t, dial)
-	p, err := c.Exec(context.Background(), guest.Command{Args: []string{"sleep", "1000"}})
+	p, err := c.Exec(context.Background(), engine.Command{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestHostLeaves(t *testing.T) {
 func TestJobsOfRoot(t *testing.T) {
 	c := connected(t, serve(t, &host{}))
 	ctx := context.Background()
-	j, err := c.StartJob(ctx, guest.JobCommand{Args: []string{"echo", "of root"}})
+	j, err := c.StartJob(ctx, engine.JobCommand{Args: []string{"echo", "of root"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,11 +212,11 @@ func TestTooManyCommands(t *testing.T) {
 	defer cancel()
 	const most = 100 // of one; the rest is for others
 	for range most {
-		if _, err := c.Exec(ctx, guest.Command{Args: []string{"sleep", "1000"}}); err != nil {
+		if _, err := c.Exec(ctx, engine.Command{Args: []string{"sleep", "1000"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Exec(ctx, guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+	if _, err := c.Exec(ctx, engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("one more: %v", err)
 	}
 	if err := c.Ping(ctx); err != nil {

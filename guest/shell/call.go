@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
@@ -72,7 +73,7 @@ func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb
 // perform waits for a call's turn and for the prompt, has the shell begin, and
 // follows it to its end.
 func (s *session) perform(ctx context.Context, c *call, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
-	timeout := cmp.Or(time.Duration(r.TimeoutNanos), wire.ShellTimeout)
+	timeout := cmp.Or(time.Duration(r.TimeoutNanos), engine.ShellTimeout)
 	wait, cancel := context.WithTimeoutCause(c.wanted, timeout, s.busy("another command"))
 	defer cancel()
 	if err := s.takeTurn(wait); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
@@ -60,7 +61,7 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	s.mu.Unlock()
 	if !settled {
 		// Only who has the turn makes a shell, or a new prompt.
-		wait, cancel := context.WithTimeoutCause(ctx, wire.ShellTimeout, s.busy("something"))
+		wait, cancel := context.WithTimeoutCause(ctx, engine.ShellTimeout, s.busy("something"))
 		defer cancel()
 		if err := s.takeTurn(wait); err != nil {
 			return nil, err

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // Rooms is where plugins are installed and run. Whoever stands behind it starts
@@ -26,10 +28,10 @@ type Rooms interface {
 	// runs. It does not wait.
 	Boot() string
 	// Exec starts a command in the agent's room: see tools.Rooms.
-	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
+	Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error)
 	// WriteFile writes a file as the agent, and DigestFiles looks at files: see tools.Files.
-	WriteFile(ctx context.Context, a tools.Agent, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
-	DigestFiles(ctx context.Context, a tools.Agent, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
+	WriteFile(ctx context.Context, a tools.Agent, f engine.File, w engine.FileWrite) (engine.FileWritten, error)
+	DigestFiles(ctx context.Context, a tools.Agent, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error)
 }
 
 // Packages installs what plugins depend on: see tools.Installer.
@@ -53,7 +55,7 @@ type Secrets interface {
 type Life interface {
 	// Command makes a command of a plugin one that may do what its recipe declares, and
 	// no more.
-	Command(ctx context.Context, a tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *guest.Command) error
+	Command(ctx context.Context, a tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *engine.Command) error
 	// Begin has run what the plugin runs by itself. It is called once the plugin is
 	// there, and when a guest that started has it still, and neither waits nor calls the installer.
 	Begin(a tools.Agent, plugin config.PluginID, r plugins.Recipe)

@@ -9,9 +9,11 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // sight is what is there of an agent's plugins. It is what the room says: good
@@ -36,7 +38,7 @@ func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.Plugin
 		return parseSight(text), err
 	}
 	s := parseSight(text)
-	found, err := i.Rooms.DigestFiles(ctx, a, guest.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
+	found, err := i.Rooms.DigestFiles(ctx, a, engine.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
 	for n, f := range found {
 		if f.There {
 			s.digests[files[n]] = hex.EncodeToString(f.SHA256)

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -153,7 +155,7 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	if err := i.here(ctx); err != nil {
 		return "", err
 	}
-	p, err := i.Rooms.Exec(ctx, a, guest.Command{
+	p, err := i.Rooms.Exec(ctx, a, engine.Command{
 		Args: append([]string{"/bin/sh", "-c", text, "plugin"}, args...), Dir: "/", RoomRoot: asRoot,
 		Stdin: stdin, Stdout: out, Stderr: trouble, Timeout: scriptTime,
 	})

@@ -18,6 +18,8 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -34,10 +36,10 @@ const (
 // are. It runs as the agent, in the plugin's folder. The agent's own Python
 // environment is no part of it: a plugin brings what it needs, and pip installs that
 // for the user.
-func Command(a tools.Agent, plugin config.PluginID, run string) guest.Command {
+func Command(a tools.Agent, plugin config.PluginID, run string) engine.Command {
 	const shell = `if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi`
 	modules := packages.Workspace(a.Home) + "/node_modules"
-	return guest.Command{
+	return engine.Command{
 		Args: []string{"/bin/sh", "-c", shell, "sh", run}, Dir: folderOf(a, plugin),
 		Env: []string{
 			"OSAURUS_PLUGIN=" + string(plugin),
@@ -135,7 +137,7 @@ func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins
 
 // run runs a plugin's command once the plugin is at rest and was looked at. If its
 // folder is gone since, it is mended once.
-func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd guest.Command) (tools.Ran, error) {
+func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine.Command) (tools.Ran, error) {
 	for mended := false; ; mended = true {
 		if err := i.Ready(ctx, c.Agent); err != nil {
 			return tools.Ran{}, err

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -245,7 +247,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	if err := i.here(ctx); err != nil {
 		return err
 	}
-	done, err := i.Rooms.WriteFile(ctx, a, guest.File{Root: folderOf(a, r.ID), Path: string(name)}, guest.FileWrite{
+	done, err := i.Rooms.WriteFile(ctx, a, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
 		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
 	})
 	if err == nil && hex.EncodeToString(done.SHA256) != digest(text) {

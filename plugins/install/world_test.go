@@ -18,12 +18,14 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
+
+	"osaurus-sandbox/engine"
 )
 
 // errKilled is what everything fails with once the daemon of a world was killed.
@@ -194,7 +196,7 @@ func (w *world) ended() bool {
 // layer is what stands for install.LayerFile.
 func layer(a tools.Agent) string { return filepath.Join(a.Home, "../layer") }
 
-func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	var p *running
 	err := w.touch("exec", func() error {
 		w.mu.Lock()
@@ -232,14 +234,14 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest
 
 type running struct {
 	done chan struct{}
-	exit guest.Exit
+	exit engine.Exit
 }
 
-func (p *running) Signal(context.Context, guest.Signal) error { return nil }
-func (p *running) Done() <-chan struct{}                      { return p.done }
-func (p *running) Wait() (guest.Exit, error)                  { <-p.done; return p.exit, nil }
+func (p *running) Signal(context.Context, engine.Signal) error { return nil }
+func (p *running) Done() <-chan struct{}                       { return p.done }
+func (p *running) Wait() (engine.Exit, error)                  { <-p.done; return p.exit, nil }
 
-func (w *world) WriteFile(_ context.Context, _ tools.Agent, f guest.File, what guest.FileWrite) (done guest.FileWritten, err error) {
+func (w *world) WriteFile(_ context.Context, _ tools.Agent, f engine.File, what engine.FileWrite) (done engine.FileWritten, err error) {
 	err = w.touch("write", func() error {
 		text := make([]byte, what.Size)
 		if _, err := what.Content.Read(text); err != nil && what.Size > 0 {
@@ -259,12 +261,12 @@ func (w *world) WriteFile(_ context.Context, _ tools.Agent, f guest.File, what g
 	return done, err
 }
 
-func (w *world) DigestFiles(_ context.Context, _ tools.Agent, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
+func (w *world) DigestFiles(_ context.Context, _ tools.Agent, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
 	err = w.touch("digest", func() error {
 		for _, name := range paths {
-			d := guest.FileDigest{}
+			d := engine.FileDigest{}
 			if text, err := os.ReadFile(filepath.Join(folder.Root, folder.Path, name)); err == nil && uint64(len(text)) <= limit {
-				d = guest.FileDigest{There: true, SHA256: sum(text)}
+				d = engine.FileDigest{There: true, SHA256: sum(text)}
 			}
 			list = append(list, d)
 		}
@@ -312,7 +314,7 @@ func (w *world) Forget(context.Context, tools.Agent, config.PluginID) error {
 	return w.touch("forget", func() error { return nil })
 }
 
-func (w *world) Command(_ context.Context, _ tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *guest.Command) error {
+func (w *world) Command(_ context.Context, _ tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *engine.Command) error {
 	cmd.Env = append(cmd.Env, fmt.Sprintf("MAY=%s %v", plugin, setup))
 	if len(r.Secrets) == 0 {
 		return nil

@@ -11,8 +11,10 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // A daemon that ends is started again, as the desktop app counts: it has failed with the
@@ -105,32 +107,32 @@ func (p *plugin) keepRunning(ctx context.Context) error {
 
 // startDaemon starts the daemon. One that runs already is ended before: a guest that was
 // silent may have started it when nobody waited for it any more, or have missed its end.
-func (p *plugin) startDaemon(ctx context.Context) (guest.Job, error) {
+func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 	cmd, err := p.command(ctx, p.recipe.Daemon.Command, environ(p.recipe.Daemon.Env))
 	if err != nil {
-		return guest.Job{}, err
+		return engine.Job{}, err
 	}
 	list, err := p.of.Rooms.Jobs(ctx, p.who())
 	if err != nil {
-		return guest.Job{}, err
+		return engine.Job{}, err
 	}
 	for _, job := range list {
 		if job.Running && job.Plugin == p.id { // its label could be that of an agent's own
 			if err := p.stopDaemon(job.ID); err != nil {
-				return guest.Job{}, err
+				return engine.Job{}, err
 			}
 		}
 	}
-	return p.of.Rooms.StartJob(ctx, p.who(), guest.JobCommand{
+	return p.of.Rooms.StartJob(ctx, p.who(), engine.JobCommand{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
 
 // watch returns when the daemon has ended, with how; or when its guest or its room is gone,
 // with an error. With the context it ends the daemon.
-func (p *plugin) watch(ctx context.Context, boot string, job guest.Job) (words string, err error) {
+func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words string, err error) {
 	for job.Running {
-		next, err := p.of.Rooms.WaitJob(ctx, p.who(), job.ID, guest.MaxJobWait)
+		next, err := p.of.Rooms.WaitJob(ctx, p.who(), job.ID, engine.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
 			_ = p.stopDaemon(job.ID) // or it is ended before the next is started

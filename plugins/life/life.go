@@ -12,11 +12,13 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with
@@ -27,12 +29,12 @@ type Rooms interface {
 	Boot() string
 	// Silent reports whether that guest does not answer at the moment.
 	Silent() bool
-	Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error)
-	StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error)
-	Jobs(ctx context.Context, a tools.Agent) ([]guest.Job, error)
-	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error)
-	KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard bool) (guest.Job, error)
-	TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (guest.JobTail, error)
+	Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error)
+	StartJob(ctx context.Context, a tools.Agent, cmd engine.JobCommand) (engine.Job, error)
+	Jobs(ctx context.Context, a tools.Agent) ([]engine.Job, error)
+	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (engine.Job, error)
+	KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard bool) (engine.Job, error)
+	TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (engine.JobTail, error)
 }
 
 // Seq is the number of an event, upwards over all agents.
@@ -191,7 +193,7 @@ func (l *Life) Forget(agent config.AgentID) {
 // Command makes a command of a plugin one that may do what its recipe declares, and no
 // more: the guest tells the bridge whose it is, it finds the secrets that are declared, and
 // without network it has none. Setup may fetch what the plugin needs.
-func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, recipe plugins.Recipe, setup bool, cmd *guest.Command) error {
+func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, recipe plugins.Recipe, setup bool, cmd *engine.Command) error {
 	values, err := l.Secrets(ctx, a, id, recipe.Secrets)
 	if err != nil {
 		return err
@@ -202,7 +204,7 @@ func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, r
 }
 
 // command is a command of the plugin.
-func (p *plugin) command(ctx context.Context, script string, env []string) (guest.Command, error) {
+func (p *plugin) command(ctx context.Context, script string, env []string) (engine.Command, error) {
 	a := p.who()
 	cmd := install.Command(a, p.id, script)
 	cmd.Env = append(cmd.Env, env...)

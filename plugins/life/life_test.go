@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
+
+	"osaurus-sandbox/engine"
 )
 
 func watcher() plugins.Recipe {
@@ -136,9 +138,9 @@ func TestDaemonInASilentGuest(t *testing.T) {
 			w.Begin(alice, "rss", watcher())
 			bubble.Wait()
 			w.fails(fault.Newf(kind, "wait", "", "the guest does not answer"))
-			time.Sleep(2 * guest.MaxJobWait)
+			time.Sleep(2 * engine.MaxJobWait)
 			w.fails(nil)
-			time.Sleep(2 * guest.MaxJobWait)
+			time.Sleep(2 * engine.MaxJobWait)
 			bubble.Wait()
 			if w.starts() != 1 || w.live() != 1 {
 				t.Errorf("%s: %d starts, %d live", kind, w.starts(), w.live())
@@ -183,7 +185,7 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 // An agent's own job is left alone, whatever it is called.
 func TestJobThatIsCalledLikeADaemon(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
-		if _, err := w.StartJob(t.Context(), alice, guest.JobCommand{Args: []string{"make"}, Label: "daemon of plugin rss"}); err != nil {
+		if _, err := w.StartJob(t.Context(), alice, engine.JobCommand{Args: []string{"make"}, Label: "daemon of plugin rss"}); err != nil {
 			t.Fatal(err)
 		}
 		w.Begin(alice, "rss", watcher())
@@ -330,10 +332,10 @@ func TestHandlersThatFail(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
 		bubble.Wait()
-		w.exit = guest.Exit{Code: 7}
+		w.exit = engine.Exit{Code: 7}
 		w.emit("mail.old", `1`)
 		bubble.Wait()
-		w.exit, w.hold = guest.Exit{}, time.Hour
+		w.exit, w.hold = engine.Exit{}, time.Hour
 		w.emit("mail.old", `2`)
 		time.Sleep(plugins.DefaultTimeout)
 		bubble.Wait()

@@ -16,12 +16,14 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}
@@ -39,11 +41,11 @@ type world struct {
 	kills   int
 	late    bool // it starts jobs when nobody waits for them any more
 	deaf    bool // KillJob is not answered
-	started []guest.JobCommand
+	started []engine.JobCommand
 	jobs    map[config.JobID]*job
 	ran     []string // handlers, with their input
 	hold    time.Duration
-	exit    guest.Exit
+	exit    engine.Exit
 	told    []Heard
 	bell    notify.Bell
 	lines   []string
@@ -51,7 +53,7 @@ type world struct {
 }
 
 type job struct {
-	guest.Job
+	engine.Job
 	ended chan struct{}
 	once  sync.Once
 	stays bool // through SIGTERM
@@ -148,21 +150,21 @@ func (w *world) crash(status int) {
 	}
 }
 
-func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd guest.JobCommand) (guest.Job, error) {
+func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd engine.JobCommand) (engine.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {
-		return guest.Job{}, w.absent()
+		return engine.Job{}, w.absent()
 	}
 	if w.trouble != nil {
-		return guest.Job{}, w.trouble
+		return engine.Job{}, w.trouble
 	}
 	w.started = append(w.started, cmd)
-	j := &job{Job: guest.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Label: cmd.Label, Plugin: cmd.Plugin, Running: true}, ended: make(chan struct{})}
+	j := &job{Job: engine.Job{ID: config.JobID(fmt.Sprintf("%032x", len(w.started))), Label: cmd.Label, Plugin: cmd.Plugin, Running: true}, ended: make(chan struct{})}
 	j.stays = strings.Contains(cmd.Args[len(cmd.Args)-1], "trap")
 	w.jobs[j.ID] = j
 	if w.late {
-		return guest.Job{}, fault.Newf(fault.Timeout, "start job", "", "the guest does not answer")
+		return engine.Job{}, fault.Newf(fault.Timeout, "start job", "", "the guest does not answer")
 	}
 	return j.Job, nil
 }
@@ -174,7 +176,7 @@ func (w *world) Silent() bool {
 	return w.silent
 }
 
-func (w *world) Jobs(context.Context, tools.Agent) (list []guest.Job, _ error) {
+func (w *world) Jobs(context.Context, tools.Agent) (list []engine.Job, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
@@ -183,45 +185,45 @@ func (w *world) Jobs(context.Context, tools.Agent) (list []guest.Job, _ error) {
 	return list, w.trouble
 }
 
-func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (guest.Job, error) {
+func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (engine.Job, error) {
 	w.mu.Lock()
 	j, trouble := w.jobs[id], w.trouble
 	w.mu.Unlock()
 	switch {
 	case trouble != nil:
-		return guest.Job{}, trouble
+		return engine.Job{}, trouble
 	case j == nil:
-		return guest.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
+		return engine.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
 	}
 	select {
 	case <-j.ended:
 	case <-time.After(wait):
 	case <-ctx.Done():
-		return guest.Job{}, ctx.Err()
+		return engine.Job{}, ctx.Err()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.trouble != nil:
-		return guest.Job{}, w.trouble
+		return engine.Job{}, w.trouble
 	case !w.running:
-		return guest.Job{}, w.absent()
+		return engine.Job{}, w.absent()
 	case w.jobs[id] == nil:
-		return guest.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
+		return engine.Job{}, fault.New(fault.NotFound, "wait", string(id), nil)
 	}
 	return j.Job, nil
 }
 
-func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard bool) (guest.Job, error) {
+func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard bool) (engine.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kills++
 	if w.deaf {
-		return guest.Job{}, fault.New(fault.Timeout, "kill", string(id), nil)
+		return engine.Job{}, fault.New(fault.Timeout, "kill", string(id), nil)
 	}
 	j := w.jobs[id]
 	if j == nil {
-		return guest.Job{}, fault.New(fault.NotFound, "kill", string(id), nil)
+		return engine.Job{}, fault.New(fault.NotFound, "kill", string(id), nil)
 	}
 	if hard || !j.stays {
 		j.once.Do(func() {
@@ -232,8 +234,8 @@ func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard 
 	return j.Job, nil
 }
 
-func (w *world) TailJob(context.Context, tools.Agent, config.JobID, uint64) (guest.JobTail, error) {
-	return guest.JobTail{Data: []byte("last words\n")}, nil
+func (w *world) TailJob(context.Context, tools.Agent, config.JobID, uint64) (engine.JobTail, error) {
+	return engine.JobTail{Data: []byte("last words\n")}, nil
 }
 
 // live is how many jobs run.
@@ -257,14 +259,14 @@ func (w *world) starts() int {
 // handler is a command that takes its time.
 type handler struct {
 	done chan struct{}
-	exit guest.Exit
+	exit engine.Exit
 }
 
-func (h handler) Signal(context.Context, guest.Signal) error { return nil }
-func (h handler) Done() <-chan struct{}                      { return h.done }
-func (h handler) Wait() (guest.Exit, error)                  { <-h.done; return h.exit, nil }
+func (h handler) Signal(context.Context, engine.Signal) error { return nil }
+func (h handler) Done() <-chan struct{}                       { return h.done }
+func (h handler) Wait() (engine.Exit, error)                  { <-h.done; return h.exit, nil }
 
-func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd guest.Command) (guest.Running, error) {
+func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd engine.Command) (engine.Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {

@@ -12,16 +12,18 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // Files are agents' files, touched in their rooms as the agents: see tools.Files.
 type Files interface {
-	ListFolder(ctx context.Context, a tools.Agent, f guest.File, limit int) ([]guest.FolderEntry, bool, error)
-	ReadFile(ctx context.Context, a tools.Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
+	ListFolder(ctx context.Context, a tools.Agent, f engine.File, limit int) ([]engine.FolderEntry, bool, error)
+	ReadFile(ctx context.Context, a tools.Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error)
 }
 
 const (
@@ -83,8 +85,8 @@ type packer struct {
 	binary []string // found, and no texts
 }
 
-func (p *packer) file(name string) guest.File {
-	return guest.File{Root: p.agent.Home, Path: path.Join(p.root, name)}
+func (p *packer) file(name string) engine.File {
+	return engine.File{Root: p.agent.Home, Path: path.Join(p.root, name)}
 }
 
 // noManifest is for a folder without a recipe.
@@ -101,23 +103,23 @@ func (p *packer) walk(ctx context.Context, dir string, depth int) error {
 	if depth >= plugins.MaxPathDepth {
 		return p.tooMuch(dir, "is too deep")
 	}
-	entries, more, err := p.files.ListFolder(ctx, p.agent, p.file(dir), guest.MaxFolderEntries)
+	entries, more, err := p.files.ListFolder(ctx, p.agent, p.file(dir), engine.MaxFolderEntries)
 	if err != nil {
 		return err
 	}
 	if more {
-		return p.tooMuch(dir, fmt.Sprintf("has more than %d files", guest.MaxFolderEntries))
+		return p.tooMuch(dir, fmt.Sprintf("has more than %d files", engine.MaxFolderEntries))
 	}
-	slices.SortFunc(entries, func(a, b guest.FolderEntry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(entries, func(a, b engine.FolderEntry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range entries {
 		name := path.Join(dir, e.Name)
 		switch {
 		case strings.HasPrefix(e.Name, ".") || name == manifest:
-		case e.Kind == guest.Folder:
+		case e.Kind == engine.Folder:
 			if err := p.walk(ctx, name, depth+1); err != nil {
 				return err
 			}
-		case e.Kind != guest.RegularFile:
+		case e.Kind != engine.RegularFile:
 			return p.tooMuch(name, "is no file of its own but a link or a device")
 		case e.Size > plugins.MaxFile:
 			return p.tooMuch(name, fmt.Sprintf("has %d bytes, more than %d", e.Size, plugins.MaxFile))
@@ -164,7 +166,7 @@ func (p *packer) refusal() error {
 // read reads a file of at most so many bytes.
 func (p *packer) read(ctx context.Context, name string, most int) ([]byte, error) {
 	var b bytes.Buffer
-	_, err := p.files.ReadFile(ctx, p.agent, p.file(name), guest.FilePart{Limit: uint64(most) + 1}, &b)
+	_, err := p.files.ReadFile(ctx, p.agent, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)
 	if err == nil && b.Len() > most {
 		err = p.tooMuch(name, fmt.Sprintf("has more than %d bytes", most))
 	}

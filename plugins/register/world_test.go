@@ -14,10 +14,12 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 var (
@@ -110,7 +112,7 @@ func (w *world) kept(id config.PluginID) string {
 // disk are files of this host, of whomever.
 type disk struct{}
 
-func (disk) ListFolder(_ context.Context, _ tools.Agent, f guest.File, limit int) (list []guest.FolderEntry, more bool, err error) {
+func (disk) ListFolder(_ context.Context, _ tools.Agent, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(f.Root, f.Path))
 	if err != nil {
 		return nil, false, err
@@ -120,26 +122,26 @@ func (disk) ListFolder(_ context.Context, _ tools.Agent, f guest.File, limit int
 		if err != nil {
 			return nil, false, err
 		}
-		kind := guest.RegularFile
+		kind := engine.RegularFile
 		switch {
 		case e.IsDir():
-			kind = guest.Folder
+			kind = engine.Folder
 		case e.Type()&os.ModeSymlink != 0:
-			kind = guest.Link
+			kind = engine.Link
 		case !e.Type().IsRegular():
-			kind = guest.OtherFile
+			kind = engine.OtherFile
 		}
-		list = append(list, guest.FolderEntry{Name: e.Name(), FileInfo: guest.FileInfo{Kind: kind, Size: uint64(info.Size())}})
+		list = append(list, engine.FolderEntry{Name: e.Name(), FileInfo: engine.FileInfo{Kind: kind, Size: uint64(info.Size())}})
 	}
 	return list[:min(len(list), limit)], len(list) > limit, nil
 }
 
-func (disk) ReadFile(_ context.Context, _ tools.Agent, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error) {
+func (disk) ReadFile(_ context.Context, _ tools.Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	file, err := os.Open(filepath.Join(f.Root, f.Path))
 	if err != nil {
-		return guest.FileRead{}, err
+		return engine.FileRead{}, err
 	}
 	defer file.Close()
 	_, err = io.Copy(to, io.LimitReader(file, int64(part.Limit)))
-	return guest.FileRead{}, err
+	return engine.FileRead{}, err
 }

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
@@ -20,6 +20,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -94,7 +96,7 @@ type member struct {
 // failed it is no room in particular: there may be one in the guest, whatever it is like.
 type made struct {
 	in   machine.Guest
-	room guest.Room
+	room engine.RoomConfig
 }
 
 // Open reads the agents of a home, and has the guest and the map of users agree

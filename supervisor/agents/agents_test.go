@@ -15,7 +15,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/agents"
@@ -24,6 +24,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 const by = machine.Cause("test")
@@ -130,7 +132,7 @@ func (w *world) want(err error, kind fault.Kind) {
 }
 
 func (w *world) exec(ref string) error {
-	p, err := w.Exec(w.t.Context(), ref, guest.Command{Args: []string{"true"}})
+	p, err := w.Exec(w.t.Context(), ref, engine.Command{Args: []string{"true"}})
 	if err == nil {
 		_, err = p.Wait()
 	}

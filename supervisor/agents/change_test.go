@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 func TestDelete(t *testing.T) {
@@ -169,7 +171,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 		t.Errorf("a guest that is known to be silent was asked to %v", got)
 	}
 	w.want(w.exec("carol"), fault.Unavailable)
-	_, err = w.ExecRunning(t.Context(), "carol", guest.Command{Args: []string{"true"}})
+	_, err = w.ExecRunning(t.Context(), "carol", engine.Command{Args: []string{"true"}})
 	w.want(err, fault.Unavailable)
 	if w.backend.Guest() != g {
 		t.Fatal("another guest was started")
@@ -181,7 +183,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 		t.Errorf("%+v", room)
 	}
 	w.until("the deleted agent's room is gone", func() bool { _, there := g.Room("agent-bob"); return !there })
-	w.until("the network is none", func() bool { room, _ := g.Room("agent-carol"); return room.Network == guest.RoomAlone })
+	w.until("the network is none", func() bool { room, _ := g.Room("agent-carol"); return room.Network == engine.RoomAlone })
 }
 
 // A call that failed may have made a room: its home stays where it is.

@@ -6,9 +6,11 @@ import (
 	"io"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // Connect carries in and out to what listens on a port of an agent's own loopback, and
@@ -27,7 +29,7 @@ func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in i
 	defer l.Return()
 	agent := a.agentOf(m)
 	subject := fmt.Sprintf("%v of %s", port, agent.Name)
-	p, err := l.Exec(ctx, guest.Command{
+	p, err := l.Exec(ctx, engine.Command{
 		Args: []string{hatch.Program, hatch.Connect, port.String()},
 		Env:  []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
 		Room: agent.User, Stdin: in, Stdout: out,

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/copyfiles"
+
+	"osaurus-sandbox/engine"
 )
 
 // CopyOut writes a file or a folder of an agent's room as a tar archive, as parcel.Place takes
@@ -24,7 +25,7 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 	if at == "/" {
 		return fault.Newf(fault.InvalidArgs, op, subject, "it is all of the room").Advise("Name a file or a folder in it.")
 	}
-	return a.script(ctx, agent, op, subject, guest.Command{
+	return a.script(ctx, agent, op, subject, engine.Command{
 		Args: []string{"/bin/sh", "-c", copyfiles.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
 	})
 }
@@ -43,7 +44,7 @@ func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reade
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return fault.Newf(fault.InvalidArgs, op, subject, "%q is no name of a file", name).Advise("Name what is copied.")
 	}
-	return a.script(ctx, agent, op, subject, guest.Command{Args: []string{"/bin/sh", "-c", copyfiles.InScript, "sh", at, name}, Stdin: from})
+	return a.script(ctx, agent, op, subject, engine.Command{Args: []string{"/bin/sh", "-c", copyfiles.InScript, "sh", at, name}, Stdin: from})
 }
 
 // within is a path of an agent's room: one that is not absolute is below its home.
@@ -55,7 +56,7 @@ func (a Agent) within(file string) string {
 }
 
 // script runs one end of a parcel in an agent's room, as the agent.
-func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd guest.Command) error {
+func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd engine.Command) error {
 	l, _, err := a.enter(ctx, string(agent.ID), a.Sandbox.Borrow)
 	if err != nil {
 		return err

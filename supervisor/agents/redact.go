@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/secrets/redact"
+
+	"osaurus-sandbox/engine"
 )
 
 // Secrets know what must not be read in an agent's output.
@@ -36,7 +38,7 @@ func (a *Agents) Redacted(agent Agent) *redact.Scrubber {
 }
 
 // redact has a command write to where it should without its agent's secrets.
-func (a *Agents) redact(ctx context.Context, agent Agent, cmd *guest.Command) *redact.Output {
+func (a *Agents) redact(ctx context.Context, agent Agent, cmd *engine.Command) *redact.Output {
 	output := redact.NewOutput(a.Redact(ctx, agent))
 	if cmd.Stdout != nil {
 		cmd.Stdout = output.Writer(cmd.Stdout)

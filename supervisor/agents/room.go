@@ -5,19 +5,21 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // room is what an agent's room shall be. Its host name changes when the home
 // does: never under what runs in it.
-func (a Agent) room() guest.Room {
+func (a Agent) room() engine.RoomConfig {
 	l := a.Settings.Limits
-	return guest.Room{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: guest.RoomNetwork(a.Settings.Network), HostServices: a.Settings.HostServices,
-		Limits: guest.Limits{
+	return engine.RoomConfig{
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: engine.RoomNetwork(a.Settings.Network), HostServices: a.Settings.HostServices,
+		Limits: engine.Limits{
 			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
 			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
 		},
@@ -27,16 +29,16 @@ func (a Agent) room() guest.Room {
 // Exec starts a command as an agent, in its room, and before it the guest and
 // the room if need be. It is as supervisor.Supervisor.Exec otherwise, but that
 // the agent's secrets are taken out of what the command writes.
-func (a *Agents) Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
+func (a *Agents) Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
 	return a.exec(ctx, ref, cmd, a.Sandbox.Borrow)
 }
 
 // ExecRunning is Exec in the guest that runs. Without one it is Unavailable.
-func (a *Agents) ExecRunning(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
+func (a *Agents) ExecRunning(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
 	return a.exec(ctx, ref, cmd, a.borrowRunning)
 }
 
-func (a *Agents) exec(ctx context.Context, ref string, cmd guest.Command, borrow borrow) (machine.Process, error) {
+func (a *Agents) exec(ctx context.Context, ref string, cmd engine.Command, borrow borrow) (machine.Process, error) {
 	l, m, err := a.enter(ctx, ref, borrow)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ type inRoom struct {
 	output *redact.Output
 }
 
-func (p inRoom) Wait() (guest.Exit, error) {
+func (p inRoom) Wait() (engine.Exit, error) {
 	exit, err := p.Process.Wait()
 	if err != nil {
 		err = p.agents.orDeleted(p.agent, err)
@@ -88,7 +90,7 @@ func (a *Agents) broken(op, subject string, agent Agent, err error) error {
 		return deleted(op, subject)
 	}
 	why := err
-	for e, ok := why.(*fault.Error); ok && e.Op == guest.OpRun && e.Err != nil; e, ok = why.(*fault.Error) {
+	for e, ok := why.(*fault.Error); ok && e.Op == engine.OpRun && e.Err != nil; e, ok = why.(*fault.Error) {
 		why = e.Err
 	}
 	return fault.New(fault.KindOf(err), op, subject, why).Advise(fault.AdviceOf(err))

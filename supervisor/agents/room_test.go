@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // A room is asked for once, however many ask, and again in the next boot.
@@ -33,7 +35,7 @@ func TestProvision(t *testing.T) {
 		t.Errorf("%v", asked)
 	}
 	room, _ := w.backend.Guest().Room("agent-alice")
-	if room != (guest.Room{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: guest.RoomOutbound, Limits: guest.Limits{CPUWeight: 100, PIDs: 512}}) {
+	if room != (engine.RoomConfig{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: engine.RoomOutbound, Limits: engine.Limits{CPUWeight: 100, PIDs: 512}}) {
 		t.Errorf("%+v", room)
 	}
 	w.must(w.sandbox.Restart(t.Context(), by))
@@ -72,7 +74,7 @@ func TestSet(t *testing.T) {
 	}
 	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
 	w.must(err)
-	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != guest.RoomAlone || room.Limits.Memory != 256<<20 {
+	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != engine.RoomAlone || room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)
@@ -249,7 +251,7 @@ func TestBrokenOff(t *testing.T) {
 					return w.Connect(t.Context(), "alice", 80, in, io.Discard)
 				},
 				"": func(in io.Reader) error { // has no words of its own
-					p, err := w.Exec(t.Context(), "alice", guest.Command{Args: []string{"cat"}, Stdin: in})
+					p, err := w.Exec(t.Context(), "alice", engine.Command{Args: []string{"cat"}, Stdin: in})
 					if err == nil {
 						_, err = p.Wait()
 					}
@@ -270,7 +272,7 @@ func TestBrokenOff(t *testing.T) {
 			for what, end := range ends {
 				err := <-end
 				w.want(err, tc.kind)
-				if text := err.Error(); !strings.HasPrefix(text, what) || !strings.Contains(text, tc.says) || !strings.Contains(fault.AdviceOf(err), tc.advice) || what != "" && strings.Contains(text, guest.OpRun) {
+				if text := err.Error(); !strings.HasPrefix(text, what) || !strings.Contains(text, tc.says) || !strings.Contains(fault.AdviceOf(err), tc.advice) || what != "" && strings.Contains(text, engine.OpRun) {
 					t.Errorf("%s: %v (%s)", what, err, fault.AdviceOf(err))
 				}
 			}

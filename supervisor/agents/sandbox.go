@@ -10,7 +10,7 @@ import (
 // Room is the execution SPI in an agent's room. It keeps no record of
 // tenants: see sandbox.Recorded.
 func (a *Agents) Room(ref string) engine.Sandbox {
-	return guest.NewSandbox(func(ctx context.Context, cmd guest.Command, _ engine.Tenant) (guest.Running, error) {
+	return guest.NewSandbox(func(ctx context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
 		return a.Exec(ctx, ref, cmd)
 	})
 }

@@ -6,20 +6,22 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // Usage is what an agent uses of the guest.
 type Usage struct {
 	Agent Agent
-	guest.RoomUsage
+	engine.RoomUsage
 }
 
 // Process is a process that runs for an agent.
 type Process struct {
 	Agent Agent
-	guest.RoomProcess
+	engine.RoomProcess
 }
 
 // Usage asks the guest what agents that have a room use, by name: one, or all

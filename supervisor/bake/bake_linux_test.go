@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
@@ -30,6 +29,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/engine"
 )
 
 // Where the packages are below a mirror.
@@ -268,7 +269,7 @@ func boot(t *testing.T, i image.Image) (run func(command string) string) {
 	})
 	return func(command string) string {
 		var out bytes.Buffer
-		if _, err := g.Client.Run(t.Context(), guest.Command{Args: strings.Fields(command), Stdout: &out, Stderr: &out}); err != nil {
+		if _, err := g.Client.Run(t.Context(), engine.Command{Args: strings.Fields(command), Stdout: &out, Stderr: &out}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -16,6 +16,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // Where things are in the builder. The overlay that is baked has the bare base
@@ -256,7 +258,7 @@ func (k *kitchen) run(ctx context.Context, patience time.Duration, stdin io.Read
 	const op = "run in builder"
 	var out, errs limited
 	what := strings.Join(args, " ")
-	exit, err := k.guest.Run(ctx, guest.Command{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, Timeout: patience})
+	exit, err := k.guest.Run(ctx, engine.Command{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, Timeout: patience})
 	switch {
 	case err != nil:
 		return "", err

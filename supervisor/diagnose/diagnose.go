@@ -16,6 +16,8 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -41,14 +43,14 @@ type Sandbox interface {
 	Home() config.Home
 	Status() machine.Status
 	Start(context.Context, machine.Cause) error
-	Exec(context.Context, guest.Command) (machine.Process, error)
+	Exec(context.Context, engine.Command) (machine.Process, error)
 	Info(context.Context) (guest.Info, error)
 }
 
 // Agents are those of the sandbox: an *agents.Agents.
 type Agents interface {
 	Diagnostic(context.Context, machine.Cause) (agents.Agent, error)
-	Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error)
+	Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error)
 }
 
 // Result is what came of a check.
@@ -227,7 +229,7 @@ func (b bench) sh(ctx context.Context, script string, args ...string) (string, e
 
 // run runs a command in the guest: see collect.
 func (b bench) run(ctx context.Context, args ...string) (string, error) {
-	return collect(ctx, guest.Command{Args: args}, b.Exec)
+	return collect(ctx, engine.Command{Args: args}, b.Exec)
 }
 
 // inRoom runs a script in an agent's room: see collect.
@@ -236,14 +238,14 @@ func (b bench) inRoom(ctx context.Context, asRoot bool, script string) (string, 
 	if err != nil {
 		return "", err
 	}
-	return collect(ctx, guest.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd guest.Command) (machine.Process, error) {
+	return collect(ctx, engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd engine.Command) (machine.Process, error) {
 		return b.agents.Exec(ctx, string(agent.Name), cmd)
 	})
 }
 
 // collect runs a command and returns what it wrote, without the space around. An
 // exit code other than 0 is an error that quotes it.
-func collect(ctx context.Context, cmd guest.Command, start func(context.Context, guest.Command) (machine.Process, error)) (string, error) {
+func collect(ctx context.Context, cmd engine.Command, start func(context.Context, engine.Command) (machine.Process, error)) (string, error) {
 	var out bounded
 	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, limit
 	process, err := start(ctx, cmd)

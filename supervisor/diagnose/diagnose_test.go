@@ -21,6 +21,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // fake is a sandbox and its agents, all of which are well until a test says
@@ -92,7 +94,7 @@ func (f *fake) Status() machine.Status {
 }
 func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
 
-func (f *fake) Exec(ctx context.Context, cmd guest.Command) (machine.Process, error) {
+func (f *fake) Exec(ctx context.Context, cmd engine.Command) (machine.Process, error) {
 	line := strings.Join(cmd.Args, " ")
 	for _, s := range f.said {
 		if strings.Contains(line, s.in) {
@@ -109,7 +111,7 @@ func (s staff) Diagnostic(context.Context, machine.Cause) (agents.Agent, error) 
 	return agent(), s.diagnosed
 }
 
-func (s staff) Exec(ctx context.Context, ref string, cmd guest.Command) (machine.Process, error) {
+func (s staff) Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
 	if ref != string(agents.Diagnostic) {
 		return nil, errors.New("another agent's room: " + ref)
 	}
@@ -124,17 +126,17 @@ type process struct {
 	out  io.Writer
 }
 
-func (p process) PID() int                                   { return 1 }
-func (p process) Resize(guest.TerminalSize) error            { return nil }
-func (p process) Signal(context.Context, guest.Signal) error { return nil }
-func (p process) Done() <-chan struct{}                      { return p.ctx.Done() }
-func (p process) Wait() (guest.Exit, error) {
+func (p process) PID() int                                    { return 1 }
+func (p process) Resize(engine.TerminalSize) error            { return nil }
+func (p process) Signal(context.Context, engine.Signal) error { return nil }
+func (p process) Done() <-chan struct{}                       { return p.ctx.Done() }
+func (p process) Wait() (engine.Exit, error) {
 	if p.hang {
 		<-p.ctx.Done()
-		return guest.Exit{}, p.ctx.Err()
+		return engine.Exit{}, p.ctx.Err()
 	}
 	_, err := io.WriteString(p.out, p.text+"\n")
-	return guest.Exit{Code: p.code}, err
+	return engine.Exit{Code: p.code}, err
 }
 
 // run is what every check found, by its name.

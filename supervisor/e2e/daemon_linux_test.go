@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // daemonHome, when set, has the test program be a daemon of that home.
@@ -46,7 +48,7 @@ func serve(home config.Home) {
 		"stop":  func() error { return s.Stop(context.Background(), by) },
 		"reset": func() error { return s.Reset(context.Background(), by) },
 		"exec": func() error {
-			p, err := s.Exec(context.Background(), guest.Command{Args: []string{"sleep", "2"}})
+			p, err := s.Exec(context.Background(), engine.Command{Args: []string{"sleep", "2"}})
 			if err == nil {
 				_, err = p.Wait()
 			}

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // everything says that the whole of the matrix is to be tried, which takes
@@ -33,7 +34,7 @@ func moments() map[string]moment {
 	return map[string]moment{
 		"idle": {from: machine.Running},
 		"exec": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error {
-			p, err := s.Exec(ctx, guest.Command{Args: []string{"sleep", "4"}, Timeout: 20 * time.Second})
+			p, err := s.Exec(ctx, engine.Command{Args: []string{"sleep", "4"}, Timeout: 20 * time.Second})
 			if err == nil {
 				_, err = p.Wait()
 			}
@@ -64,7 +65,7 @@ func crowd(s *sandbox, ctx context.Context) error {
 	errs := make([]error, callers)
 	for i := range callers {
 		all.Go(func() {
-			p, err := s.Exec(ctx, guest.Command{Args: []string{"true"}, Timeout: 10 * time.Second})
+			p, err := s.Exec(ctx, engine.Command{Args: []string{"true"}, Timeout: 10 * time.Second})
 			if err == nil {
 				_, err = p.Wait()
 			}

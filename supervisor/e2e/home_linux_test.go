@@ -18,11 +18,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -100,7 +102,7 @@ func (s *sandbox) run(script string) string {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	p, err := s.Exec(ctx, guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out})
+	p, err := s.Exec(ctx, engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out})
 	s.must(err)
 	exit, err := p.Wait()
 	s.must(err)

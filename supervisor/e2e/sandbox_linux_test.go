@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // TestLife goes through the life of one sandbox.
@@ -24,7 +25,7 @@ func TestLife(t *testing.T) {
 	if state := s.Status().State; state != machine.NotProvisioned {
 		t.Fatalf("a new home is %s", state)
 	}
-	if _, err := s.Exec(t.Context(), guest.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Unavailable {
+	if _, err := s.Exec(t.Context(), engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Unavailable {
 		t.Fatalf("Exec before anything is provisioned: %v", err)
 	}
 	began := time.Now()
@@ -63,7 +64,7 @@ func TestLife(t *testing.T) {
 	}
 
 	t.Run("a machine that is killed", func(t *testing.T) {
-		p, err := s.Exec(t.Context(), guest.Command{Args: []string{"sleep", "1000"}})
+		p, err := s.Exec(t.Context(), engine.Command{Args: []string{"sleep", "1000"}})
 		s.must(err)
 		before := s.Status().StartedAt
 		send(t, qemuPID(t, os.Getpid()), syscall.SIGKILL)

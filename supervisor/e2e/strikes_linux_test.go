@@ -11,9 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // strike does harm to a sandbox, and mends it if there is a mend.
@@ -86,7 +87,7 @@ func (s *said) Write(b []byte) (int, error) {
 func guestRuns(script string) func(*sandbox) {
 	return func(s *sandbox) {
 		var hasBegun said
-		_, err := s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &hasBegun})
+		_, err := s.Exec(s.t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Stdout: &hasBegun})
 		s.must(err)
 		soon.Until(s.t, "what harms the guest runs", hasBegun.Load)
 	}
@@ -99,7 +100,7 @@ func tellsToThaw(s *sandbox) {
 // guestPanics has the guest's kernel give up, and returns when its machine has.
 func guestPanics(s *sandbox) {
 	pid := qemuPID(s.t, os.Getpid())
-	_, _ = s.Exec(s.t.Context(), guest.Command{Args: []string{"sh", "-c", panics}}) // it may not live to say that it runs
+	_, _ = s.Exec(s.t.Context(), engine.Command{Args: []string{"sh", "-c", panics}}) // it may not live to say that it runs
 	soon.Until(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
 }
 

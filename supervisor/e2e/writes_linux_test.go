@@ -15,8 +15,10 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // writes appends a number to a file, syncs it and says so, again and again.
@@ -39,7 +41,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		s.must(s.Start(t.Context(), by))
 		s.wantSynced(synced)
 		out, in := io.Pipe()
-		p, err := s.Exec(t.Context(), guest.Command{Args: []string{"sh", "-c", writes}, Stdout: in})
+		p, err := s.Exec(t.Context(), engine.Command{Args: []string{"sh", "-c", writes}, Stdout: in})
 		s.must(err)
 		lines := bufio.NewScanner(out)
 		for range 20 + rand.IntN(40) {

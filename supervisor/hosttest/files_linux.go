@@ -11,6 +11,8 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // workspace is where guests have the workspace.
@@ -25,7 +27,7 @@ func (g *Guest) Files() machine.Files { return hostFiles{g} }
 
 // on does something with a file, by the name that it has on this host, and tells
 // what went wrong by the name that it has in the guest.
-func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error) error {
+func (f hostFiles) on(file engine.File, do func(*guest.Client, engine.File) error) error {
 	if err := f.enter(file.User); err != nil {
 		return err
 	}
@@ -49,48 +51,48 @@ func (f hostFiles) on(file guest.File, do func(*guest.Client, guest.File) error)
 	return err
 }
 
-func (f hostFiles) StatFile(ctx context.Context, file guest.File) (info guest.FileInfo, err error) {
-	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+func (f hostFiles) StatFile(ctx context.Context, file engine.File) (info engine.FileInfo, err error) {
+	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
 		info, err = c.StatFile(ctx, file)
 		return err
 	})
 	return info, err
 }
 
-func (f hostFiles) ListFolder(ctx context.Context, file guest.File, limit int) (list []guest.FolderEntry, more bool, err error) {
-	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+func (f hostFiles) ListFolder(ctx context.Context, file engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
+	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
 		list, more, err = c.ListFolder(ctx, file, limit)
 		return err
 	})
 	return list, more, err
 }
 
-func (f hostFiles) ReadFile(ctx context.Context, file guest.File, part guest.FilePart, to io.Writer) (r guest.FileRead, err error) {
-	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+func (f hostFiles) ReadFile(ctx context.Context, file engine.File, part engine.FilePart, to io.Writer) (r engine.FileRead, err error) {
+	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
 		r, err = c.ReadFile(ctx, file, part, to)
 		return err
 	})
 	return r, err
 }
 
-func (f hostFiles) WriteFile(ctx context.Context, file guest.File, w guest.FileWrite) (done guest.FileWritten, err error) {
-	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+func (f hostFiles) WriteFile(ctx context.Context, file engine.File, w engine.FileWrite) (done engine.FileWritten, err error) {
+	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
 		done, err = c.WriteFile(ctx, file, w)
 		return err
 	})
 	return done, err
 }
 
-func (f hostFiles) DigestFiles(ctx context.Context, folder guest.File, limit uint64, paths []string) (list []guest.FileDigest, err error) {
-	err = f.on(folder, func(c *guest.Client, folder guest.File) (err error) {
+func (f hostFiles) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
+	err = f.on(folder, func(c *guest.Client, folder engine.File) (err error) {
 		list, err = c.DigestFiles(ctx, folder, limit, paths)
 		return err
 	})
 	return list, err
 }
 
-func (f hostFiles) SearchFiles(ctx context.Context, file guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (end guest.SearchEnd, err error) {
-	err = f.on(file, func(c *guest.Client, file guest.File) (err error) {
+func (f hostFiles) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (end engine.SearchEnd, err error) {
+	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
 		end, err = c.SearchFiles(ctx, file, s, tell)
 		return err
 	})

@@ -19,6 +19,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // Backend is a supervisor's backend without machines. Its data disk outlives
@@ -83,7 +85,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]guest.Room{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}}
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]engine.RoomConfig{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}}
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, provision.Machine{}, err
 	}
@@ -100,7 +102,7 @@ type Guest struct {
 	terminals *terminals
 
 	mu     sync.Mutex
-	rooms  map[config.LinuxUser]guest.Room
+	rooms  map[config.LinuxUser]engine.RoomConfig
 	tokens map[config.LinuxUser]string
 	asked  []string // what was asked of rooms, in order
 	when   func(string)
@@ -140,7 +142,7 @@ func (g *Guest) Close() error {
 	return g.closed
 }
 
-func (g *Guest) Exec(ctx context.Context, c guest.Command) (machine.Process, error) {
+func (g *Guest) Exec(ctx context.Context, c engine.Command) (machine.Process, error) {
 	if err := g.enter(c.Room); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (machine.Process, err
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &command{cmd: cmd, room: c.Room, kill: cancel, done: make(chan struct{}), exit: guest.Exit{Quota: g.isFull()}}
+	p := &command{cmd: cmd, room: c.Room, kill: cancel, done: make(chan struct{}), exit: engine.Exit{Quota: g.isFull()}}
 	g.add(p)
 	go func() {
 		defer close(p.done)
@@ -176,7 +178,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (machine.Process, err
 		g.remove(p)
 		cancel()
 		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
-			p.exit.Signal = guest.HostSignal(status.Signal())
+			p.exit.Signal = engine.HostSignal(status.Signal())
 		} else {
 			p.exit.Code = status.ExitStatus()
 		}
@@ -189,7 +191,7 @@ func (g *Guest) Exec(ctx context.Context, c guest.Command) (machine.Process, err
 }
 
 // errGone is what is known of a command whose guest has ended.
-var errGone = fault.Newf(fault.Unavailable, guest.OpRun, "", "the connection broke")
+var errGone = fault.Newf(fault.Unavailable, engine.OpRun, "", "the connection broke")
 
 func (g *Guest) add(p *command) {
 	g.mu.Lock()
@@ -229,7 +231,7 @@ func (g *Guest) endRoom(user config.LinuxUser) {
 		if p.room != user {
 			return nil
 		}
-		return fault.New(fault.Unavailable, guest.OpRun, p.cmd.Path, fault.Newf(fault.Unavailable, guest.OpRun, string(user), "the room was ended")).Advise("Run it again.")
+		return fault.New(fault.Unavailable, engine.OpRun, p.cmd.Path, fault.Newf(fault.Unavailable, engine.OpRun, string(user), "the room was ended")).Advise("Run it again.")
 	})
 }
 
@@ -239,14 +241,14 @@ type command struct {
 	kill context.CancelFunc
 	lost error // why its end is not known, if it is not
 	done chan struct{}
-	exit guest.Exit
+	exit engine.Exit
 	err  error
 }
 
-func (p *command) PID() int                        { return p.cmd.Process.Pid }
-func (p *command) Resize(guest.TerminalSize) error { return nil }
-func (p *command) Done() <-chan struct{}           { return p.done }
-func (p *command) Wait() (guest.Exit, error)       { <-p.done; return p.exit, p.err }
-func (p *command) Signal(_ context.Context, s guest.Signal) error {
+func (p *command) PID() int                         { return p.cmd.Process.Pid }
+func (p *command) Resize(engine.TerminalSize) error { return nil }
+func (p *command) Done() <-chan struct{}            { return p.done }
+func (p *command) Wait() (engine.Exit, error)       { <-p.done; return p.exit, p.err }
+func (p *command) Signal(_ context.Context, s engine.Signal) error {
 	return p.cmd.Process.Signal(syscall.Signal(s))
 }

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // Asked is what was asked of rooms so far, in order: "ensure agent-alice".
@@ -50,7 +52,7 @@ func (g *Guest) isFull() bool {
 }
 
 // Room is a user's room.
-func (g *Guest) Room(user config.LinuxUser) (guest.Room, bool) {
+func (g *Guest) Room(user config.LinuxUser) (engine.RoomConfig, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r, ok := g.rooms[user]
@@ -106,7 +108,7 @@ func noRoom(user config.LinuxUser) error {
 
 // EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
 // a layer or a room.
-func (g *Guest) EnsureRoom(ctx context.Context, r guest.Room, token string) (e guest.Ensured, err error) {
+func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (e engine.Ensured, err error) {
 	err = g.ask(ctx, "ensure", string(r.User), func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
 			return fault.Newf(fault.Rejected, "make room", string(r.User), "there is one of uid %d at %s", before.UID, before.Home)
@@ -116,7 +118,7 @@ func (g *Guest) EnsureRoom(ctx context.Context, r guest.Room, token string) (e g
 			g.backend.disk = map[config.LinuxUser]string{}
 		}
 		was, has := g.backend.disk[r.User]
-		e = guest.Ensured{Made: true, Anew: has && was != g.backend.Base}
+		e = engine.Ensured{Made: true, Anew: has && was != g.backend.Base}
 		g.backend.disk[r.User] = g.backend.Base
 		return nil
 	})
@@ -124,7 +126,7 @@ func (g *Guest) EnsureRoom(ctx context.Context, r guest.Room, token string) (e g
 }
 
 // SetRoomLimits implements supervisor.Rooms. A guest that is silent has it wait.
-func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.Limits) error {
+func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
 	err := g.ask(ctx, "limit", string(user), func() error {
 		r, ok := g.rooms[user]
 		if !ok {
@@ -158,28 +160,28 @@ func (g *Guest) RemoveRoom(ctx context.Context, user config.LinuxUser, layer boo
 	})
 }
 
-func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []guest.RoomUsage, err error) {
+func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []engine.RoomUsage, err error) {
 	err = g.ask(ctx, "usage", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, guest.RoomUsage{User: string(r.User), CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
+				list = append(list, engine.RoomUsage{User: string(r.User), CPU: time.Second, Memory: 1 << 20, PIDs: 1, Limits: r.Limits, Made: time.Now()})
 			}
 		}
 		if _, ok := g.rooms[user]; user != "" && !ok {
 			return noRoom(user)
 		}
 		// A guest may say what it likes.
-		list = append(list, guest.RoomUsage{User: "agent-nobody"})
+		list = append(list, engine.RoomUsage{User: "agent-nobody"})
 		return nil
 	})
 	return list, err
 }
 
-func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error) {
+func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []engine.RoomProcess, more bool, err error) {
 	err = g.ask(ctx, "processes", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, guest.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
+				list = append(list, engine.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
 			}
 		}
 		return nil

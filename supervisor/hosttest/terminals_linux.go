@@ -20,6 +20,8 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // greetLimit is how long a service in this process may take to answer.
@@ -151,7 +153,7 @@ type shells struct {
 }
 
 // Sessions implements supervisor.Shells.
-func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []guest.Session, err error) {
+func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []engine.Session, err error) {
 	if err := s.guest.ask(ctx, "sessions", string(user), func() error { return nil }); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/engine"
 )
 
 // TestBareBoots boots machines that are not made as a sandbox's are.
@@ -84,7 +86,7 @@ func testStaticNetwork(t *testing.T, i image.Image) {
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	var out bytes.Buffer
-	exit, err := c.Run(t.Context(), guest.Command{
+	exit, err := c.Run(t.Context(), engine.Command{
 		Args: []string{"sh", "-c", fmt.Sprintf("echo written > /root/f && cat /root/f /etc/resolv.conf && busybox nc 10.0.2.2 %s", port)}, Stdout: &out, Stderr: &out, Timeout: time.Minute,
 	})
 	if want := "written\nnameserver 10.0.2.3\nhello guest\n"; err != nil || exit.Status() != 0 || out.String() != want {

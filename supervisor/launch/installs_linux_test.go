@@ -18,6 +18,8 @@ import (
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
+
+	"osaurus-sandbox/engine"
 )
 
 // installPatience bounds what is waited for while something installs, on a busy
@@ -61,7 +63,7 @@ type guestRooms struct {
 	client *guest.Client
 }
 
-func (r guestRooms) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {
+func (r guestRooms) Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error) {
 	cmd.Room = a.User
 	p, err := r.client.Exec(ctx, cmd)
 	if err != nil {
@@ -80,7 +82,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 		t.Fatal(err)
 	}
 	s.home.own("agents/"+name, uid)
-	room := guest.Room{User: a.User, UID: uid, Home: a.Home, Hostname: name, HostServices: true}
+	room := engine.RoomConfig{User: a.User, UID: uid, Home: a.Home, Hostname: name, HostServices: true}
 	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func (s *shop) keep(t *testing.T, a tools.Agent, name, text string) {
 func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string {
 	t.Helper()
 	var out bytes.Buffer
-	exit, err := s.home.guest.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Room: a.User, RoomRoot: root, Stdout: &out, Stderr: &out})
+	exit, err := s.home.guest.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Room: a.User, RoomRoot: root, Stdout: &out, Stderr: &out})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%s: %+v %v\n%s", script, exit, err, &out)
 	}
@@ -314,7 +316,7 @@ func (s *shop) waitForLock(t *testing.T, m *system, a tools.Agent) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	locked := make(chan struct{})
-	holder, err := s.home.guest.Client.Exec(ctx, guest.Command{
+	holder, err := s.home.guest.Client.Exec(ctx, engine.Command{
 		Args: []string{"sh", "-c", m.lock}, Room: a.User, RoomRoot: true, Grace: time.Second, Stdout: signal{"locked", locked},
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // TestGuests runs the guest suite on the architecture that this host does not have, on a
@@ -48,7 +50,7 @@ const (
 func testNameAndDisk(t *testing.T, g *launch.Guest) {
 	run := func(script string) string {
 		var out bytes.Buffer
-		exit, err := g.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out, Timeout: time.Minute})
+		exit, err := g.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out, Timeout: time.Minute})
 		if err != nil || exit.Status() != 0 {
 			t.Fatalf("%s: %+v %v\n%s", script, exit, err, &out)
 		}

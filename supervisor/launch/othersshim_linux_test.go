@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"osaurus-sandbox/guest"
+
+	"osaurus-sandbox/engine"
 )
 
 // othersShim has a shim of others', of curl and jq, ask for everything from
 // inside a room: the bridge answers it as it is.
 func othersShim(t *testing.T, h *home) {
-	room := guest.Room{User: "agent-carol", UID: 2301, Home: guest.HomesDir + "/carol", Hostname: "carol"}
+	room := engine.RoomConfig{User: "agent-carol", UID: 2301, Home: guest.HomesDir + "/carol", Hostname: "carol"}
 	script, err := os.ReadFile("testdata/others-shim.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func othersShim(t *testing.T, h *home) {
 		want += c.prints + "\n"
 	}
 	var out bytes.Buffer
-	exit, err := h.guest.Client.Run(t.Context(), guest.Command{Args: []string{"sh", "-c", all.String()}, Room: room.User, Dir: room.Home, Stdout: &out, Stderr: &out})
+	exit, err := h.guest.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", all.String()}, Room: room.User, Dir: room.Home, Stdout: &out, Stderr: &out})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%+v %v: %s", exit, err, out.String())
 	}

@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/engine"
 )
 
 // BenchmarkRoom compares a command in a warm room, asked for from the host, with a plain
@@ -25,7 +27,7 @@ func BenchmarkRoom(b *testing.B) {
 	h := newHome(b, lab.Image(b, lab.DebianPack(b)), vm.OwnershipSubtree)
 	h.driver = &qemu.Driver{} // as it is for people
 	h.boot(b)
-	c, room := h.guest.Client, guest.Room{User: "agent-speed", UID: 2001, Home: guest.HomesDir + "/speed", Hostname: "speed"}
+	c, room := h.guest.Client, engine.RoomConfig{User: "agent-speed", UID: 2001, Home: guest.HomesDir + "/speed", Hostname: "speed"}
 	files := filepath.Join(h.workspace, "agents", "speed")
 	static, err := os.ReadFile(lab.Busybox(b, string(vm.HostArch())))
 	if err != nil {
@@ -45,7 +47,7 @@ func BenchmarkRoom(b *testing.B) {
 		b.Fatal(err)
 	}
 	first := time.Since(began)
-	run := func(cmd guest.Command) string {
+	run := func(cmd engine.Command) string {
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		if exit, err := c.Run(b.Context(), cmd); err != nil || exit.Status() != 0 {
@@ -54,12 +56,12 @@ func BenchmarkRoom(b *testing.B) {
 		return out.String()
 	}
 	// In memory for both, or the share would be measured.
-	run(guest.Command{Args: []string{"sh", "-c", "cp " + room.Home + "/* /tmp"}})
-	run(guest.Command{Args: []string{"sh", "-c", "cp true /tmp"}, Room: room.User})
+	run(engine.Command{Args: []string{"sh", "-c", "cp " + room.Home + "/* /tmp"}})
+	run(engine.Command{Args: []string{"sh", "-c", "cp true /tmp"}, Room: room.User})
 	for _, p := range []struct{ name, path string }{{"dynamic", "/bin/true"}, {"static", "/tmp/true"}} {
 		var plain, rooms []time.Duration
 		for range rounds {
-			for line := range strings.Lines(run(guest.Command{Args: []string{"/tmp/intruder", "spawn", strconv.Itoa(turns), p.path}})) {
+			for line := range strings.Lines(run(engine.Command{Args: []string{"/tmp/intruder", "spawn", strconv.Itoa(turns), p.path}})) {
 				var n int64
 				if _, err := fmt.Sscan(line, &n); err != nil {
 					b.Fatal(err)
@@ -68,7 +70,7 @@ func BenchmarkRoom(b *testing.B) {
 			}
 			for range turns {
 				began := time.Now()
-				run(guest.Command{Args: []string{p.path}, Room: room.User, Dir: "/"})
+				run(engine.Command{Args: []string{p.path}, Room: room.User, Dir: "/"})
 				rooms = append(rooms, time.Since(began))
 			}
 		}

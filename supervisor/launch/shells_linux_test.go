@@ -19,6 +19,8 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/engine"
 )
 
 // BenchmarkShell runs a command in a persistent shell of a room, and types the same
@@ -29,7 +31,7 @@ func BenchmarkShell(b *testing.B) {
 	h.driver = &qemu.Driver{} // as it is for people
 	h.boot(b)
 	ctx, c := b.Context(), h.guest.Client
-	room := guest.Room{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}
+	room := engine.RoomConfig{User: "agent-alice", UID: 2001, Home: guest.HomesDir + "/alice", Hostname: "alice"}
 	if err := os.Mkdir(filepath.Join(h.workspace, "agents", "alice"), 0o777); err != nil {
 		b.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func BenchmarkShell(b *testing.B) {
 	}
 	b.Run("inside", func(b *testing.B) { benchmarkInside(b, h) })
 	bare := startBare(ctx, b, c, room.User)
-	shell := guest.ShellCommand{Shell: guest.Shell{User: config.LinuxUser(room.User), Session: "bench"}}
+	shell := engine.ShellCommand{Shell: engine.Shell{User: config.LinuxUser(room.User), Session: "bench"}}
 	for _, command := range []string{"/bin/true", ":"} {
 		shell.Command = command
 		b.Run(command, func(b *testing.B) {
@@ -74,7 +76,7 @@ func benchmarkInside(b *testing.B, h *home) {
 		b.Fatalf("%v\n%s", err, text)
 	}
 	var out bytes.Buffer
-	exit, err := h.guest.Client.Run(b.Context(), guest.Command{
+	exit, err := h.guest.Client.Run(b.Context(), engine.Command{
 		Args:   []string{"sh", "-c", "cp /workspace/shell.test /tmp && cd /tmp && TMPDIR=/dev/shm ./shell.test -test.run '^$' -test.bench Command -test.benchtime 100x"},
 		Stdout: &out, Stderr: &out,
 	})
@@ -104,16 +106,16 @@ func startBare(ctx context.Context, b *testing.B, c *guest.Client, user config.L
 	b.Helper()
 	in, typing := io.Pipe()
 	p := &bare{b: b, typing: typing, more: make(chan struct{}, 1)}
-	process, err := c.Exec(ctx, guest.Command{
+	process, err := c.Exec(ctx, engine.Command{
 		Args: []string{"bash", "--norc", "--noprofile", "-i"}, Room: user, Env: []string{"PS1=" + prompt},
-		Terminal: &guest.Terminal{Size: guest.TerminalSize{Rows: 24, Cols: 80}}, Stdin: in, Stdout: p,
+		Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 24, Cols: 80}}, Stdin: in, Stdout: p,
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
 		_ = typing.Close()
-		_ = process.Signal(context.Background(), guest.SIGHUP)
+		_ = process.Signal(context.Background(), engine.SIGHUP)
 		_, _ = process.Wait()
 	})
 	p.await()

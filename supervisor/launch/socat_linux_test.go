@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/launch"
+
+	"osaurus-sandbox/engine"
 )
 
 // Any ports but the guest service's own.
@@ -46,7 +47,7 @@ func testSocat(t *testing.T, g *launch.Guest) {
 			}
 		}()
 		var back, said bytes.Buffer
-		exit, err := g.Client.Run(t.Context(), guest.Command{
+		exit, err := g.Client.Run(t.Context(), engine.Command{
 			Args:  []string{"socat", "-", fmt.Sprintf("VSOCK-CONNECT:2:%d", fromGuest)},
 			Stdin: bytes.NewReader(sent), Stdout: &back, Stderr: &said, Timeout: socatPatience,
 		})
@@ -56,7 +57,7 @@ func testSocat(t *testing.T, g *launch.Guest) {
 	})
 	t.Run("the host connects to socat", func(t *testing.T) {
 		var said bytes.Buffer
-		p, err := g.Client.Exec(t.Context(), guest.Command{
+		p, err := g.Client.Exec(t.Context(), engine.Command{
 			Args: []string{"socat", fmt.Sprintf("VSOCK-LISTEN:%d", toGuest), "EXEC:cat"}, Stderr: &said, Timeout: socatPatience,
 		})
 		if err != nil {

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
+
+	"osaurus-sandbox/engine"
 )
 
 // unequipped calls for what the guest has no manager for, and demands to be told
@@ -42,7 +43,7 @@ func (s *shop) sellPython(t *testing.T) {
 	s.keep(t, a, ".config/pip/pip.conf", index.Config(t, packagestest.ToGuests))
 	// That there is no environment yet is what a guest says of its Python.
 	python := packages.Venv(a.Home) + "/bin/python3"
-	_, err := guestRooms{client: s.home.guest.Client}.Exec(t.Context(), a, guest.Command{Args: []string{python}})
+	_, err := guestRooms{client: s.home.guest.Client}.Exec(t.Context(), a, engine.Command{Args: []string{python}})
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.NotFound || f.Subject != python {
 		t.Errorf("%#v", err)
 	}

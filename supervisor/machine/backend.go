@@ -9,6 +9,8 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/provision"
+
+	"osaurus-sandbox/engine"
 )
 
 // Backend is everything that touches the home's disk, a machine or the
@@ -47,7 +49,7 @@ type Guest interface {
 	// Info asks the guest how it is.
 	Info(ctx context.Context) (guest.Info, error)
 	// Exec starts a command: see guest.Client.
-	Exec(ctx context.Context, cmd guest.Command) (Process, error)
+	Exec(ctx context.Context, cmd engine.Command) (Process, error)
 	// Rooms is what it does for agents.
 	Rooms() Rooms
 	// Shells and Jobs are what it has of them.
@@ -76,50 +78,50 @@ type Guest interface {
 
 // Rooms is what a guest does for agents: see guest.Client.
 type Rooms interface {
-	EnsureRoom(ctx context.Context, r guest.Room, token string) (guest.Ensured, error)
-	SetRoomLimits(ctx context.Context, user config.LinuxUser, l guest.Limits) error
+	EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (engine.Ensured, error)
+	SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error
 	ResetRoom(ctx context.Context, user config.LinuxUser) error
 	RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error
-	RoomUsages(ctx context.Context, user config.LinuxUser) ([]guest.RoomUsage, error)
-	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []guest.RoomProcess, more bool, err error)
+	RoomUsages(ctx context.Context, user config.LinuxUser) ([]engine.RoomUsage, error)
+	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []engine.RoomProcess, more bool, err error)
 }
 
 // Shells are the persistent shells of a guest: see guest.Client.
 type Shells interface {
-	RunShell(ctx context.Context, cmd guest.ShellCommand) (guest.ShellResult, error)
+	RunShell(ctx context.Context, cmd engine.ShellCommand) (engine.ShellResult, error)
 	CancelShell(ctx context.Context, user config.LinuxUser, id config.SessionID, which config.CallID) error
-	AttachShell(ctx context.Context, shell guest.Shell, size guest.TerminalSize, output io.Writer) (*guest.Attachment, error)
-	Sessions(ctx context.Context, user config.LinuxUser) ([]guest.Session, error)
+	AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (*guest.Attachment, error)
+	Sessions(ctx context.Context, user config.LinuxUser) ([]engine.Session, error)
 	Transcript(ctx context.Context, user config.LinuxUser, id config.SessionID) (text string, version uint64, err error)
 	CloseSession(ctx context.Context, user config.LinuxUser, id config.SessionID) (int, error)
 }
 
 // Jobs are the background commands of a guest: see guest.Client.
 type Jobs interface {
-	StartJob(ctx context.Context, cmd guest.JobCommand) (guest.Job, error)
-	Jobs(ctx context.Context, user config.LinuxUser) ([]guest.Job, error)
-	Job(ctx context.Context, user config.LinuxUser, id config.JobID) (guest.Job, error)
-	WaitJob(ctx context.Context, user config.LinuxUser, id config.JobID, wait time.Duration) (guest.Job, error)
-	KillJob(ctx context.Context, user config.LinuxUser, id config.JobID, hard bool) (guest.Job, error)
-	TailJob(ctx context.Context, user config.LinuxUser, id config.JobID, offset uint64, wait time.Duration) (guest.JobTail, error)
-	TailJobEnd(ctx context.Context, user config.LinuxUser, id config.JobID, n uint64) (guest.JobTail, error)
+	StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error)
+	Jobs(ctx context.Context, user config.LinuxUser) ([]engine.Job, error)
+	Job(ctx context.Context, user config.LinuxUser, id config.JobID) (engine.Job, error)
+	WaitJob(ctx context.Context, user config.LinuxUser, id config.JobID, wait time.Duration) (engine.Job, error)
+	KillJob(ctx context.Context, user config.LinuxUser, id config.JobID, hard bool) (engine.Job, error)
+	TailJob(ctx context.Context, user config.LinuxUser, id config.JobID, offset uint64, wait time.Duration) (engine.JobTail, error)
+	TailJobEnd(ctx context.Context, user config.LinuxUser, id config.JobID, n uint64) (engine.JobTail, error)
 }
 
 // Files are the files of agents in a guest: see guest.Client.
 type Files interface {
-	StatFile(ctx context.Context, f guest.File) (guest.FileInfo, error)
-	ListFolder(ctx context.Context, f guest.File, limit int) (list []guest.FolderEntry, more bool, err error)
-	ReadFile(ctx context.Context, f guest.File, part guest.FilePart, to io.Writer) (guest.FileRead, error)
-	WriteFile(ctx context.Context, f guest.File, w guest.FileWrite) (guest.FileWritten, error)
-	DigestFiles(ctx context.Context, folder guest.File, limit uint64, paths []string) ([]guest.FileDigest, error)
-	SearchFiles(ctx context.Context, f guest.File, s guest.FileSearch, tell func(guest.FileMatch) error) (guest.SearchEnd, error)
+	StatFile(ctx context.Context, f engine.File) (engine.FileInfo, error)
+	ListFolder(ctx context.Context, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error)
+	ReadFile(ctx context.Context, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error)
+	WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) (engine.FileWritten, error)
+	DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error)
+	SearchFiles(ctx context.Context, f engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error)
 }
 
 // Process is a command that runs in the guest: a *guest.Process.
 type Process interface {
 	PID() int
-	Resize(guest.TerminalSize) error
-	Signal(ctx context.Context, s guest.Signal) error
+	Resize(engine.TerminalSize) error
+	Signal(ctx context.Context, s engine.Signal) error
 	Done() <-chan struct{}
-	Wait() (guest.Exit, error)
+	Wait() (engine.Exit, error)
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -34,7 +35,7 @@ type command struct {
 
 // execute starts a command. It ends for its caller whatever the guest does.
 // After it has ended, release must be called.
-func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, release func(), err error) {
+func execute(ctx context.Context, g Guest, cmd engine.Command) (p Process, release func(), err error) {
 	if len(cmd.Args) == 0 {
 		return nil, nil, fault.Newf(fault.InvalidArgs, "run command", "", "there is none").Advise("Say what is to be run.")
 	}
@@ -61,7 +62,7 @@ func execute(ctx context.Context, g Guest, cmd guest.Command) (p Process, releas
 }
 
 // Wait implements Process.
-func (c *command) Wait() (guest.Exit, error) {
+func (c *command) Wait() (engine.Exit, error) {
 	exit, err := c.Process.Wait()
 	if err != nil {
 		err = c.explain(err)

@@ -16,6 +16,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/engine"
 )
 
 // fakeBackend takes the place of disk and machines, so that a test decides
@@ -319,7 +321,7 @@ func (g *fakeGuest) Err() error {
 }
 
 // Exec runs a command whose first argument is how long it takes.
-func (g *fakeGuest) Exec(ctx context.Context, cmd guest.Command) (machine.Process, error) {
+func (g *fakeGuest) Exec(ctx context.Context, cmd engine.Command) (machine.Process, error) {
 	if err := g.answer(ctx); err != nil {
 		return nil, err
 	}
@@ -346,11 +348,11 @@ type fakeProcess struct {
 	err  error
 }
 
-func (p *fakeProcess) PID() int                                   { return 1 }
-func (p *fakeProcess) Resize(guest.TerminalSize) error            { return nil }
-func (p *fakeProcess) Signal(context.Context, guest.Signal) error { return nil }
-func (p *fakeProcess) Done() <-chan struct{}                      { return p.done }
-func (p *fakeProcess) Wait() (guest.Exit, error)                  { <-p.done; return guest.Exit{}, p.err }
+func (p *fakeProcess) PID() int                                    { return 1 }
+func (p *fakeProcess) Resize(engine.TerminalSize) error            { return nil }
+func (p *fakeProcess) Signal(context.Context, engine.Signal) error { return nil }
+func (p *fakeProcess) Done() <-chan struct{}                       { return p.done }
+func (p *fakeProcess) Wait() (engine.Exit, error)                  { <-p.done; return engine.Exit{}, p.err }
 
 // world is a supervisor over a fake backend.
 type world struct {
@@ -420,7 +422,7 @@ func (w *world) command(ctx context.Context, c machine.Command) error {
 	case machine.Remove:
 		return w.Remove(ctx, by)
 	}
-	p, err := w.Exec(ctx, guest.Command{Args: []string{"10ms"}})
+	p, err := w.Exec(ctx, engine.Command{Args: []string{"10ms"}})
 	if err != nil {
 		return err
 	}

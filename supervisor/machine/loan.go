@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/engine"
 )
 
 // deathSlack is how much later than a connection the machine may be seen to
@@ -80,7 +81,7 @@ func (l *Loan) unuse() {
 
 // Exec starts a command. It is as Supervisor.Exec, in this guest; the command
 // is a loan of its own.
-func (l *Loan) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
+func (l *Loan) Exec(ctx context.Context, cmd engine.Command) (Process, error) {
 	p, release, err := execute(ctx, l.Guest, cmd)
 	if err != nil {
 		return nil, err

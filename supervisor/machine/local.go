@@ -9,6 +9,8 @@ import (
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
+
+	"osaurus-sandbox/engine"
 )
 
 // local is the Backend that works on this computer.
@@ -40,7 +42,7 @@ func (l launched) Shells() Shells                               { return l.guest
 func (l launched) Jobs() Jobs                                   { return l.guest.Client }
 func (l launched) Files() Files                                 { return l.guest.Client }
 
-func (l launched) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
+func (l launched) Exec(ctx context.Context, cmd engine.Command) (Process, error) {
 	p, err := l.guest.Client.Exec(ctx, cmd)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,8 @@ import (
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // Options are what a supervisor is made of.
@@ -170,7 +172,7 @@ func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx,
 // returns when it runs. See guest.Client.Exec; in addition to what it says,
 // a command with a timeout ends for the caller also when the guest does not
 // answer any more.
-func (s *Machine) Exec(ctx context.Context, cmd guest.Command) (Process, error) {
+func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (Process, error) {
 	l, err := s.Borrow(ctx)
 	if err != nil {
 		return nil, err

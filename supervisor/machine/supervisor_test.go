@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 func provisioned(b *fakeBackend) { b.provisioned = true }
@@ -114,7 +116,7 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
-		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}})
+		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}})
 		w.must(err)
 		time.Sleep(59 * time.Minute)
 		w.wantState(machine.Running)

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 func TestSilentGuest(t *testing.T) {
@@ -34,7 +35,7 @@ func TestSilentGuest(t *testing.T) {
 		if took := became(machine.Unresponsive); took < 4*time.Second || took > 5*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
-		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable {
+		if _, err := w.Exec(t.Context(), engine.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("Exec: %v", err)
 		}
 		w.running().thaw()
@@ -130,7 +131,7 @@ func TestStandstill(t *testing.T) {
 		if s := w.Status(); s.Reason != "the disk is full" || s.Advice != "Make room." || s.Cause != machine.CauseHost {
 			t.Errorf("%q, %q (%s)", s.Reason, s.Advice, s.Cause)
 		}
-		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Make room." {
+		if _, err := w.Exec(t.Context(), engine.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Make room." {
 			t.Errorf("Exec: %v (%s)", err, fault.AdviceOf(err))
 		}
 		time.Sleep(24 * time.Hour)
@@ -217,7 +218,7 @@ func TestDeadMachine(t *testing.T) {
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
-		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}})
+		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}})
 		w.must(err)
 
 		before := time.Now()
@@ -313,11 +314,11 @@ func TestCommandInSilentGuestEnds(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
-		p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1h"}, Timeout: time.Minute})
+		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}, Timeout: time.Minute})
 		w.must(err)
 		w.running().freeze()
 		began := time.Now()
-		if _, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Timeout {
+		if _, err := w.Exec(t.Context(), engine.Command{Args: []string{"1s"}}); fault.KindOf(err) != fault.Timeout {
 			t.Errorf("Exec in a silent guest: %v", err)
 		}
 		if took := time.Since(began); took > 16*time.Second {
@@ -346,7 +347,7 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 				if i == 100 {
 					w.running().freeze()
 				}
-				p, err := w.Exec(t.Context(), guest.Command{Args: []string{"1s"}})
+				p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1s"}})
 				if err == nil {
 					_, err = p.Wait()
 				}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // rooms is where agents have their plugins.
@@ -69,11 +71,11 @@ func (r running) Boot() string { return bootOf(r.home.sandbox().Status()) }
 
 func (r running) Silent() bool { return r.home.sandbox().Status().State == machine.Unresponsive }
 
-func (r running) Exec(ctx context.Context, a tools.Agent, cmd guest.Command) (guest.Running, error) {
+func (r running) Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error) {
 	return r.home.Tools.Agents.ExecRunning(ctx, string(a.ID), cmd)
 }
 
-func (r running) StartJob(ctx context.Context, a tools.Agent, cmd guest.JobCommand) (guest.Job, error) {
+func (r running) StartJob(ctx context.Context, a tools.Agent, cmd engine.JobCommand) (engine.Job, error) {
 	j, err := r.home.Tools.Terminals.StartJobRunning(ctx, string(a.ID), cmd, by)
 	return j.Job, err
 }

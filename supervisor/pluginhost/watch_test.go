@@ -16,7 +16,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
@@ -29,6 +29,8 @@ import (
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // patience is for what takes a moment on a host that has nothing else to do.
@@ -155,7 +157,7 @@ func (w *world) Start(ctx context.Context) error {
 func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
 
 // Exec runs a command of this host, with the agent's home and layer where the test has them.
-func (w *world) Exec(ctx context.Context, a tools.Agent, c guest.Command) (guest.Running, error) {
+func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	if w.silent.Load() {
 		select {
 		case w.refused <- struct{}{}:
@@ -190,15 +192,15 @@ func (w *world) hold(a config.AgentID) error {
 	return fault.Newf(fault.Timeout, "run command", "", "it was held")
 }
 
-func (w *world) WriteFile(context.Context, tools.Agent, guest.File, guest.FileWrite) (guest.FileWritten, error) {
-	return guest.FileWritten{}, fault.Newf(fault.Rejected, "write", "", "the plugin has no files")
+func (w *world) WriteFile(context.Context, tools.Agent, engine.File, engine.FileWrite) (engine.FileWritten, error) {
+	return engine.FileWritten{}, fault.Newf(fault.Rejected, "write", "", "the plugin has no files")
 }
 
-func (w *world) DigestFiles(context.Context, tools.Agent, guest.File, uint64, []string) ([]guest.FileDigest, error) {
+func (w *world) DigestFiles(context.Context, tools.Agent, engine.File, uint64, []string) ([]engine.FileDigest, error) {
 	return nil, fault.Newf(fault.Rejected, "look at files", "", "the plugin has no files")
 }
 
-func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *guest.Command) error {
+func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *engine.Command) error {
 	return nil
 }
 func (w *world) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}

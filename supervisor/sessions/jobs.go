@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // askAgain is how soon after a question about a job the next one follows that waits for the
@@ -30,21 +32,21 @@ func nextQuestion(asked time.Time) <-chan time.Time {
 // Job is a job of an agent, as the guest says it is.
 type Job struct {
 	Agent agents.Agent
-	guest.Job
+	engine.Job
 }
 
 // StartJob starts a job and returns when it runs. It is guest.Client's; User is
 // not the caller's to say.
-func (t *Terminals) StartJob(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause) (Job, error) {
+func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause) (Job, error) {
 	return t.startJob(ctx, ref, cmd, by, t.Agents.Enter)
 }
 
 // StartJobRunning is StartJob in the guest that runs. Without one it is Unavailable.
-func (t *Terminals) StartJobRunning(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause) (Job, error) {
+func (t *Terminals) StartJobRunning(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause) (Job, error) {
 	return t.startJob(ctx, ref, cmd, by, t.Agents.EnterRunning)
 }
 
-func (t *Terminals) startJob(ctx context.Context, ref string, cmd guest.JobCommand, by machine.Cause,
+func (t *Terminals) startJob(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause,
 	enter func(context.Context, string) (*machine.Loan, agents.Agent, error),
 ) (Job, error) {
 	l, agent, err := enter(ctx, ref)
@@ -69,11 +71,11 @@ func (t *Terminals) startJob(ctx context.Context, ref string, cmd guest.JobComma
 }
 
 // follow tells when a job has ended.
-func (t *Terminals) follow(l *machine.Loan, agent agents.Agent, job guest.Job) {
+func (t *Terminals) follow(l *machine.Loan, agent agents.Agent, job engine.Job) {
 	fields := map[string]string{"job": string(job.ID)}
 	for job.Running {
 		asked := time.Now()
-		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, guest.MaxJobWait)
+		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, engine.MaxJobWait)
 		switch {
 		case t.life.Err() != nil:
 			t.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
@@ -152,7 +154,7 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 }
 
 // ask asks the guest that runs about a job. Without a guest there is none.
-func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(*machine.Loan, config.LinuxUser) (guest.Job, error)) (Job, error) {
+func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(*machine.Loan, config.LinuxUser) (engine.Job, error)) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return Job{}, err
@@ -172,7 +174,7 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 // Job says how a job is. Like the calls below it fails with fault.NotFound when
 // the agent has no such job, or not any more.
 func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
-	return t.ask(ctx, "ask for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+	return t.ask(ctx, "ask for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
 		return l.Jobs().Job(ctx, user, id)
 	})
 }
@@ -180,19 +182,19 @@ func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, 
 // WaitJob returns when a job has ended, or the wait is over; the job says
 // which. No wait is one without an end.
 func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
-	return t.ask(ctx, "wait for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+	return t.ask(ctx, "wait for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
 		return waitJob(ctx, l.Jobs(), user, id, wait)
 	})
 }
 
-func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, wait time.Duration) (guest.Job, error) {
+func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, wait time.Duration) (engine.Job, error) {
 	var over <-chan time.Time
 	until := time.Now().Add(wait)
 	if wait != 0 {
 		over = time.After(wait)
 	}
 	for {
-		asked, part := time.Now(), guest.MaxJobWait
+		asked, part := time.Now(), engine.MaxJobWait
 		if wait != 0 {
 			part = min(part, max(0, time.Until(until)))
 		}
@@ -211,7 +213,7 @@ func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id c
 // KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
 // a job.
 func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
-	return t.ask(ctx, "kill job", ref, id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+	return t.ask(ctx, "kill job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
 		return l.Jobs().KillJob(ctx, user, id, hard)
 	})
 }

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // hasty is a guest that says of every job at once that it runs and has written nothing,
@@ -21,20 +23,20 @@ type hasty struct {
 
 type jobs = machine.Jobs
 
-func (h *hasty) ask(ctx context.Context) (guest.Job, error) {
+func (h *hasty) ask(ctx context.Context) (engine.Job, error) {
 	if h.asked++; h.asked > 1000 {
 		<-ctx.Done() // it has been shown
 	}
-	return guest.Job{ID: "j", Running: true}, ctx.Err()
+	return engine.Job{ID: "j", Running: true}, ctx.Err()
 }
 
-func (h *hasty) WaitJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ time.Duration) (guest.Job, error) {
+func (h *hasty) WaitJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ time.Duration) (engine.Job, error) {
 	return h.ask(ctx)
 }
 
-func (h *hasty) TailJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ uint64, _ time.Duration) (guest.JobTail, error) {
+func (h *hasty) TailJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ uint64, _ time.Duration) (engine.JobTail, error) {
 	job, err := h.ask(ctx)
-	return guest.JobTail{Job: job}, err
+	return engine.JobTail{Job: job}, err
 }
 
 // inGuest is a guest whose jobs these are.
@@ -52,7 +54,7 @@ func TestHastyGuest(t *testing.T) {
 	for name, asks := range map[string]func(context.Context, *hasty){
 		"a job that was started": func(ctx context.Context, h *hasty) {
 			t := &Terminals{Options: Options{Record: nobody{}}, life: ctx}
-			t.follow(&machine.Loan{Guest: inGuest{are: h}}, agents.Agent{}, guest.Job{ID: "j", Running: true})
+			t.follow(&machine.Loan{Guest: inGuest{are: h}}, agents.Agent{}, engine.Job{ID: "j", Running: true})
 		},
 		"one that is waited for": func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "", "j", 0) },
 		"for a while":            func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "", "j", 9500*time.Millisecond) },

@@ -1,14 +1,15 @@
 package sessions
 
 import (
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/agents"
+
+	"osaurus-sandbox/engine"
 )
 
 // redactResult takes secrets out of what a command in a session has written.
-func redactResult(s *redact.Scrubber, r *guest.ShellResult) {
-	outputs := []*guest.ShellOutput{&r.Stdout, &r.Stderr}
+func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
+	outputs := []*engine.ShellOutput{&r.Stdout, &r.Stderr}
 	for i := range r.Late {
 		r.Late[i].Command = clipped(s, r.Late[i].Command)
 		outputs = append(outputs, &r.Late[i].Output)
@@ -35,7 +36,7 @@ func redactTranscript(s *redact.Scrubber, text string) string {
 }
 
 // job is a job as the guest says it is, without secrets in its command.
-func (t *Terminals) job(agent agents.Agent, j guest.Job) Job {
+func (t *Terminals) job(agent agents.Agent, j engine.Job) Job {
 	s := t.Agents.Redacted(agent)
 	for i, arg := range j.Args {
 		j.Args[i] = clipped(s, arg)

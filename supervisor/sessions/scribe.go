@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 const (
@@ -188,7 +190,7 @@ func (s *scribe) turn(ctx context.Context, do func() error) error {
 
 // compare tells what has changed about the sessions of an agent since they
 // were listed last. Of those, one was just used. The turn is the caller's.
-func (s *scribe) compare(in machine.Guest, last use, id config.SessionID, list []guest.Session) {
+func (s *scribe) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
 	now := map[place]opened{}
 	for _, session := range list {
 		id, err := config.ParseSessionID(session.ID)

@@ -15,7 +15,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/supervisor/agents"
@@ -26,6 +26,8 @@ import (
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/engine"
 )
 
 // nobody takes note of nothing.
@@ -93,7 +95,7 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 	must(err)
 	run := func(command string) {
 		t.Helper()
-		_, err := terminals.Run(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: "s"}, Command: command}, "test")
+		_, err := terminals.Run(t.Context(), "alice", engine.ShellCommand{Shell: engine.Shell{Session: "s"}, Command: command}, "test")
 		must(err)
 	}
 	kept := func(what string) bool {
@@ -159,7 +161,7 @@ type watchedShells struct {
 	by *watched
 }
 
-func (s watchedShells) Sessions(ctx context.Context, user config.LinuxUser) ([]guest.Session, error) {
+func (s watchedShells) Sessions(ctx context.Context, user config.LinuxUser) ([]engine.Session, error) {
 	list, err := s.Shells.Sessions(ctx, user)
 	s.by.met(&s.by.listed)
 	return list, err
@@ -199,7 +201,7 @@ func TestClosedWhileLookedAt(t *testing.T) {
 				t.Fatal(err)
 			}
 			run := func(id config.SessionID) {
-				if _, err := terminals.Run(t.Context(), "alice", guest.ShellCommand{Shell: guest.Shell{Session: id}, Command: "true"}, "test"); err != nil {
+				if _, err := terminals.Run(t.Context(), "alice", engine.ShellCommand{Shell: engine.Shell{Session: id}, Command: "true"}, "test"); err != nil {
 					t.Error(err)
 				}
 			}

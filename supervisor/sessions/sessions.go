@@ -12,6 +12,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // runSlack is how long after its time limit a command's answer is waited for.
@@ -23,21 +25,21 @@ const runSlack = 30 * time.Second
 // transcript is left has ended.
 type Session struct {
 	Agent agents.Agent
-	guest.Session
+	engine.Session
 }
 
 // Run runs a command in a session's shell. It is guest.Client's RunShell; User
 // and Transcript are not the caller's to say.
-func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand, by machine.Cause) (guest.ShellResult, error) {
+func (t *Terminals) Run(ctx context.Context, ref string, cmd engine.ShellCommand, by machine.Cause) (engine.ShellResult, error) {
 	const op = "run in session"
 	l, agent, err := t.enter(ctx, ref, &cmd.Shell)
 	if err != nil {
-		return guest.ShellResult{}, err
+		return engine.ShellResult{}, err
 	}
 	defer l.Return()
 	defer t.scribe.used(agent, cmd.Session, by)
 	// The limit counts for the wait and for the command.
-	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, guest.ShellTimeout)+runSlack, machine.ErrSilent)
+	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, engine.ShellTimeout)+runSlack, machine.ErrSilent)
 	defer cancel()
 	secrets := t.Agents.Redact(ctx, agent)
 	result, err := l.Shells().RunShell(limit, cmd)
@@ -50,7 +52,7 @@ func (t *Terminals) Run(ctx context.Context, ref string, cmd guest.ShellCommand,
 
 // enter lends the guest with an agent's room in it, and completes what a shell
 // there is made with.
-func (t *Terminals) enter(ctx context.Context, ref string, shell *guest.Shell) (*machine.Loan, agents.Agent, error) {
+func (t *Terminals) enter(ctx context.Context, ref string, shell *engine.Shell) (*machine.Loan, agents.Agent, error) {
 	l, agent, err := t.Agents.Enter(ctx, ref)
 	if err != nil {
 		return nil, agent, err
@@ -88,14 +90,14 @@ type Attachment struct {
 }
 
 // Wait is guest.Attachment's.
-func (a *Attachment) Wait() (guest.ShellEnd, error) {
+func (a *Attachment) Wait() (engine.ShellEnd, error) {
 	end, err := a.Attachment.Wait()
 	return end, a.loan.Explain(a.ctx, "follow session", "", err)
 }
 
 // Attach puts a person before a session's shell. It is guest.Client's
 // AttachShell; User and Transcript are not the caller's to say.
-func (t *Terminals) Attach(ctx context.Context, ref string, shell guest.Shell, size guest.TerminalSize, output io.Writer, by machine.Cause) (*Attachment, error) {
+func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, size engine.TerminalSize, output io.Writer, by machine.Cause) (*Attachment, error) {
 	l, agent, err := t.enter(ctx, ref, &shell)
 	if err != nil {
 		return nil, err
@@ -133,13 +135,13 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 	if err != nil {
 		return nil, err
 	}
-	found := map[place]guest.Session{}
+	found := map[place]engine.Session{}
 	kept, err := t.kept.list(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range kept {
-		found[place{k.uid, k.id}] = guest.Session{ID: string(k.id), State: guest.SessionEnded, Used: k.used}
+		found[place{k.uid, k.id}] = engine.Session{ID: string(k.id), State: engine.SessionEnded, Used: k.used}
 	}
 	users := map[string]agents.Agent{}
 	byUID := map[uint32]agents.Agent{}
@@ -170,7 +172,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 }
 
 // living are the sessions of the guest that runs.
-func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) ([]guest.Session, error) {
+func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) ([]engine.Session, error) {
 	l, ok := t.Sandbox.Visit()
 	if !ok {
 		return nil, nil

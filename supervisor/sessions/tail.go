@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/engine"
 )
 
 // Tail says what is to be read of a job's output.
@@ -35,7 +37,7 @@ func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, ta
 	}
 	out := &tailing{to: to, secrets: t.Agents.Redact(ctx, agent)}
 	// Of the very agent whose secrets these are, whoever is called so by now.
-	return t.ask(ctx, "read output of job", string(agent.ID), id, func(l *machine.Loan, user config.LinuxUser) (guest.Job, error) {
+	return t.ask(ctx, "read output of job", string(agent.ID), id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
 		return out.follow(ctx, l.Jobs(), user, id, tail)
 	})
 }
@@ -50,16 +52,16 @@ type tailing struct {
 }
 
 // follow reads what is to be read.
-func (t *tailing) follow(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, tail Tail) (guest.Job, error) {
-	begin := func() (guest.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
+func (t *tailing) follow(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, tail Tail) (engine.Job, error) {
+	begin := func() (engine.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
 	if tail.FromEnd > 0 {
-		begin = func() (guest.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
+		begin = func() (engine.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
 	}
 	var asked time.Time // when the last question waited that brought nothing, if it was the last
 	part, err := begin()
 	for written := part.Job.Written; err == nil; {
 		if err := t.take(part); err != nil {
-			return guest.Job{}, err
+			return engine.Job{}, err
 		}
 		var wait time.Duration
 		switch nothing := len(part.Data) == 0; {
@@ -70,20 +72,20 @@ func (t *tailing) follow(ctx context.Context, jobs machine.Jobs, user config.Lin
 			case <-nextQuestion(asked):
 			case <-ctx.Done(): // which the guest's client says in its words
 			}
-			asked, wait = time.Now(), guest.MaxJobWait
+			asked, wait = time.Now(), engine.MaxJobWait
 		default:
 			asked = time.Time{}
 		}
 		part, err = jobs.TailJob(ctx, user, id, t.read(), wait)
 	}
-	return guest.Job{}, err
+	return engine.Job{}, err
 }
 
 // read is up to where the output was read: the end of it may be held back.
 func (t *tailing) read() uint64 { return t.shown + uint64(t.flow.Held()) }
 
 // take shows what is next of the output.
-func (t *tailing) take(part guest.JobTail) error {
+func (t *tailing) take(part engine.JobTail) error {
 	if t.flow != nil && part.Offset != t.read() { // what was between is not kept any more
 		if err := t.end(); err != nil {
 			return err

@@ -10,45 +10,47 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // lying is a guest that says of its files what it likes.
 type lying struct {
 	tools.Files
-	list func(folder string) []guest.FolderEntry
+	list func(folder string) []engine.FolderEntry
 }
 
-func (lying) StatFile(context.Context, tools.Agent, guest.File) (guest.FileInfo, error) {
-	return guest.FileInfo{Kind: guest.Folder}, nil
+func (lying) StatFile(context.Context, tools.Agent, engine.File) (engine.FileInfo, error) {
+	return engine.FileInfo{Kind: engine.Folder}, nil
 }
 
-func (l lying) ListFolder(_ context.Context, _ tools.Agent, f guest.File, _ int) ([]guest.FolderEntry, bool, error) {
+func (l lying) ListFolder(_ context.Context, _ tools.Agent, f engine.File, _ int) ([]engine.FolderEntry, bool, error) {
 	return l.list(f.Path), false, nil
 }
 
-func (lying) ReadFile(_ context.Context, _ tools.Agent, f guest.File, _ guest.FilePart, to io.Writer) (guest.FileRead, error) {
+func (lying) ReadFile(_ context.Context, _ tools.Agent, f engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	if strings.HasSuffix(f.Path, "broken") {
-		return guest.FileRead{}, fault.New(fault.Unavailable, "read", f.Path, io.ErrUnexpectedEOF)
+		return engine.FileRead{}, fault.New(fault.Unavailable, "read", f.Path, io.ErrUnexpectedEOF)
 	}
 	_, err := io.WriteString(to, "text")
-	return guest.FileRead{}, err
+	return engine.FileRead{}, err
 }
 
-func entry(kind guest.FileKind, name string) guest.FolderEntry {
-	return guest.FolderEntry{FileInfo: guest.FileInfo{Kind: kind}, Name: name}
+func entry(kind engine.FileKind, name string) engine.FolderEntry {
+	return engine.FolderEntry{FileInfo: engine.FileInfo{Kind: kind}, Name: name}
 }
 
 // named is a folder with files of some names.
-func named(names ...string) func(string) []guest.FolderEntry {
-	return func(string) (list []guest.FolderEntry) {
+func named(names ...string) func(string) []engine.FolderEntry {
+	return func(string) (list []engine.FolderEntry) {
 		for _, name := range names {
-			list = append(list, entry(guest.RegularFile, name))
+			list = append(list, entry(engine.RegularFile, name))
 		}
 		return list
 	}
@@ -72,7 +74,7 @@ func TestShareOfALyingGuest(t *testing.T) {
 	call.Settings.AutonomousExec = true
 	for _, tc := range []struct {
 		name string
-		list func(string) []guest.FolderEntry
+		list func(string) []engine.FolderEntry
 		want string // a part of the envelope
 	}{
 		{"up", named("a", "../../b"), `"kind":"rejected"`},
@@ -85,10 +87,10 @@ func TestShareOfALyingGuest(t *testing.T) {
 		{"unseen", named("a\u200b"), `"field":"path","kind":"invalid_args"`},
 		{"what cannot be read", named("a", "broken"), `"kind":"unavailable"`},
 		{"too many", named(make([]string, 1001)...), `more than 1000 files`},
-		{"without a bottom", func(string) []guest.FolderEntry { return []guest.FolderEntry{entry(guest.Folder, "d")} }, `more than 1000 files`},
-		{"only links", func(string) []guest.FolderEntry { return []guest.FolderEntry{entry(guest.Link, "a")} }, `there is no file in`},
-		{"with links", func(string) []guest.FolderEntry {
-			return []guest.FolderEntry{entry(guest.Link, "a\x1b"), entry(guest.OtherFile, "p"), entry(guest.RegularFile, "f")}
+		{"without a bottom", func(string) []engine.FolderEntry { return []engine.FolderEntry{entry(engine.Folder, "d")} }, `more than 1000 files`},
+		{"only links", func(string) []engine.FolderEntry { return []engine.FolderEntry{entry(engine.Link, "a")} }, `there is no file in`},
+		{"with links", func(string) []engine.FolderEntry {
+			return []engine.FolderEntry{entry(engine.Link, "a\x1b"), entry(engine.OtherFile, "p"), entry(engine.RegularFile, "f")}
 		}, `"files":1,`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -12,9 +12,11 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/engine"
 )
 
 // here are rooms whose commands run on this host. What a command leaves running
@@ -25,7 +27,7 @@ type here struct {
 	running *atomic.Int32
 }
 
-func (h here) Exec(ctx context.Context, _ tools.Agent, c guest.Command) (guest.Running, error) {
+func (h here) Exec(ctx context.Context, _ tools.Agent, c engine.Command) (engine.Process, error) {
 	p := &ran{done: make(chan struct{})}
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = slices.Concat(c.Env, h.env), c.Dir, c.Stdin, c.Stdout, c.Stderr
@@ -49,7 +51,7 @@ func (h here) Exec(ctx context.Context, _ tools.Agent, c guest.Command) (guest.R
 		timer.Stop()
 		stop()
 		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
-			p.exit.Signal = guest.HostSignal(status.Signal())
+			p.exit.Signal = engine.HostSignal(status.Signal())
 		} else {
 			p.exit.Code = status.ExitStatus()
 		}
@@ -62,12 +64,12 @@ func (h here) Exec(ctx context.Context, _ tools.Agent, c guest.Command) (guest.R
 type ran struct {
 	done     chan struct{}
 	timedOut atomic.Bool
-	exit     guest.Exit
+	exit     engine.Exit
 }
 
-func (p *ran) Signal(context.Context, guest.Signal) error { return nil }
-func (p *ran) Done() <-chan struct{}                      { return p.done }
-func (p *ran) Wait() (guest.Exit, error)                  { <-p.done; return p.exit, nil }
+func (p *ran) Signal(context.Context, engine.Signal) error { return nil }
+func (p *ran) Done() <-chan struct{}                       { return p.done }
+func (p *ran) Wait() (engine.Exit, error)                  { <-p.done; return p.exit, nil }
 
 // from are connections of one user of a guest.
 type from struct {

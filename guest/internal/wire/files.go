@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 )
 
@@ -14,22 +15,13 @@ const (
 	// FileChunk is the most bytes of a file that are read or written at once: what a message or a call of the
 	// kernel costs is then little beside its bytes, and a worker stays small.
 	FileChunk = 256 << 10
-	// MaxFolderEntries is how many entries a list has, and MaxTargets how many bytes
-	// of where its links lead; links after these are listed without. With names of the
-	// longest it still fits into a message.
-	MaxFolderEntries = 2000
-	MaxTargets       = 400 << 10
+	// MaxTargets bounds the bytes of link targets in a folder list. Later links are listed without theirs.
+	MaxTargets = 400 << 10
 	// MaxDigests is how many files are read for one answer: with names of the longest that a plugin's
 	// files have, they fit into a message many times.
 	MaxDigests = 256
 	// MaxPattern bounds an expression to search for: longer ones are programs.
 	MaxPattern = 4096
-	// MaxMatches bounds the matches of a search, and MaxContext the lines around
-	// each.
-	MaxMatches = 5000
-	MaxContext = 50
-	// MaxMatchLine bounds what is answered of one line.
-	MaxMatchLine = 4096
 )
 
 // CheckFilePath says what is wrong with a path. That it stays below its root is
@@ -106,8 +98,8 @@ func CheckSearch(r *guestpb.SearchRequest) error {
 		return bad("there is nothing to search for")
 	case len(r.Pattern) > MaxPattern || len(r.Include) > MaxPattern:
 		return bad("the pattern is longer than %d bytes", MaxPattern)
-	case r.Context > MaxContext:
-		return bad("%d lines around each match are more than %d", r.Context, MaxContext)
+	case r.Context > engine.MaxContext:
+		return bad("%d lines around each match are more than %d", r.Context, engine.MaxContext)
 	}
 	return CheckFilePath(r.Root)
 }

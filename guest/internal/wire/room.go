@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -38,8 +39,6 @@ const (
 	MaxDisk = 1 << 50
 	// MaxSide bounds the rows and columns of a terminal.
 	MaxSide = 10000
-	// MaxOutput bounds what the guest keeps of a command's output until its end.
-	MaxOutput = 1 << 20
 	// maxUser is what the kernel's records of logins take.
 	maxUser = 32
 	// maxHome is twice what the host calls any home.
@@ -167,8 +166,8 @@ func checkPlace(s *guestpb.Start) error {
 			return fmt.Errorf("%q is no name of a terminal", printable.Clip(s.Pty.Term))
 		}
 	}
-	if s.MaxOutputBytes > MaxOutput {
-		return fmt.Errorf("%d bytes of output are more than %d, which the guest would keep", s.MaxOutputBytes, MaxOutput)
+	if s.MaxOutputBytes > engine.MaxOutputLimit {
+		return fmt.Errorf("%d bytes of output are more than %d, which the guest would keep", s.MaxOutputBytes, engine.MaxOutputLimit)
 	}
 	return nil
 }

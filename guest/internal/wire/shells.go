@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 )
 
@@ -15,10 +16,8 @@ const (
 	// MaxShellText bounds a command for a shell and its standard input together: they are
 	// held in memory and in the room's tmpfs. Longer ones belong into files.
 	MaxShellText = 512 << 10
-	// ShellTimeout is a command's time where none is given, MaxShellTimeout the
-	// most: what takes longer is a job's business, since a shell that works is
-	// one that nobody else can use.
-	ShellTimeout    = 30 * time.Second
+	// MaxShellTimeout bounds a command in a shell. Longer ones should be jobs: a busy
+	// shell blocks everybody else.
 	MaxShellTimeout = time.Hour
 	// ShellOutputChars is what is kept of each stream, as agents are used to: a few
 	// screens of a model's context. 40 % are the beginning, the rest the end,
@@ -34,9 +33,6 @@ const (
 	MaxSessions = 4096
 	// MaxJobs clips a list of an agent's jobs: more than it keeps of one.
 	MaxJobs = 256
-	// MaxJobWait bounds a call that waits for a job, so that a connection that
-	// is lost unnoticed does not hold it for ever.
-	MaxJobWait = time.Minute
 	// MaxLabel bounds what a job is called.
 	MaxLabel = 200
 )
@@ -112,8 +108,8 @@ func CheckJob(r *guestpb.StartJobRequest) error {
 
 // CheckJobWait says what is wrong with how long to wait for a job.
 func CheckJobWait(nanos int64) error {
-	if nanos < 0 || nanos > int64(MaxJobWait) {
-		return badly("check wait")("%v is not between 0 and %v", time.Duration(nanos), MaxJobWait)
+	if nanos < 0 || nanos > int64(engine.MaxJobWait) {
+		return badly("check wait")("%v is not between 0 and %v", time.Duration(nanos), engine.MaxJobWait)
 	}
 	return nil
 }

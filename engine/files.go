@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"io"
+	"osaurus-sandbox/config"
+	"path"
+	"time"
+)
+
+// Limits of searches and folder lists.
+const (
+	MaxMatches       = 5000 // matches of a search
+	MaxContext       = 50   // lines around each match
+	MaxMatchLine     = 4096 // bytes shown of a line
+	MaxFolderEntries = 2000 // fits into one message even with the longest names
+)
+
+// File says which file of an agent is meant: Path is below Root, and stays
+// there whatever links there are.
+type File struct {
+	User config.LinuxUser
+	Root string // absolute
+	Path string // relative; "." is the root
+}
+
+// FileKind is what is at a path.
+type FileKind string
+
+const (
+	RegularFile FileKind = "file"
+	Folder      FileKind = "folder"
+	Link        FileKind = "link" // only in lists
+	OtherFile   FileKind = "other"
+)
+
+// FileInfo is what the guest says of a file.
+type FileInfo struct {
+	Kind     FileKind
+	Size     uint64
+	Mode     uint32 // permissions
+	Modified time.Time
+}
+
+// FolderEntry is a name in a folder.
+type FolderEntry struct {
+	FileInfo
+	Name   string
+	Target string // of a link
+}
+
+// FilePart says what of a file is to be read: from Offset on, or from FirstLine on,
+// of which the first is 1, or the last lines. The zero value is all.
+type FilePart struct {
+	Offset    uint64 // bytes
+	FirstLine uint64
+	LastLines uint64
+	Lines     uint64 // no more than so many, but for LastLines; 0 is no limit
+	Limit     uint64 // bytes; 0 is no limit
+	OrNothing bool   // nothing is read of a file that is larger than Limit
+	// Characters are the most of those, beside Limit; 0 is no limit.
+	Characters uint64
+}
+
+// FileRead is what was read.
+type FileRead struct {
+	Info      FileInfo
+	Offset    uint64 // where in the file it begins
+	Truncated bool   // a limit left something out, or all
+	SHA256    []byte // of the file, if all of it was read
+}
+
+// FileWrite is what is to be written.
+type FileWrite struct {
+	Append   bool
+	Parents  bool   // make folders that are not there
+	Mode     uint32 // of a new file; 0 is 0644
+	IfSHA256 []byte // only if the file has this content now; Rejected if not
+	IfAbsent bool   // only if there is none; Rejected if there is
+	Size     uint64 // of Content
+	// Content may still be read for a moment when the guest has refused it, or ctx has ended.
+	Content io.Reader
+}
+
+// FileWritten is what was written.
+type FileWritten struct {
+	Created bool
+	SHA256  []byte // of the content
+	Size    uint64 // of the file
+}
+
+// FileSearch is what to look for.
+type FileSearch struct {
+	Pattern    string // a regular expression, or with Names a glob or a part of a name
+	Names      bool
+	Include    string // glob of files to look into
+	IgnoreCase bool
+	Context    int
+	Limit      int // matches; 0 is MaxMatches
+	LineLimit  int // bytes of a line; 0 is MaxMatchLine
+}
+
+// FileMatch is a line, or with Names a file.
+type FileMatch struct {
+	Path    string // relative to where was searched; "" is that itself
+	Line    uint64
+	Text    []byte
+	Clipped bool
+	Context bool // a line around a match
+}
+
+// SearchEnd is how a search ended.
+type SearchEnd struct {
+	Truncated         bool
+	Files, Unreadable uint64
+}
+
+// String is the path as a person reads it.
+func (f File) String() string { return path.Join(f.Root, f.Path) }
