@@ -18,10 +18,11 @@ import (
 
 	"osaurus-sandbox/bench/floor"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -153,7 +154,7 @@ func (w *execWorld) connect(key string) {
 		_ = master.Process.Kill()
 		_ = master.Wait()
 	})
-	soon.Until(w.b, "ssh connects", func() bool {
+	timetest.Eventually(w.b, "ssh connects", func() bool {
 		return exec.Command("ssh", "-S", w.control, "-O", "check", "agent@guest").Run() == nil
 	})
 }

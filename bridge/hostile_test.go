@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 const tooMuch = 8<<20 + 1
@@ -149,7 +149,7 @@ func TestOneByteASecond(t *testing.T) {
 		"the next request":        {"HEAD" + whole, "HEAD", 14 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				w := piped(t)
 				head := w.head("POST", "/api/log")
 				began := time.Now()
@@ -184,7 +184,7 @@ func TestOneByteASecond(t *testing.T) {
 
 // A connection that is kept has each of its deadlines anew for each request.
 func TestKeptConnection(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := piped(t)
 		conn := w.dial(alice.UID)
 		defer conn.Close()
@@ -214,7 +214,7 @@ func TestKeptConnection(t *testing.T) {
 }
 
 func TestAnswerThatNobodyReads(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := piped(t)
 		conn := w.dial(alice.UID)
 		defer conn.Close()

@@ -8,8 +8,10 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // In any minute as many requests are accepted as the limit says, of each
@@ -30,7 +32,7 @@ func TestLimits(t *testing.T) {
 		{4, everyRoute[9:10], oneRoute{"POST", "/api/log", `{"level":"loud","message":""}`}},
 	} {
 		t.Run(c.routes[0].path, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				w := piped(t, func(o *bridge.Options) { o.Limits = always(limits) })
 				turn := 0
 				ask := func(h bridge.Holder, want int) response {
@@ -102,7 +104,7 @@ func TestFailuresCount(t *testing.T) {
 
 // A limit that is changed counts at once, for what was accepted before too.
 func TestLimitsThatChange(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		limit := 3
 		w := piped(t, func(o *bridge.Options) {
 			o.Limits = func() config.BridgeLimits { return config.BridgeLimits{Inference: limit} }

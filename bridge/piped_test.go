@@ -7,7 +7,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // pipes is a listener in memory, for bubbles with a clock of their own.
@@ -51,7 +51,7 @@ func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 			t.Error(err)
 		}
 		listening.Wait()
-		bubble.Wait() // what is left behind is a deadlock of the bubble
+		timetest.Wait() // what is left behind is a deadlock of the bubble
 	})
 	return w
 }

@@ -8,8 +8,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // However many forward an agent's ports, their connections leave it, and all others, commands, and
@@ -70,7 +72,7 @@ func TestHangUp(t *testing.T) {
 		"the page has a pause in what comes": {page{2, io.EOF}, true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
 				var moved traffic

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // all reads a reader to its end.
@@ -98,7 +99,7 @@ func TestWrittenBufferMayBeUsedAgain(t *testing.T) {
 }
 
 func TestSlowReaderIsLeftBehind(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		slow, quick := b.Join(), b.Join()
 		const chunks = 3 * QueueBytes >> 10
@@ -131,7 +132,7 @@ func TestSlowReaderIsLeftBehind(t *testing.T) {
 }
 
 func TestReaderThatKeepsReadingLosesNothing(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		r := b.Join()
 		const chunks = 40
@@ -164,7 +165,7 @@ func TestReaderThatKeepsReadingLosesNothing(t *testing.T) {
 }
 
 func TestNobodyWaitsForReaderThatLeft(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		r := b.Join()
 		time.AfterFunc(time.Second, r.Close)
@@ -183,7 +184,7 @@ func TestNobodyWaitsForReaderThatLeft(t *testing.T) {
 }
 
 func TestCloseFreesWriter(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		write(t, b, Stdout, strings.Repeat("x", QueueBytes))
 		time.AfterFunc(time.Second, b.Close)
@@ -207,7 +208,7 @@ func TestChunkLargerThanQueue(t *testing.T) {
 }
 
 func TestQueueOfSingleBytesIsBounded(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		for range 2 * QueueBytes / chunkBytes {
 			write(t, b, Stdout, "x")
@@ -243,7 +244,7 @@ func TestEveryReaderSeesTheSameOrder(t *testing.T) {
 }
 
 func TestNextEndsWithContext(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
 		r := b.Join()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

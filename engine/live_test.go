@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // body is a command that does as it is told: obeys SIGTERM after a while, or not
@@ -108,7 +109,7 @@ func TestLiveEnds(t *testing.T) {
 		}, ExitStatus{Truncated: true}, "", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				b := begin(c.body, c.req)
 				begun := time.Now()
 				go c.do(b)

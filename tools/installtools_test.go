@@ -14,8 +14,8 @@ import (
 
 	"osaurus-sandbox/config"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/tools/packages"
 
 	"osaurus-sandbox/engine"
@@ -103,7 +103,7 @@ func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any,
 // A model waits for packages no longer than the manager's own limit; whoever says that an attempt
 // may take longer gets that.
 func TestInstallPatience(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		const takes = packages.MaxTime + 2*time.Minute
 		a := &answers{says: map[string][]said{"apk --version": {{none: true}}, "apt-get --yes --quiet -o DPkg::Lock::Timeout=20 -o Dpkg::Use-Pty=0 install": {{takes: takes}}}}
 		for patience, fails := range map[time.Duration]bool{0: true, takes + time.Minute: false} {
@@ -175,7 +175,7 @@ func TestInstalls(t *testing.T) {
 		{"over what an npm left", "sandbox_npm_install", map[string][]said{npmGet: {failing("npm error code ENOTEMPTY\n"), {}}}, map[string]any{"retried": true}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) { // for the pause before the second attempt
+			timetest.Synthetic(t, func(t *testing.T) { // for the pause before the second attempt
 				a := &answers{says: tc.says}
 				got, ran := a.asked(t, tc.tool, `{"packages":["jq"]}`)
 				for key, want := range tc.want {
@@ -241,7 +241,7 @@ func TestInstallOutput(t *testing.T) {
 // in which it was asked for; agents do not wait for each other; and who leaves the
 // line is in nobody's way.
 func TestInstallQueue(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		a := &answers{says: map[string][]said{"": {{takes: time.Minute}}}}
 		i := NewInstaller(a)
 		begun := time.Now()
@@ -263,7 +263,7 @@ func TestInstallQueue(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()
-			bubble.Wait()
+			timetest.Wait()
 		}
 		leaving, leave := context.WithCancel(t.Context())
 		begin(t.Context(), "A", packages.NPM, "first")

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/internal/fault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 type echoed struct {
@@ -127,7 +129,7 @@ func TestTurns(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, _ *Call, _ echoed) (echoed, error) {
 			<-ctx.Done()
 			return echoed{}, ctx.Err()
@@ -142,7 +144,7 @@ func TestBudget(t *testing.T) {
 
 // TestPending: a call whose budget a guest took that starts is not the call's fault.
 func TestPending(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, c *Call, _ echoed) (echoed, error) {
 			c.Say("waiting")
 			<-ctx.Done()

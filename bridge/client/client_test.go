@@ -21,7 +21,8 @@ import (
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 var alice = bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: 2001}
@@ -181,7 +182,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 		all.Wait()
 	})
-	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 // Who stops waiting leaves, and the bridge sees it.
@@ -198,7 +199,7 @@ func TestLeaving(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	soon.Until(t, "the model ends", func() bool { return b.Endpoint.Left.Load() > 0 })
+	timetest.Eventually(t, "the model ends", func() bool { return b.Endpoint.Left.Load() > 0 })
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Chat(late, wire.Chat{Model: inferencetest.Slow, Messages: []wire.ChatMessage{{Role: "user", Content: "?"}}}, nil); fault.KindOf(err) != fault.Timeout {

@@ -17,8 +17,10 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/secrets"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 var alice = bridge.Caller{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice"}
@@ -195,7 +197,7 @@ func TestLeaving(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)
 			}
-			soon.Until(t, "the endpoint ends", func() bool { return w.endpoint.Left.Load() > 0 })
+			timetest.Eventually(t, "the endpoint ends", func() bool { return w.endpoint.Left.Load() > 0 })
 			words := w.endpoint.Words.Load()
 			time.Sleep(20 * time.Millisecond)
 			if w.endpoint.Words.Load() != words {
@@ -210,7 +212,7 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
-	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestDay(t *testing.T) {

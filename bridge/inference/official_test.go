@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/inference/inferencetest"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -70,5 +71,5 @@ func TestOfficialClient(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the official client says %s (%v), want %+v", out, err, want)
 	}
-	soon.Until(t, "the chat that it left ends", func() bool { return endpoint.Left.Load() > 0 })
+	timetest.Eventually(t, "the chat that it left ends", func() bool { return endpoint.Left.Load() > 0 })
 }

@@ -16,7 +16,8 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // asProgram has the tests' program be osaurus-host.
@@ -304,7 +305,7 @@ func TestInterrupted(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", err)
 	}
-	soon.Until(t, "the model ends", func() bool { return r.Endpoint.Left.Load() > 0 })
+	timetest.Eventually(t, "the model ends", func() bool { return r.Endpoint.Left.Load() > 0 })
 }
 
 // What would make each start slower stays out.

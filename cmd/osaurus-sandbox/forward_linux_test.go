@@ -24,7 +24,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/freeport"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // forwarding is forward that runs.
@@ -205,7 +206,7 @@ func TestForwardBeforeAnybodyListens(t *testing.T) {
 			t.Errorf("somebody says %q", text)
 		}
 	}
-	soon.Until(t, "that is said", func() bool { return strings.Contains(f.errors.String(), "nothing listens there\n") })
+	timetest.Eventually(t, "that is said", func() bool { return strings.Contains(f.errors.String(), "nothing listens there\n") })
 	said := strings.Count(f.errors.String(), "nothing listens there\n")
 	if most := int(time.Since(began)/complainEvery) + 1; said == 0 || said > most {
 		t.Errorf("said %d times: %s", said, f.errors.String())

@@ -15,7 +15,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/internal/bubble"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // The detach key twice in a row leaves, however it arrives; alone it is a key
@@ -36,7 +37,7 @@ func TestCarryKeys(t *testing.T) {
 		{"twice, but slowly", []string{"\x1d", wait, "\x1d", wait, "x"}, "\x1d\x1dx", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				typed := make(chan []byte)
 				var got bytes.Buffer
 				done := make(chan error, 1)

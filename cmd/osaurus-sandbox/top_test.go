@@ -14,7 +14,8 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/internal/bubble"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // burning is a guest in which alice uses one processor and receives 1,000 bytes a second, and bob
@@ -38,7 +39,7 @@ func (b burning) Usage(context.Context, *controlpb.AgentUsageRequest) (*controlp
 
 // What agents use is true at the first look as well, also of one whose room was made just before it.
 func TestTopHasRatesAtOnce(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		client := &control.Client{Agents: burning{alice: time.Now().Add(-time.Hour), bob: time.Now().Add(500 * time.Millisecond)}}
 		var out bytes.Buffer
 		began := time.Now()

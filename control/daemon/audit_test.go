@@ -9,9 +9,9 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 
-	"osaurus-sandbox/internal/soon"
-
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // Every change is in the audit, with who asked for it; and the audit is whole.
@@ -41,7 +41,7 @@ func TestAudit(t *testing.T) {
 		}
 		return seen
 	}
-	soon.Until(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
+	timetest.Eventually(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
 	if _, err := client.Reset(t.Context(), &controlpb.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}

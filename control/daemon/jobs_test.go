@@ -11,10 +11,12 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 func (d desk) start(line string) *controlpb.Job {
@@ -59,7 +61,7 @@ func TestJobs(t *testing.T) {
 	if still, err := alice.wait(job.Id, 50*time.Millisecond); err != nil || !still.Running {
 		t.Errorf("%v %v", still, err)
 	}
-	soon.Until(t, "it has begun", func() bool {
+	timetest.Eventually(t, "it has begun", func() bool {
 		data, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id})
 		return err == nil && data == "begun\n"
 	})
@@ -111,7 +113,7 @@ func TestJobs(t *testing.T) {
 	if end, err := alice.wait(second.Id, limit); err != nil || end.Status != 128+15 || end.Signal != 15 || !end.Killed {
 		t.Errorf("%v %v", end, err)
 	}
-	soon.Until(t, "their ends are told", func() bool { return len(alice.events("job.ended")) == 3 })
+	timetest.Eventually(t, "their ends are told", func() bool { return len(alice.events("job.ended")) == 3 })
 	if got := alice.events("job."); !slices.Contains(got, "job.ended alice 7") || !slices.Contains(got, "job.ended alice 143") || got[0] != "job.started alice" {
 		t.Errorf("%q", got)
 	}
@@ -235,13 +237,13 @@ func TestUseOfTheGuest(t *testing.T) {
 	}
 	idle := func() bool { return alice.status().IdleStop != nil }
 	alice.run("default", "true")
-	soon.Until(t, "a session at its prompt is no use", idle)
+	timetest.Eventually(t, "a session at its prompt is no use", idle)
 	a, _ := alice.attach("default")
 	if idle() {
 		t.Error("who is attached does not count")
 	}
 	_ = a.Close()
-	soon.Until(t, "who has left does not count", idle)
+	timetest.Eventually(t, "who has left does not count", idle)
 	job := alice.start("sleep 1000")
 	if idle() {
 		t.Error("a job does not count")
@@ -249,7 +251,7 @@ func TestUseOfTheGuest(t *testing.T) {
 	if _, err := client.Jobs.Kill(t.Context(), &controlpb.KillJobRequest{Agent: "alice", Id: job.Id, Kill: true}); err != nil {
 		t.Fatal(err)
 	}
-	soon.Until(t, "a job that has ended does not count", idle)
+	timetest.Eventually(t, "a job that has ended does not count", idle)
 	before := alice.status().IdleStop.AsTime()
 	for what, err := range map[string]error{
 		"usage":      errOf(client.Agents.Usage(t.Context(), &controlpb.AgentUsageRequest{})),

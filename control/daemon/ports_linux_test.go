@@ -17,8 +17,10 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/hosttest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // listens has something listen in what every room of these tests is, and answer each
@@ -135,7 +137,7 @@ func TestPorts(t *testing.T) {
 		t.Error("what is closed connects")
 	}
 	want := "forward " + port.String() + " " + silent.String()
-	soon.Until(t, "its beginning and its end are on record, and no connection", func() bool {
+	timetest.Eventually(t, "its beginning and its end are on record, and no connection", func() bool {
 		return recordOf(t, client) == want+" ok, "+want+" begun"
 	})
 }
@@ -209,15 +211,15 @@ func TestPortsWhoseClientStops(t *testing.T) {
 	if err := stream.Send(&controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}}}); err != nil {
 		t.Fatal(err)
 	}
-	soon.Until(t, "nothing more is carried", func() bool {
+	timetest.Eventually(t, "nothing more is carried", func() bool {
 		before := written.Load()
-		soon.Pass(time.Second)
+		timetest.Sleep(time.Second)
 		return before > 0 && written.Load() == before
 	})
 	giveUp()
 	// A client sees that it was not waited for by what it finds later: all that came until
 	// then, and no word of why there is no more.
-	soon.Pass(5 * time.Second)
+	timetest.Sleep(5 * time.Second)
 	for err == nil {
 		_, err = stream.Receive()
 	}

@@ -16,7 +16,8 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // program is a program of an agent, which speaks to what is behind the bridge.
@@ -125,7 +126,7 @@ func TestTasks(t *testing.T) {
 	if task := leased.Task; task.GetId() != string(id) || task.Agent != "alice" || task.Text != "do it" || task.State != "leased" || task.Worker != "test" || leased.Lease == "" {
 		t.Fatalf("%v", leased)
 	}
-	soon.Until(t, "it is told", func() bool {
+	timetest.Eventually(t, "it is told", func() bool {
 		return slices.Equal(alice.events("task."), []string{"task.queued alice", "task.leased alice"})
 	})
 	if err := end(); err != nil {

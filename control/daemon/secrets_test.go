@@ -18,12 +18,14 @@ import (
 	"osaurus-sandbox/control/daemon"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/supervisor/hosttest"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -131,7 +133,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("a session: %+v", r)
 	}
 	alice.run("cut", "touch ~/now") // once that call has ended
-	soon.Until(t, "it writes in the background", func() bool {
+	timetest.Eventually(t, "it writes in the background", func() bool {
 		r := alice.run("s", "true")
 		for _, late := range r.Late {
 			if strings.Contains(late.Command+late.Output.String(), canary) {
@@ -148,9 +150,9 @@ func TestSecretsAreRedacted(t *testing.T) {
 	// People see their own terminal. What is kept of it has no value in it.
 	a, screen := alice.attach("s")
 	alice.types(a, "echo "+canary+"\r")
-	soon.Until(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
+	timetest.Eventually(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
 	a.Close()
-	soon.Until(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
+	timetest.Eventually(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
 	if text, err := alice.transcript("s"); err != nil || strings.Contains(text, canary) {
 		t.Errorf("a transcript: %q, %v", text, err)
 	}
@@ -403,7 +405,7 @@ func TestAgentDeletedByWhoLeaves(t *testing.T) {
 	if _, err := client.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true, Workspace: true}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	soon.Until(t, "all of it is gone", func() bool {
+	timetest.Eventually(t, "all of it is gone", func() bool {
 		r, err := client.Secrets.List(t.Context(), &controlpb.ListSecretsRequest{Agent: shown.Agent.Id})
 		_, there := os.Stat(home.AgentHome("alice"))
 		return err == nil && len(r.Keys) == 0 && errors.Is(there, fs.ErrNotExist)

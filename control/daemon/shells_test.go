@@ -15,9 +15,10 @@ import (
 	"osaurus-sandbox/control/daemon"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // desk is an agent of a daemon, at work.
@@ -152,7 +153,7 @@ func TestSessionCancel(t *testing.T) {
 	}
 	done := make(chan engine.ShellResult, 1)
 	go func() { done <- alice.run("default", "echo begun; sleep 1000") }()
-	soon.Until(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
+	timetest.Eventually(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
 	if err := cancel(); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func (v *view) await(t *testing.T, text string) {
 			t.Logf("seen: %q", v)
 		}
 	}()
-	soon.Until(t, fmt.Sprintf("%q is seen", text), func() bool { return strings.Contains(v.String(), text) })
+	timetest.Eventually(t, fmt.Sprintf("%q is seen", text), func() bool { return strings.Contains(v.String(), text) })
 }
 
 func (d desk) attach(session config.SessionID) (*control.Attachment, *view) {
@@ -302,7 +303,7 @@ func TestAttach(t *testing.T) {
 	if _, err := a.Wait(); err == nil {
 		t.Error("who has left is told how the shell ended")
 	}
-	soon.Until(t, "one has left", func() bool {
+	timetest.Eventually(t, "one has left", func() bool {
 		r, err := client.Shells.List(t.Context(), &controlpb.ListSessionsRequest{Agent: "alice"})
 		return err == nil && len(r.Sessions) == 1 && r.Sessions[0].Attached == 1
 	})
@@ -332,7 +333,7 @@ func TestSessionsAreTold(t *testing.T) {
 	alice.run("a", "echo 'x y'")
 	a, _ := alice.attach("b")
 	alice.types(a, "echo secret\r")
-	soon.Until(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
+	timetest.Eventually(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
 	if _, err := client.Shells.Close(t.Context(), &controlpb.CloseSessionRequest{Agent: "alice", Session: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +342,7 @@ func TestSessionsAreTold(t *testing.T) {
 	}
 	_ = a.Close()
 	var got []string
-	soon.Until(t, "the attachment has ended", func() bool {
+	timetest.Eventually(t, "the attachment has ended", func() bool {
 		got = nil
 		list, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
 		if err != nil {

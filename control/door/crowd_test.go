@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // pipes are connections in memory, for tests in which hours are moments.
@@ -47,7 +47,7 @@ func (p *pipes) call() net.Conn {
 
 // Whoever connects beyond the limit waits until another one has left, and is then served.
 func TestConnectionsAreLimited(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		listener := newPipes()
 		l := limit(listener)
 		defer l.Close()
@@ -64,12 +64,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 		for range maxConnections + 1 {
 			defer listener.call().Close()
 		}
-		bubble.Wait()
+		timetest.Wait()
 		if len(accepted) != maxConnections {
 			t.Fatalf("%d are in, of at most %d", len(accepted), maxConnections)
 		}
 		_ = (<-accepted).Close()
-		bubble.Wait()
+		timetest.Wait()
 		if len(accepted) != maxConnections {
 			t.Errorf("%d are in after one has left", len(accepted))
 		}
@@ -89,7 +89,7 @@ func TestSilenceEnds(t *testing.T) {
 		"has the token": {asked, idleTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				listener := newPipes()
 				g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80")}
 				server := g.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/freeport"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // watched is a stand that counts who watches.
@@ -190,8 +191,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	if status, text := c.call(listens, "quick"); status != http.StatusOK {
 		t.Errorf("a session that listens: %d %s", status, text)
 	}
-	soon.Until(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
-	soon.Until(t, "there are no more goroutines than with few sessions", func() bool { return runtime.NumGoroutine() < goroutines+maxSessions/2 })
+	timetest.Eventually(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
+	timetest.Eventually(t, "there are no more goroutines than with few sessions", func() bool { return runtime.NumGoroutine() < goroutines+maxSessions/2 })
 
 	// In all there is something to do: a new one has to wait.
 	for range maxSessions - 1 {
@@ -210,7 +211,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if status, text := c.call(c.greet(), "quick"); status != http.StatusOK {
 		t.Errorf("%d %s", status, text)
 	}
-	soon.Until(t, "who was refused is gone", func() bool { return s.watching.Load() == maxSessions })
+	timetest.Eventually(t, "who was refused is gone", func() bool { return s.watching.Load() == maxSessions })
 }
 
 // A session in which a call goes on that nobody waits for any more is not idle: there are no more sessions than may be.
@@ -233,9 +234,9 @@ func TestCallThatNobodyWaitsFor(t *testing.T) {
 			t.Fatalf("%d %s", status, text)
 		}
 	}
-	soon.Until(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
+	timetest.Eventually(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
 	close(release)
-	soon.Until(t, "there is room when a call has ended", func() bool {
+	timetest.Eventually(t, "there is room when a call has ended", func() bool {
 		_, text, _ := c.ask("", hello)
 		return strings.Contains(text, "protocolVersion")
 	})

@@ -23,11 +23,13 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // An app may read until a person lets it do more, and hears of that; what it cancels
@@ -66,7 +68,7 @@ func TestApp(t *testing.T) {
 				done <- err
 			}()
 			var process int
-			soon.Until(w, "the command runs", func() bool {
+			timetest.Eventually(w, "the command runs", func() bool {
 				text, err := os.ReadFile(pid)
 				if err == nil {
 					process, _ = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -77,7 +79,7 @@ func TestApp(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Errorf("cancelled: %v", err)
 			}
-			soon.Until(w, "the command has ended", func() bool { return errors.Is(syscall.Kill(process, 0), syscall.ESRCH) })
+			timetest.Eventually(w, "the command has ended", func() bool { return errors.Is(syscall.Kill(process, 0), syscall.ESRCH) })
 		})
 	}
 	w.do(func(c *control.Client) error {
@@ -246,7 +248,7 @@ func TestWhoMayNot(t *testing.T) {
 		}
 	}
 	w.configure("mcp.origins", "https://app.example")
-	soon.Until(w, "the page that may comes in", func() bool {
+	timetest.Eventually(w, "the page that may comes in", func() bool {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(hello))
 		r.Header = http.Header{"Authorization": {token}, "Origin": {"https://app.example"}, "Content-Type": {"application/json"}, "Accept": {"*/*"}}
 		answer, err := http.DefaultClient.Do(r)
@@ -257,7 +259,7 @@ func TestWhoMayNot(t *testing.T) {
 		return answer.StatusCode == http.StatusOK
 	})
 	w.configure("mcp.listen", "")
-	soon.Until(w, "nobody listens", func() bool {
+	timetest.Eventually(w, "nobody listens", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(at, "http://"), mcp.Path))
 		if err == nil {
 			_ = conn.Close()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // A line that is no message is answered, and what follows it too.
@@ -71,7 +71,7 @@ func TestAnswersAfterEnd(t *testing.T) {
 		"a call when one listened":    listener + "\n" + short + "\n" + cancel,
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				var out bytes.Buffer
 				began := time.Now()
 				if err := Serve(t.Context(), strings.NewReader(asked), &out, Options{Sandbox: s, Log: slog.New(slog.DiscardHandler)}); err != nil {

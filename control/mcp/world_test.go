@@ -22,9 +22,11 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // limit is how long anything here may take before it counts as hanging.
@@ -157,7 +159,7 @@ func (w *world) listen() string {
 	w.Helper()
 	at := freeport.Address(w)
 	w.configure("mcp.listen", at)
-	soon.Until(w, "the listener listens", func() bool {
+	timetest.Eventually(w, "the listener listens", func() bool {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()

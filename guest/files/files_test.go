@@ -25,7 +25,8 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // client asks a worker in this process, whose connections are handed over.
@@ -294,13 +295,13 @@ func TestWrite(t *testing.T) {
 		must(t, err)
 		return len(names) > 0
 	}
-	soon.Until(t, "a file has begun", begun)
+	timetest.Eventually(t, "a file has begun", begun)
 	cancel()
 	must(t, rest.Close())
 	if err := <-failed; err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
-	soon.Until(t, "nothing is left of it", func() bool { return !begun() })
+	timetest.Eventually(t, "nothing is left of it", func() bool { return !begun() })
 }
 
 func TestStat(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // TestMain makes this test program a worker, where asked to.
@@ -97,7 +98,7 @@ func TestBursts(t *testing.T) {
 		calls.Wait()
 		transport.CloseIdleConnections()
 	}
-	soon.Until(t, "connections that have ended still count", func() bool { return k.conns() == 0 })
+	timetest.Eventually(t, "connections that have ended still count", func() bool { return k.conns() == 0 })
 }
 
 // Beyond what the host has at most a connection is refused, until another has ended; and a worker
@@ -115,7 +116,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	must(t, open[0].Close())
-	soon.Until(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*wire.MaxFileConns })
+	timetest.Eventually(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*wire.MaxFileConns })
 	conn, err := hand(k)
 	must(t, err)
 	defer conn.Close()

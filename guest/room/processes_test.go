@@ -15,7 +15,8 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 func TestParseStat(t *testing.T) {
@@ -74,7 +75,7 @@ func TestCommandLineThatHangs(t *testing.T) {
 		t.Errorf("%d threads read it", n)
 	}
 	close(hang)
-	soon.Until(t, "all command lines come", func() bool { return list(brief) == "line 0,[name],line 2,line 3," })
+	timetest.Eventually(t, "all command lines come", func() bool { return list(brief) == "line 0,[name],line 2,line 3," })
 }
 
 // TestCommandLinesOfRooms: one that hangs in a room takes none from another room, in whichever list.
@@ -98,7 +99,7 @@ func TestCommandLinesOfRooms(t *testing.T) {
 		k.doors[user].room.Store(r)
 	}
 	for _, user := range []string{"", "bob", ""} {
-		soon.Until(t, fmt.Sprintf("in the list of %q, bob's alone has come", user), func() bool {
+		timetest.Eventually(t, fmt.Sprintf("in the list of %q, bob's alone has come", user), func() bool {
 			list, _, err := k.Processes(user)
 			if err != nil {
 				t.Fatal(err)

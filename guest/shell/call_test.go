@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 )
 
 func within(command string, d time.Duration) *guestpb.ShellRunRequest {
@@ -99,7 +99,7 @@ func timeoutsAndCancel(t *testing.T, all *rig) {
 				// Once it has begun within its time, on however busy a host, and listened to
 				// SIGINT: a program that starts does not yet.
 				for timeout := 300 * time.Millisecond; a == nil || !exists(begun) || strings.Contains(string(a.Stdout.Head), "never"); timeout *= 4 {
-					if timeout > soon.Limit {
+					if timeout > timetest.Limit {
 						t.Fatalf("it does not begin, or its end is none: %q", a.GetStdout().GetHead())
 					}
 					_ = os.Remove(begun)

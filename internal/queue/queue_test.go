@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // Turns of one key are given in the order in which they were asked for; who has left is
 // passed over, and another key waits for nobody.
 func TestTurns(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		var q Queues[string]
 		give, err := q.Take(t.Context(), "a", func(int) { t.Error("the first was told to wait") })
 		if err != nil {
@@ -39,7 +39,7 @@ func TestTurns(t *testing.T) {
 				time.Sleep(time.Second)
 				give()
 			}()
-			bubble.Wait()
+			timetest.Wait()
 		}
 		other, err := q.Take(t.Context(), "b", nil)
 		if err != nil {
@@ -47,13 +47,13 @@ func TestTurns(t *testing.T) {
 		}
 		other()
 		leave(why)
-		bubble.Wait()
+		timetest.Wait()
 		if len(order) != 0 {
 			t.Errorf("%v had the turn that was not given back", order)
 		}
 		give()
 		time.Sleep(time.Minute)
-		bubble.Wait()
+		timetest.Wait()
 		if !slices.Equal(order, []int{0, 2, 3}) || !slices.Equal(ahead, []int{1, 2, 3, 4}) {
 			t.Errorf("the order was %v, with %v ahead", order, ahead)
 		}

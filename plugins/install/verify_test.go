@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // What is not as it was installed is found, and mended as far as is asked for.
@@ -223,7 +225,7 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 	if err := i.Ready(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	soon.Until(t, "it has begun", w.runs)
+	timetest.Eventually(t, "it has begun", w.runs)
 	ended, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	w.fail = func(what string) error {
 		if what == "ended" {

@@ -9,8 +9,8 @@ import (
 
 	"osaurus-sandbox/config"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
 
 	"osaurus-sandbox/engine"
@@ -27,7 +27,7 @@ func watcher() plugins.Recipe {
 func TestDaemonRestarts(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		if w.starts() != 1 {
 			t.Fatalf("%d daemons", w.starts())
 		}
@@ -38,14 +38,14 @@ func TestDaemonRestarts(t *testing.T) {
 		for range maxRestarts {
 			w.crash(3)
 			time.Sleep(2 * restartPause)
-			bubble.Wait()
+			timetest.Wait()
 		}
 		if w.starts() != 1+maxRestarts || w.live() != 1 || len(w.failed) != 0 {
 			t.Fatalf("%d starts, %d live, %v", w.starts(), w.live(), w.failed)
 		}
 		w.crash(3)
 		time.Sleep(time.Hour)
-		bubble.Wait()
+		timetest.Wait()
 		if w.starts() != 1+maxRestarts || len(w.failed) != 1 {
 			t.Fatalf("%d starts, %v", w.starts(), w.failed)
 		}
@@ -56,7 +56,7 @@ func TestDaemonRestarts(t *testing.T) {
 			t.Errorf("the log has %s", w.log())
 		}
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 1 {
 			t.Error("it got no other chance")
 		}
@@ -73,11 +73,11 @@ func TestDaemonThatEndsNowAndThen(t *testing.T) {
 		w.Begin(alice, "rss", watcher())
 		const often = 20
 		for range often {
-			bubble.Wait()
+			timetest.Wait()
 			w.crash(0)
 			time.Sleep(restartPeriod / maxRestarts)
 		}
-		bubble.Wait()
+		timetest.Wait()
 		if w.starts() != often+1 || len(w.failed) != 0 {
 			t.Errorf("%d starts, %v", w.starts(), w.failed)
 		}
@@ -88,18 +88,18 @@ func TestDaemonThatEndsNowAndThen(t *testing.T) {
 func TestDaemonAndGuests(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		for boot := 1; boot <= 10; boot++ {
 			w.Begin(alice, "rss", watcher()) // again, for nothing
 			w.stop()
 			time.Sleep(time.Hour)
-			bubble.Wait()
+			timetest.Wait()
 			if w.starts() != boot || w.live() != 0 {
 				t.Fatalf("%d starts with %d guests", w.starts(), boot)
 			}
 			w.boot()
 			w.Begin(alice, "rss", watcher())
-			bubble.Wait()
+			timetest.Wait()
 			if w.starts() != boot+1 || w.live() != 1 {
 				t.Fatalf("%d starts, %d live in guest %d", w.starts(), w.live(), boot+1)
 			}
@@ -117,13 +117,13 @@ func TestDaemonThatCannotRunYet(t *testing.T) {
 		w.fails(fault.Newf(fault.Unavailable, "read secret", "TOKEN", "the keyring is locked"))
 		w.Begin(alice, "rss", watcher())
 		time.Sleep(time.Hour)
-		bubble.Wait()
+		timetest.Wait()
 		if n := strings.Count(w.log(), "the keyring is locked"); n != 1 {
 			t.Errorf("it is told %d times: %s", n, w.log())
 		}
 		w.fails(nil)
 		time.Sleep(askSeldom)
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 1 || len(w.failed) != 0 {
 			t.Errorf("%d live, %v", w.live(), w.failed)
 		}
@@ -136,18 +136,18 @@ func TestDaemonInASilentGuest(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.Unavailable, fault.Timeout} {
 		try(t, func(t *testing.T, w *world) {
 			w.Begin(alice, "rss", watcher())
-			bubble.Wait()
+			timetest.Wait()
 			w.fails(fault.Newf(kind, "wait", "", "the guest does not answer"))
 			time.Sleep(2 * engine.MaxJobWait)
 			w.fails(nil)
 			time.Sleep(2 * engine.MaxJobWait)
-			bubble.Wait()
+			timetest.Wait()
 			if w.starts() != 1 || w.live() != 1 {
 				t.Errorf("%s: %d starts, %d live", kind, w.starts(), w.live())
 			}
 			w.crash(1)
 			time.Sleep(2 * restartPause)
-			bubble.Wait()
+			timetest.Wait()
 			if w.starts() != 2 || w.live() != 1 {
 				t.Errorf("%s: when it has ended: %d starts, %d live", kind, w.starts(), w.live())
 			}
@@ -162,12 +162,12 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 		w.late = true
 		w.Begin(alice, "rss", watcher())
 		w.Begin(alice, "other", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		w.mu.Lock()
 		w.late, w.deaf = false, true
 		w.mu.Unlock()
 		time.Sleep(askSeldom)
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 2 || w.starts() != 2 {
 			t.Errorf("although the first does not end: %d live, %d starts", w.live(), w.starts())
 		}
@@ -175,7 +175,7 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 		w.deaf = false
 		w.mu.Unlock()
 		time.Sleep(2 * askSeldom)
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 2 || w.starts() != 4 || len(w.failed) != 0 {
 			t.Errorf("%d live, %d starts, %v", w.live(), w.starts(), w.failed)
 		}
@@ -189,7 +189,7 @@ func TestJobThatIsCalledLikeADaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 2 || w.kills != 0 {
 			t.Errorf("%d live, %d ended", w.live(), w.kills)
 		}
@@ -200,7 +200,7 @@ func TestJobThatIsCalledLikeADaemon(t *testing.T) {
 func TestEndWithASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		w.mu.Lock()
 		w.silent = true
 		w.mu.Unlock()
@@ -217,7 +217,7 @@ func TestDaemonWithoutAFolder(t *testing.T) {
 		w.fails(fault.Newf(fault.NotFound, "start job", "", "no such folder"))
 		w.Begin(alice, "rss", watcher())
 		time.Sleep(time.Hour)
-		bubble.Wait()
+		timetest.Wait()
 		if len(w.failed) != 1 || !strings.Contains(w.failed[0], "no such folder") {
 			t.Errorf("%v", w.failed)
 		}
@@ -228,21 +228,21 @@ func TestDaemonWithoutAFolder(t *testing.T) {
 func TestDaemonAndItsRoom(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		w.endRoom()
 		time.Sleep(askSeldom - time.Second)
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 0 {
 			t.Error("it does not wait for its plugin to be set up again")
 		}
 		w.Begin(alice, "rss", watcher())
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 1 {
 			t.Error("it does not run when it is begun")
 		}
 		w.endRoom()
 		time.Sleep(askSeldom + time.Second)
-		bubble.Wait()
+		timetest.Wait()
 		if w.live() != 1 || w.starts() != 3 {
 			t.Errorf("nobody begins it: %d live, %d starts", w.live(), w.starts())
 		}
@@ -257,7 +257,7 @@ func TestEnd(t *testing.T) {
 			r.Daemon.Command = command
 			w.Begin(alice, "rss", r)
 			w.Begin(alice, "other", r)
-			bubble.Wait()
+			timetest.Wait()
 			if w.live() != 2 {
 				t.Fatalf("%d live", w.live())
 			}
@@ -268,7 +268,7 @@ func TestEnd(t *testing.T) {
 			}
 			w.crash(1)
 			time.Sleep(time.Minute)
-			bubble.Wait()
+			timetest.Wait()
 			if w.starts() != 3 {
 				t.Errorf("%d starts", w.starts())
 			}
@@ -289,18 +289,18 @@ func TestHandlers(t *testing.T) {
 		w.emit("mail.new", `"before"`)
 		w.hold = 10 * time.Second
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		for i := range 3 {
 			w.emit("mail.old", fmt.Sprintf(`{"n":%d}`, i))
 		}
 		w.emit("silent", `1`)
 		w.emit("mail.new", `"last"`)
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 1 {
 			t.Fatalf("%d at a time: %q", len(got), got)
 		}
 		time.Sleep(time.Minute)
-		bubble.Wait()
+		timetest.Wait()
 		got := w.handled()
 		var want []string
 		for i := range 3 {
@@ -320,7 +320,7 @@ func TestHandlers(t *testing.T) {
 		}
 		w.emit("mail.new", `"after"`)
 		time.Sleep(time.Minute)
-		bubble.Wait()
+		timetest.Wait()
 		if len(w.handled()) != len(want) {
 			t.Error("it is heard after its end")
 		}
@@ -331,17 +331,17 @@ func TestHandlers(t *testing.T) {
 func TestHandlersThatFail(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		w.exit = engine.Exit{Code: 7}
 		w.emit("mail.old", `1`)
-		bubble.Wait()
+		timetest.Wait()
 		w.exit, w.hold = engine.Exit{}, time.Hour
 		w.emit("mail.old", `2`)
 		time.Sleep(plugins.DefaultTimeout)
-		bubble.Wait()
+		timetest.Wait()
 		w.hold = 0
 		w.emit("mail.old", `3`)
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 3 {
 			t.Errorf("%q", got)
 		}
@@ -357,17 +357,17 @@ func TestHandlersThatFail(t *testing.T) {
 func TestHandlersWaitForAGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		w.stop()
 		w.emit("mail.old", `1`)
 		time.Sleep(time.Hour)
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 0 {
 			t.Fatalf("%q without a guest", got)
 		}
 		w.boot()
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 1 {
 			t.Errorf("%q", got)
 		}
@@ -379,27 +379,27 @@ func TestHandlersWaitForAGuest(t *testing.T) {
 func TestHandlersInASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		w.fails(fault.Newf(fault.Unavailable, "find guest", "", "it does not answer"))
 		w.emit("mail.old", `1`)
 		w.emit("mail.old", `2`)
 		time.Sleep(time.Hour)
-		bubble.Wait()
+		timetest.Wait()
 		if n := strings.Count(w.log(), "it does not answer"); n != 1 || len(w.handled()) != 0 {
 			t.Errorf("%q; the log has %s", w.handled(), w.log())
 		}
 		w.fails(nil)
 		time.Sleep(askSeldom)
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 2 || !strings.HasPrefix(got[0], "first 1") || !strings.HasPrefix(got[1], "first 2") {
 			t.Errorf("%q", got)
 		}
 		w.fails(fault.Newf(fault.NotFound, "run command", "", "no such folder"))
 		w.emit("mail.old", `3`)
-		bubble.Wait()
+		timetest.Wait()
 		w.fails(nil)
 		w.emit("mail.old", `4`)
-		bubble.Wait()
+		timetest.Wait()
 		if got := w.handled(); len(got) != 3 || !strings.HasPrefix(got[2], "first 4") || !strings.Contains(w.log(), "no such folder") {
 			t.Errorf("%q; the log has %s", got, w.log())
 		}
@@ -411,13 +411,13 @@ func TestForget(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
 		w.Begin(alice, "mail", listener("first"))
-		bubble.Wait()
+		timetest.Wait()
 		w.Forget(alice.ID)
-		bubble.Wait()
+		timetest.Wait()
 		w.emit("mail.old", "1")
 		w.crash(1)
 		time.Sleep(time.Minute)
-		bubble.Wait()
+		timetest.Wait()
 		if w.starts() != 1 || w.live() != 0 || len(w.handled()) != 0 {
 			t.Errorf("%d starts, %d live, %q", w.starts(), w.live(), w.handled())
 		}

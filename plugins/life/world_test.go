@@ -17,13 +17,14 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}
@@ -61,7 +62,7 @@ type job struct {
 
 // try runs a test in which time passes only when everybody waits.
 func try(t *testing.T, f func(t *testing.T, w *world)) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
 		w.Life = New(Options{
 			Rooms: w, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -13,12 +13,14 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const greeter = `{
@@ -322,7 +324,7 @@ func TestInstallationOfWhatIsThereFails(t *testing.T) {
 
 // An installation without end ends, whichever way it came, and whoever asked is told so, and in which step it was.
 func TestInstallationTakesTooLong(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 		w := newWorld(t)
 		w.Install = func(ctx context.Context, _ tools.Agent, _ library.Entry, _ Via, _ func(string)) error {
@@ -378,7 +380,7 @@ func TestReplacing(t *testing.T) {
 
 // One agent registers so many in a minute, and another is not held up by it.
 func TestLimit(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t)
 		recipe := func(i int) string {
 			return fmt.Sprintf(`{"name": "Simple %d", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`, i)

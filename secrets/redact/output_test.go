@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/secrets/redact"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // seen is a terminal that somebody looks at.
@@ -34,7 +35,7 @@ func (s *seen) String() string {
 // After a pause the first bytes of what may be a value are shown; the rest of
 // it is replaced all the same. More of a beginning waits.
 func TestPause(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		live, to := new(redact.Live), new(seen)
 		live.Set(redact.New(set(t, "abcdefgh")))
 		o := redact.NewOutput(live)
@@ -102,7 +103,7 @@ func (b broken) Write([]byte) (int, error) { return 0, b.err }
 
 // Whoever writes is told that nobody takes it, also of what waited for a pause.
 func TestOutputBroken(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		gone := errors.New("gone")
 		live := new(redact.Live)
 		live.Set(redact.New(set(t, "abcdef")))

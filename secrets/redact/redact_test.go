@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 func secret(t testing.TB, name, text string) redact.Secret {
@@ -180,7 +182,7 @@ func naiveForms(value string) []string {
 func pieces(t *testing.T, list []redact.Secret, text string, size func() int) string {
 	t.Helper()
 	var out bytes.Buffer
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		live := new(redact.Live)
 		live.Set(redact.New(list))
 		o := redact.NewOutput(live)

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/secretservice"
 	"osaurus-sandbox/secrets/secretstest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 var token = secrets.Key{Agent: secretstest.Alice, Plugin: "a.b", Name: "TOKEN"}
@@ -26,7 +27,7 @@ func TestSuite(t *testing.T) {
 	startKeyring(t, "password")
 	before := runtime.NumGoroutine()
 	secretstest.Run(t, func(*testing.T) secrets.Store { return secretservice.Store{} })
-	soon.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // What others put there under the same names is found, and the other way round.

@@ -12,11 +12,13 @@ import (
 	"osaurus-sandbox/config"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 func TestDelete(t *testing.T) {
@@ -217,7 +219,7 @@ func (w *world) becomes(want machine.State) {
 // until waits for what is done without anybody asking.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	soon.Until(w.t, what, is)
+	timetest.Eventually(w.t, what, is)
 }
 
 // patience is for what takes seconds on a host that has nothing else to do.

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/soon"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -128,7 +129,7 @@ func underSystemd(t *testing.T) {
 	if err := manager.Start(); err != nil {
 		t.Fatal(err)
 	}
-	soon.Until(t, "systemd answers", func() bool { return exec.Command("systemctl", "--user", "daemon-reload").Run() == nil })
+	timetest.Eventually(t, "systemd answers", func() bool { return exec.Command("systemctl", "--user", "daemon-reload").Run() == nil })
 
 	s := Service{home, program, systemd{}}
 	want := func(status Status) {
@@ -145,7 +146,7 @@ func underSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(Status{Installed: true, Current: true, Running: true})
-		soon.Until(t, "the program runs, and knows its home", func() bool {
+		timetest.Eventually(t, "the program runs, and knows its home", func() bool {
 			text, err := os.ReadFile(note)
 			return err == nil && string(text) == string(home)
 		})

@@ -20,7 +20,7 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/tools/packages/packagestest"
@@ -31,6 +31,8 @@ import (
 	"osaurus-sandbox/vm/qemu"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // Where the packages are below a mirror.
@@ -244,7 +246,7 @@ func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror s
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
 	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
-	soon.Pass(commit)
+	timetest.Sleep(commit)
 	_ = cmd.Process.Kill()
 	<-ended
 	r.Inspect(nil)

@@ -14,7 +14,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/internal/bubble"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/diagnose"
@@ -23,6 +23,8 @@ import (
 	"osaurus-sandbox/vm"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // fake is a sandbox and its agents, all of which are well until a test says
@@ -297,7 +299,7 @@ func TestNoHome(t *testing.T) {
 
 // An answer that takes seconds is a fault, though it comes.
 func TestSlowGuest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		f := well(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			time.Sleep(2100 * time.Millisecond)
@@ -330,7 +332,7 @@ func TestSilentGuest(t *testing.T) {
 // However much hangs, all is said after the deadline of one check: they run at once.
 func TestEverythingHangs(t *testing.T) {
 	const limit = 30 * time.Second
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		f := well(t)
 		for i := range f.said {
 			f.said[i].hang = true
@@ -353,7 +355,7 @@ func TestEverythingHangs(t *testing.T) {
 
 // A network that is still coming is waited for, and no longer than a check may take.
 func TestNetworkThatNeverComes(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		f := well(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			info := healthy()
@@ -371,7 +373,7 @@ func TestNetworkThatNeverComes(t *testing.T) {
 
 // Whoever has seen enough waits for nothing.
 func TestEndsEarly(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		f := well(t)
 		for i := range f.said {
 			f.said[i].hang = true

@@ -18,10 +18,12 @@ import (
 	"osaurus-sandbox/config"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/machine"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // daemonHome, when set, has the test program be a daemon of that home.
@@ -179,7 +181,7 @@ func (d *daemon) begin(moment string) {
 	case "start":
 		d.do("stop")
 		d.ask("start")
-		soon.Until(d.t, "a machine starts", func() bool { return len(machines(d.t, d.pid())) > 0 })
+		timetest.Eventually(d.t, "a machine starts", func() bool { return len(machines(d.t, d.pid())) > 0 })
 	case "stop", "reset":
 		d.ask(moment)
 		d.do("stopping")
@@ -257,7 +259,7 @@ func TestDaemon(t *testing.T) {
 // gone waits until a process that was a machine is no more.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	soon.Until(t, "the machine is gone", func() bool {
+	timetest.Eventually(t, "the machine is gone", func() bool {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		return err != nil || !strings.HasPrefix(string(name), "qemu-system")
 	})

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/machine"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // everything says that the whole of the matrix is to be tried, which takes
@@ -41,13 +43,13 @@ func moments() map[string]moment {
 			return err
 		}, ready: func(s *sandbox) {
 			s.t.Helper()
-			soon.Until(s.t, "a command runs", func() bool { return s.Status().Commands >= 1 })
+			timetest.Eventually(s.t, "a command runs", func() bool { return s.Status().Commands >= 1 })
 		}},
 		"crowd": {from: machine.Running, begin: crowd, ready: func(*sandbox) { time.Sleep(pause / 8) }},
 		"start": {from: machine.Stopped, begin: func(s *sandbox, ctx context.Context) error { return s.Start(ctx, by) },
 			ready: func(s *sandbox) {
 				s.becomes(machine.Starting)
-				soon.Until(s.t, "a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
+				timetest.Eventually(s.t, "a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
 			}},
 		"stop": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Stop(ctx, by) },
 			ready: func(s *sandbox) { s.becomes(machine.Stopping) }},
@@ -118,7 +120,7 @@ func TestFaults(t *testing.T) {
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
 	}
-	soon.Until(s.t, "as many descriptors are open as before", func() bool { return descriptors(t) <= before })
+	timetest.Eventually(s.t, "as many descriptors are open as before", func() bool { return descriptors(t) <= before })
 	s.must(s.Stop(t.Context(), by))
 	if found := machines(t, os.Getpid()); len(found) > 0 {
 		t.Errorf("left behind: %v", found)
@@ -173,7 +175,7 @@ func (s *sandbox) endure(hit strike, m moment) {
 		if hit.mend != nil {
 			time.Sleep(pause)
 			// Whatever was harmed runs no more; a guest that boots has never answered.
-			soon.Until(s.t, "nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
+			timetest.Eventually(s.t, "nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
 			hit.mend(s)
 		}
 	}

@@ -11,10 +11,11 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // strike does harm to a sandbox, and mends it if there is a mend.
@@ -89,7 +90,7 @@ func guestRuns(script string) func(*sandbox) {
 		var hasBegun said
 		_, err := s.Exec(s.t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Stdout: &hasBegun})
 		s.must(err)
-		soon.Until(s.t, "what harms the guest runs", hasBegun.Load)
+		timetest.Eventually(s.t, "what harms the guest runs", hasBegun.Load)
 	}
 }
 
@@ -101,7 +102,7 @@ func tellsToThaw(s *sandbox) {
 func guestPanics(s *sandbox) {
 	pid := qemuPID(s.t, os.Getpid())
 	_, _ = s.Exec(s.t.Context(), engine.Command{Args: []string{"sh", "-c", panics}}) // it may not live to say that it runs
-	soon.Until(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
+	timetest.Eventually(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
 }
 
 // meddler is a driver whose machines can be harmed while they boot.
@@ -142,7 +143,7 @@ func (m *meddler) machine() vm.Machine {
 // pause stops all of the guest and not its QEMU.
 func (m *meddler) pause(s *sandbox) {
 	s.t.Helper()
-	soon.Until(s.t, "its processors run", func() bool { return m.machine().State() == vm.Running })
+	timetest.Eventually(s.t, "its processors run", func() bool { return m.machine().State() == vm.Running })
 	s.must(m.machine().Pause(s.t.Context()))
 }
 

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/vm/image/progress"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 func leg(t *testing.T, w *journey.Walk, step journey.Step) journey.Leg {
@@ -25,7 +26,7 @@ func leg(t *testing.T, w *journey.Walk, step journey.Step) journey.Leg {
 }
 
 func TestJourney(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		changes := 0
 		w := journey.Begin(journey.Durations{journey.Pack: time.Minute, journey.Boot: 10 * time.Second}, func() { changes++ })
 		if left := w.Journey().Left; left != 70*time.Second {

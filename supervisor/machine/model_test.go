@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -106,7 +106,7 @@ func (m *model) command(c machine.Command) {
 func TestModel(t *testing.T) {
 	const worlds, steps = 30, 150
 	for seed := range uint64(worlds) {
-		bubble.Test(t, func(t *testing.T) {
+		timetest.Synthetic(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Second })
 			defer w.close()
@@ -163,7 +163,7 @@ func TestModel(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	const worlds, callers, calls = 20, 8, 40
 	for seed := range uint64(worlds) {
-		bubble.Test(t, func(t *testing.T) {
+		timetest.Synthetic(t, func(t *testing.T) {
 			w := newWorld(t, `{"idleStopMinutes": 1}`, func(b *fakeBackend) { b.provisioned = seed%2 == 0 })
 			defer w.close()
 			var crowd sync.WaitGroup
@@ -240,7 +240,7 @@ func (w *world) disturb(random *rand.Rand) {
 // wantTruth fails the test unless the state is one that the backend bears out.
 func (w *world) wantTruth() {
 	w.t.Helper()
-	bubble.Wait()
+	timetest.Wait()
 	g, state := w.running(), w.Status().State
 	alive := g != nil && !g.over()
 	switch state {

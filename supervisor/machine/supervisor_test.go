@@ -10,8 +10,8 @@ import (
 
 	"osaurus-sandbox/config"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 
@@ -21,7 +21,7 @@ import (
 func provisioned(b *fakeBackend) { b.provisioned = true }
 
 func TestStartsAtOnceAreOne(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second })
 		defer w.close()
 		var callers sync.WaitGroup
@@ -43,7 +43,7 @@ func (w *world) expect(err error) {
 }
 
 func TestFailedStartIsSharedToo(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second; b.failBoots = 2 })
 		defer w.close()
 		var callers sync.WaitGroup
@@ -66,7 +66,7 @@ func TestFailedStartIsSharedToo(t *testing.T) {
 }
 
 func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Minute })
 		defer w.close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -81,7 +81,7 @@ func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
 }
 
 func TestStartsThatFailCoolDown(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.failBoots = 1000 })
 		defer w.close()
 		for i := range 3 {
@@ -113,7 +113,7 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 }
 
 func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
 		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}})
@@ -146,7 +146,7 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 
 // Who only looks after a guest does not keep it running.
 func TestVisitsAreNoUse(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -165,7 +165,7 @@ func TestVisitsAreNoUse(t *testing.T) {
 }
 
 func TestResetAndRemove(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -188,7 +188,7 @@ func TestResetAndRemove(t *testing.T) {
 
 // What is half removed is not made again until a person asks, and the status says what is left.
 func TestRemoveThatFailsHalfWay(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -224,7 +224,7 @@ func TestRemoveThatFailsHalfWay(t *testing.T) {
 func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 	for _, c := range []machine.Command{machine.Stop, machine.Reset, machine.Remove} {
 		for _, stopped := range []bool{false, true} {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				w := newWorld(t, quiet, func(b *fakeBackend) {
 					b.provisioned, b.stays = true, fault.Newf(fault.Timeout, "kill machine", "", "it is not gone").Advise("Wait for the disk.")
 				})
@@ -251,7 +251,7 @@ func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 }
 
 func TestHostWithoutMachines(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.noHost = true })
 		defer w.close()
 		w.wantState(machine.SetupRequired)
@@ -266,7 +266,7 @@ func TestHostWithoutMachines(t *testing.T) {
 }
 
 func TestStatusWhileEverythingHangs(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w, release := reach(t, machine.Stopping)
 		defer w.close()
 		before := time.Now()
@@ -283,7 +283,7 @@ func TestStatusWhileEverythingHangs(t *testing.T) {
 }
 
 func TestJourneyIsShownAndRemembered(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute })
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -299,7 +299,7 @@ func TestJourneyIsShownAndRemembered(t *testing.T) {
 }
 
 func TestSecondSupervisorIsRefused(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		if _, err := machine.New(t.Context(), machine.Options{Home: w.Home(), Backend: &fakeBackend{t: t}}); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "process") {
@@ -309,11 +309,11 @@ func TestSecondSupervisorIsRefused(t *testing.T) {
 }
 
 func TestCloseInterruptsAStart(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w, _ := reach(t, machine.Starting)
 		result := make(chan error, 1)
 		go func() { result <- w.Restart(context.Background(), by) }()
-		bubble.Wait()
+		timetest.Wait()
 		w.close()
 		if err := <-result; err == nil {
 			t.Error("Restart worked after Close")

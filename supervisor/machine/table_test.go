@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -29,7 +29,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	}
 	background := func(command func(context.Context, machine.Cause) error) {
 		go func() { _ = command(context.Background(), by) }() // its result is not what is looked at
-		bubble.Wait()
+		timetest.Wait()
 	}
 	run := func() {
 		w = newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true })
@@ -64,7 +64,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 		run()
 		w.running().die(errors.New("killed"))
 	}
-	bubble.Wait()
+	timetest.Wait()
 	w.wantState(state)
 	return w, release
 }
@@ -107,12 +107,12 @@ func TestEveryCommandInEveryState(t *testing.T) {
 		wants := []string{row.provision, row.start, row.stop, row.restart, row.reset, row.remove, row.do}
 		for i, c := range commands() {
 			t.Run(fmt.Sprintf("%s %s", row.state, c), func(t *testing.T) {
-				bubble.Test(t, func(t *testing.T) {
+				timetest.Synthetic(t, func(t *testing.T) {
 					w, release := reach(t, row.state)
 					defer w.close()
 					result := make(chan error, 1)
 					go func() { result <- w.command(t.Context(), c) }()
-					bubble.Wait() // it has joined, interrupted or begun, or waits
+					timetest.Wait() // it has joined, interrupted or begun, or waits
 					release()
 					if err := <-result; err != nil {
 						if got := string(fault.KindOf(err)); got != wants[i] {

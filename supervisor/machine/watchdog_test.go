@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/machine"
 
 	"osaurus-sandbox/engine"
 )
 
 func TestSilentGuest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -58,7 +58,7 @@ func TestSilentGuest(t *testing.T) {
 // A guest that was silent and is slow since is given the time that it takes, and not started
 // again: what runs in it would be lost.
 func TestSlowGuest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -77,7 +77,7 @@ func TestSlowGuest(t *testing.T) {
 
 // A guest whose machine has no processor of the host is waited for, though not for ever.
 func TestStarvedGuest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -87,7 +87,7 @@ func TestStarvedGuest(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.wantState(machine.Unresponsive)
 		w.running().thaw()
-		bubble.Wait()
+		timetest.Wait()
 		w.wantState(machine.Running)
 		time.Sleep(settle)
 		if w.boots() != 1 {
@@ -120,7 +120,7 @@ func (g *fakeGuest) Standstill() error {
 // A guest whose machine stands still since the host's disk is full is not started again, however
 // long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
 func TestStandstill(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -155,7 +155,7 @@ func TestStandstill(t *testing.T) {
 
 // A guest that is silent for a while is lent as the one that it was, but no command begins in it.
 func TestLoanOfASilentGuest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w, _ := reach(t, machine.Unresponsive)
 		defer w.close()
 		l, ok := w.BorrowRunning()
@@ -172,7 +172,7 @@ func TestLoanOfASilentGuest(t *testing.T) {
 // A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
 // as before.
 func TestLateEnd(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -182,7 +182,7 @@ func TestLateEnd(t *testing.T) {
 		}
 		w.wantState(machine.Failed)
 		w.running().die(nil)
-		bubble.Wait()
+		timetest.Wait()
 		w.wantState(machine.Failed)
 		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
 			t.Errorf("%+v", s)
@@ -193,7 +193,7 @@ func TestLateEnd(t *testing.T) {
 }
 
 func TestStopOfAGuestThatFellSilent(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -213,7 +213,7 @@ func TestStopOfAGuestThatFellSilent(t *testing.T) {
 }
 
 func TestDeadMachine(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -226,7 +226,7 @@ func TestDeadMachine(t *testing.T) {
 		if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("the command's end: %v", err)
 		}
-		bubble.Wait()
+		timetest.Wait()
 		w.wantState(machine.Running)
 		if took := time.Since(before); took > 0 || w.boots() != 2 {
 			t.Errorf("running again after %v, %d boots", took, w.boots())
@@ -234,14 +234,14 @@ func TestDeadMachine(t *testing.T) {
 
 		time.Sleep(settle)
 		w.running().die(nil)
-		bubble.Wait()
+		timetest.Wait()
 		w.wantState(machine.Stopped) // it powered itself off: somebody in it wanted that
 	})
 }
 
 // A guest that crashes soon after each start is not started for ever.
 func TestCrashLoopEnds(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -259,13 +259,13 @@ func TestCrashLoopEnds(t *testing.T) {
 
 // Nor is one that powers itself off.
 func TestPowerOffLoopEnds(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		for range 20 {
 			_ = w.command(t.Context(), machine.Exec)
 			w.running().die(nil)
-			bubble.Wait()
+			timetest.Wait()
 		}
 		if w.boots() > 3 {
 			t.Errorf("%d boots", w.boots())
@@ -286,19 +286,19 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 		"it is stopped":        func(w *world) error { return w.Stop(w.t.Context(), by) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				w := newWorld(t, quiet, provisioned)
 				defer w.close()
 				for range 10 {
 					for range 2 {
 						w.must(w.command(t.Context(), machine.Exec))
 						w.running().die(nil)
-						bubble.Wait()
+						timetest.Wait()
 					}
 					w.must(w.command(t.Context(), machine.Exec))
 					time.Sleep(time.Hour)
 					w.must(end(w))
-					bubble.Wait()
+					timetest.Wait()
 					if s := w.Status(); s.Failures != 0 {
 						t.Fatalf("%d failures are not forgiven", s.Failures)
 					}
@@ -310,7 +310,7 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 
 // A command whose guest falls silent ends for its caller all the same.
 func TestCommandInSilentGuestEnds(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -334,7 +334,7 @@ func TestCommandInSilentGuestEnds(t *testing.T) {
 }
 
 func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
@@ -368,12 +368,12 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 // A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
 // and answers all the same is not silent.
 func TestGuestThatOnlyAnswers(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
-		bubble.Wait()
+		timetest.Wait()
 		w.running().forget()
 		revision := w.Status().Revision
 		time.Sleep(time.Hour)

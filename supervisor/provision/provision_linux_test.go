@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/provision"
@@ -174,7 +174,7 @@ func TestNoRoomForAPack(t *testing.T) {
 	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
 		s.Pack = pack
-		ctx, cancel := context.WithTimeout(t.Context(), soon.Limit)
+		ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
 		defer cancel()
 		err := site.Prepare(ctx, s, false, journey.Begin(nil, func() {}))
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free some space") {

@@ -7,11 +7,12 @@ import (
 
 	"osaurus-sandbox/config"
 
-	"osaurus-sandbox/internal/bubble"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // hasty is a guest that says of every job at once that it runs and has written nothing,
@@ -64,7 +65,7 @@ func TestHastyGuest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				const long = 10 * time.Second
 				ctx, end := context.WithTimeout(t.Context(), long)
 				defer end()

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/config"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
@@ -28,6 +28,8 @@ import (
 	"osaurus-sandbox/vm"
 
 	"osaurus-sandbox/engine"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // nobody takes note of nothing.
@@ -104,16 +106,16 @@ func TestTranscriptIsKeptLater(t *testing.T) {
 		return strings.Contains(text, what)
 	}
 	run("echo first")
-	soon.Until(t, "it is kept", func() bool { return kept("first") })
+	timetest.Eventually(t, "it is kept", func() bool { return kept("first") })
 	g := backend.Guest()
 	g.Refuse(fault.Newf(fault.Timeout, "list sessions", "", "it has no time"))
 	for _, command := range []string{"echo second", "echo third"} {
 		asked := len(g.Asked())
 		run(command)
-		soon.Until(t, "the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+		timetest.Eventually(t, "the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
 	}
 	g.Refuse(nil)
-	soon.Until(t, "it is kept later", func() bool { return kept("third") })
+	timetest.Eventually(t, "it is kept later", func() bool { return kept("third") })
 	if n := told.Load(); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}
@@ -208,7 +210,7 @@ func TestClosedWhileLookedAt(t *testing.T) {
 			// use has a session be used, and be looked at after that.
 			use := func(id config.SessionID) {
 				run(id)
-				soon.Until(t, "it has begun", func() bool { return slices.Contains(journal.list(), fmt.Sprintf("session.started %s by test", id)) })
+				timetest.Eventually(t, "it has begun", func() bool { return slices.Contains(journal.list(), fmt.Sprintf("session.started %s by test", id)) })
 			}
 			closed := make(chan struct{})
 			end := func() {

@@ -18,13 +18,15 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/vault"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -371,7 +373,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("locked: %v", time.Since(began))
 		}
 	}
-	soon.Until(r.t, "it is in the log", func() bool { return r.log.count("locked") > 0 })
+	timetest.Eventually(r.t, "it is in the log", func() bool { return r.log.count("locked") > 0 })
 	if n := r.log.count("locked"); n != 1 || len(locked.asked) != 1 {
 		t.Errorf("it is in the log %d times, and was asked %d times", n, len(locked.asked))
 	}
@@ -419,7 +421,7 @@ func TestStoreChanges(t *testing.T) {
 		t.Errorf("the host's own key from the other store: %v", err)
 	}
 	r.set(key("", "TOKEN"), canary+"-keychain")
-	soon.Until(r.t, "the other store's secrets are known", func() bool {
+	timetest.Eventually(r.t, "the other store's secrets are known", func() bool {
 		r.Redact(t.Context(), alice)
 		return text(live, canary+"-keychain "+canary+"-file") == "[REDACTED:TOKEN] "+canary+"-file"
 	})

@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // ownerEnv makes the test binary a program that owns a machine: its value is
@@ -92,7 +94,7 @@ func TestQEMUDiesWithItsOwner(t *testing.T) {
 	if err := owner.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	soon.Until(t, "QEMU has ended with its owner", func() bool { return !lives(pid) })
+	timetest.Eventually(t, "QEMU has ended with its owner", func() bool { return !lives(pid) })
 }
 
 // lives reports whether a process exists and is not only waiting to be reaped.

@@ -11,10 +11,12 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // A guest that writes to its disk while the host's is full is not told of an error: its machine
@@ -46,7 +48,7 @@ func TestFullDisk(t *testing.T) {
 		d.Fill()
 		done := write(16<<20, "first")
 		stands := func() bool { return g.Standstill() != nil && g.State() == vm.Paused }
-		soon.Until(t, "it stands still", stands)
+		timetest.Eventually(t, "it stands still", stands)
 		if why := g.Standstill(); !strings.Contains(why.Error(), "disk of this computer is full") || !strings.Contains(fault.AdviceOf(why), disk) {
 			t.Errorf("%v (%s)", why, fault.AdviceOf(why))
 		}
@@ -58,11 +60,11 @@ func TestFullDisk(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("what was written while the disk was full: %v", err)
 		}
-		soon.Until(t, "it runs", func() bool { return g.Standstill() == nil && g.State() == vm.Running })
+		timetest.Eventually(t, "it runs", func() bool { return g.Standstill() == nil && g.State() == vm.Running })
 
 		d.Fill()
 		done = write(24<<20, "second")
-		soon.Until(t, "it stands still again", stands)
+		timetest.Eventually(t, "it stands still again", stands)
 		d.Free()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -75,7 +77,7 @@ func TestFullDisk(t *testing.T) {
 
 		d.Fill()
 		done = write(8<<20, "third")
-		soon.Until(t, "it stands still", stands)
+		timetest.Eventually(t, "it stands still", stands)
 		if err := vm.Shutdown(t.Context(), g, time.Second, nil); err != nil {
 			t.Errorf("Shutdown of a machine that stands still: %v", err)
 		}

@@ -11,8 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm/qemu"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // A program that shares its processor with another waits for it, and the kernel says for how long.
@@ -44,5 +45,5 @@ func TestWaited(t *testing.T) {
 		}
 		pids = append(pids, busy.Process.Pid)
 	}
-	soon.Until(t, "it has waited", func() bool { return qemu.Waited(pids[0]) >= 100*time.Millisecond })
+	timetest.Eventually(t, "it has waited", func() bool { return qemu.Waited(pids[0]) >= 100*time.Millisecond })
 }

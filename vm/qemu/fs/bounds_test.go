@@ -13,9 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/soon"
+
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // openFiles counts this process's descriptors.
@@ -111,7 +113,7 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 	if s := c.dev.Stats(); s != (Stats{}) {
 		t.Errorf("after Close: %+v", s)
 	}
-	soon.Until(t, "all files are closed", func() bool { return openFiles(t) <= before })
+	timetest.Eventually(t, "all files are closed", func() bool { return openFiles(t) <= before })
 }
 
 // A parent that the guest has forgotten is remembered as long as a child needs
@@ -226,7 +228,7 @@ func TestRemount(t *testing.T) {
 	c.dev.Close()
 	want(t, "when it is closed", second(c.lookup(root, "f")), unix.ENODEV)
 	want(t, "mount when it is closed", second(c.request(opInit, 0, append([]byte{7, 0, 0, 0, 36, 0, 0, 0}, make([]byte, 56)...), 64)), unix.ENODEV)
-	soon.Until(t, "all files are closed", func() bool { return openFiles(t) <= before })
+	timetest.Eventually(t, "all files are closed", func() bool { return openFiles(t) <= before })
 }
 
 func TestNewErrors(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 )
 
@@ -120,7 +120,7 @@ func TestSwappedLinks(t *testing.T) {
 		var seen [4]int
 		for g := range seen {
 			guests.Go(func() {
-				for began := time.Now(); time.Since(began) < 2*time.Second || seen[g] == 0 && time.Since(began) < soon.Limit; {
+				for began := time.Now(); time.Since(began) < 2*time.Second || seen[g] == 0 && time.Since(began) < timetest.Limit; {
 					d, err := c.lookup(root, "d")
 					if err != nil {
 						t.Error(err)

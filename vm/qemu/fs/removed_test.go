@@ -10,8 +10,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // A file without a name counts until it is closed, and then no more.
@@ -141,7 +142,7 @@ func TestNoCountOfAClosedShare(t *testing.T) {
 			u.bytes += 8 * kib // as if too much counted
 			u.mu.Unlock()
 			end(l.dev)
-			soon.Until(t, "the session has ended", func() bool {
+			timetest.Eventually(t, "the session has ended", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return s.handles == nil
@@ -160,7 +161,7 @@ func TestNoCountOfAClosedShare(t *testing.T) {
 			if bytes += own.Blocks * blockSize; u.bytes != bytes {
 				t.Errorf("%d bytes are counted, not %d", u.bytes, bytes)
 			}
-			soon.Until(t, "nobody has the root open", func() bool { return l.dev.root.refs.Load() == 0 })
+			timetest.Eventually(t, "nobody has the root open", func() bool { return l.dev.root.refs.Load() == 0 })
 		})
 	}
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 const (
@@ -117,7 +118,7 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 			for n := range asked {
 				g.put(n, unlink(n), space)
 			}
-			soon.Until(t, "as many work as may at once, and the others wait", func() bool {
+			timetest.Eventually(t, "as many work as may at once, and the others wait", func() bool {
 				return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
 			})
 			g.put(asked, message[none](opLookup, root, nil, "home"), 500)

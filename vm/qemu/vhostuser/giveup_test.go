@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/soon"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
 // TestLostChain stops a broken device that never pushes a chain: it must not
@@ -66,7 +67,7 @@ func TestHungUpOnAHang(t *testing.T) {
 		t.Error("the device is still served, long after the front end has hung up")
 	}
 	close(end)
-	soon.Until(t, "the request goes on", func() bool { return dev.served.Load() > 0 })
+	timetest.Eventually(t, "the request goes on", func() bool { return dev.served.Load() > 0 })
 	if got := string(m.Mem[reply:][:4]); got != "gnah" {
 		t.Errorf("the request wrote %q", got)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/bubble"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // A device that was told to stop while one of its requests hangs does not wait
@@ -30,7 +30,7 @@ func TestHungUpOnAStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer kicks.Close()
-			bubble.Test(t, func(t *testing.T) {
+			timetest.Synthetic(t, func(t *testing.T) {
 				q := newQueue(0, new(health), slog.New(slog.DiscardHandler), func(*Queue) {})
 				q.running, q.kick, q.loopDone = true, kick, make(chan struct{})
 				hangs(q)

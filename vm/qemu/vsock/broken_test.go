@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
@@ -85,7 +85,7 @@ func within(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(soon.Limit):
+	case <-time.After(timetest.Limit):
 		t.Fatalf("%s does not end", what)
 	}
 }

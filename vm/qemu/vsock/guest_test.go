@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
@@ -81,7 +81,7 @@ func startGuest(t testing.TB, d *Device) *fakeGuest {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(soon.Limit):
+		case <-time.After(timetest.Limit):
 			t.Error("the device is served for ever")
 		}
 	})
@@ -245,7 +245,7 @@ func (g *fakeGuest) connect(port uint32) *guestConn {
 // atRest checks that a device holds nothing any more.
 func atRest(t testing.TB, d *Device) {
 	t.Helper()
-	soon.Until(t, "all connections forgotten", func() bool {
+	timetest.Eventually(t, "all connections forgotten", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.conns)+len(d.placed[fromHost])+len(d.placed[fromGuest]) == 0 && d.grown.Load() == 0

@@ -16,7 +16,7 @@ import (
 
 	afvsock "github.com/mdlayher/vsock"
 
-	"osaurus-sandbox/internal/soon"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // many is how many connections are open at once in each direction.
@@ -83,7 +83,7 @@ func TestDialBeforeBoot(t *testing.T) {
 	wantErrno(t, "dial without a guest", err, context.DeadlineExceeded)
 	dialled := make(chan net.Conn)
 	go func() { dialled <- dial(t, d) }()
-	soon.Until(t, "a waiting dial", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.conns) == 1 })
+	timetest.Eventually(t, "a waiting dial", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.conns) == 1 })
 	g := startGuest(t, d)
 	c := <-dialled
 	go g.reboot()
@@ -136,7 +136,7 @@ func TestMany(t *testing.T) {
 	wg.Wait()
 	for port, c := range made {
 		want := fmt.Sprintf("for port %d", port)
-		soon.Until(t, want, func() (ok bool) { g.do(func() { ok = string(c.got) == want }); return ok })
+		timetest.Eventually(t, want, func() (ok bool) { g.do(func() { ok = string(c.got) == want }); return ok })
 	}
 	if len(open) != 2*many {
 		t.Fatalf("%d connections are open", len(open))
@@ -166,7 +166,7 @@ func TestLimits(t *testing.T) {
 	})
 	wantRefused := func(n int) {
 		t.Helper()
-		soon.Until(t, fmt.Sprintf("%d refused", n), func() (ok bool) { g.do(func() { ok = refused == n }); return ok })
+		timetest.Eventually(t, fmt.Sprintf("%d refused", n), func() (ok bool) { g.do(func() { ok = refused == n }); return ok })
 	}
 	port := uint32(1)
 	connect := func(n int) {
@@ -200,7 +200,7 @@ func TestLimits(t *testing.T) {
 	wantRefused(1 + 5 + 7)
 	dial(t, d).Close() // the host has a share of its own
 	open[0].Close()
-	soon.Until(t, "room", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.placed[fromGuest]) < maxConns })
+	timetest.Eventually(t, "room", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.placed[fromGuest]) < maxConns })
 	connect(1)
 	accept(1)
 	for _, c := range open[1:] {
@@ -336,7 +336,7 @@ func TestStuckGuest(t *testing.T) {
 			t.Errorf("%d bytes were sent to a buffer of %d", n, guestBuffer)
 		}
 	}()
-	soon.Until(t, "a full buffer", func() (full bool) { g.do(func() { full = came >= guestBuffer }); return full })
+	timetest.Eventually(t, "a full buffer", func() (full bool) { g.do(func() { full = came >= guestBuffer }); return full })
 	_ = c.SetWriteDeadline(time.Now())
 	<-written
 	_ = c.SetWriteDeadline(time.Time{})
@@ -385,7 +385,7 @@ func TestClose(t *testing.T) {
 	errs := make(chan error, 3)
 	go func() { _, err := l.Accept(); errs <- err }()
 	go func() { _, err := d.Dial(context.Background(), echoPort); errs <- err }()
-	soon.Until(t, "a waiting dial", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.conns) == 1 })
+	timetest.Eventually(t, "a waiting dial", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.conns) == 1 })
 	d.Close()
 	for range 2 {
 		wantErrno(t, "accept and dial at the end", <-errs, net.ErrClosed)
