@@ -10,7 +10,7 @@ import (
 
 // TestGallery: what people are shown as examples has nothing wrong with it, and is found by its id.
 func TestGallery(t *testing.T) {
-	files, err := filepath.Glob("../examples/plugins/*.json")
+	files, err := filepath.Glob("examples/*.json")
 	if err != nil || len(files) != 8 {
 		t.Fatalf("of eight examples there are %q, %v", files, err)
 	}

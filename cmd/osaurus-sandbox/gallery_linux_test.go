@@ -63,7 +63,7 @@ func tryGallery(t *testing.T) {
 		{"rss-watcher", "add", `{"url": "` + web + `/feed"}`, "/feed"},
 		{"rss-watcher", "feeds", `{}`, "/feed"},
 	} {
-		recipe := filepath.Join("..", "..", "examples", "plugins", tc.plugin+".json")
+		recipe := filepath.Join("..", "..", "plugins", "examples", tc.plugin+".json")
 		switch tc.plugin {
 		case "just-begun":
 			recipe = begun
@@ -146,7 +146,7 @@ func TestWholeGallery(t *testing.T) {
 			}
 		}
 	}
-	examples := filepath.Join("..", "..", "examples", "plugins")
+	examples := filepath.Join("..", "..", "plugins", "examples")
 	if code, out := as(t, "alice", `mkdir -p ~/files && cd ~/files && printf 'city,price\nBern,12\nUri,8\n' > prices.csv &&
 		python3 -c 'open("text.pdf", "wb").write(b"%PDF-1.1\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 144]/Contents 4 0 R/Resources<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Courier>>>>>>>>endobj 4 0 obj<</Length 43>>stream\nBT /F1 18 Tf 20 80 Td (Tea is at five) Tj ET\nendstream endobj\ntrailer<</Root 1 0 R>>\n")' &&
 		printf 'P3 64 32 255\n' > wide.ppm && seq -s ' ' 1 6144 | tr -c '0-9\n' ' ' | awk '{for (i = 1; i <= NF; i++) print $i % 256}' >> wide.ppm`); code != 0 {
