@@ -24,7 +24,6 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/qemu"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -17,11 +17,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/bench/floor"
-
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

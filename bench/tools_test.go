@@ -17,7 +17,6 @@ import (
 
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

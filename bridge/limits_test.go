@@ -8,9 +8,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,11 +11,9 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -7,10 +7,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/sessions"
-
 	"osaurus-sandbox/engine"
 )
 

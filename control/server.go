@@ -20,7 +20,6 @@ import (
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/plugins/source"
-
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
@@ -33,7 +32,6 @@ import (
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/supervisor/machine"
 )
 

@@ -8,9 +8,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

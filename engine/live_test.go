@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

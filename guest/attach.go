@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -8,7 +8,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -10,7 +10,6 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/tools/packages"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

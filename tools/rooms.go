@@ -7,7 +7,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/tools/packages"
-
 	"osaurus-sandbox/engine"
 )
 

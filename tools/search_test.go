@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

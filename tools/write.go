@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -4,12 +4,11 @@ package floor
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/image"
 )
 
 // The call reboot(LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2, LINUX_REBOOT_CMD_POWER_OFF)
@@ -48,12 +47,11 @@ func WriteInitramfs(w io.Writer, arch vm.Arch) error {
 	if !ok {
 		return fmt.Errorf("no floor for %s", arch)
 	}
-	out := newc.NewWriter(w)
-	return errors.Join(
-		out.Write(newc.Entry{Name: "dev", Mode: newc.Dir | 0o755}),
-		out.Write(newc.Entry{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1}),
-		out.Write(newc.Entry{Name: "init", Mode: newc.File | 0o755, Data: program(arch, code)}),
-		out.Close())
+	return image.WriteCPIO(w, []image.CPIOEntry{
+		{Name: "dev", Mode: image.CPIODir | 0o755},
+		{Name: "dev/console", Mode: image.CPIODevice | 0o600, Major: 5, Minor: 1},
+		{Name: "init", Mode: image.CPIOFile | 0o755, Data: program(arch, code)},
+	})
 }
 
 // The call exit(0).

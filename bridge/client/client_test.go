@@ -21,7 +21,6 @@ import (
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -17,9 +17,7 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/secrets"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

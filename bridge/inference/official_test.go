@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/inference/inferencetest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

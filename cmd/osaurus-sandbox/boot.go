@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/launch"
-
 	"osaurus-sandbox/engine"
 )
 

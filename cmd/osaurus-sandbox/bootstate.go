@@ -9,7 +9,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/lock"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // bootState is the folder of one running boot. It holds a lock on the folder,
@@ -24,7 +24,7 @@ func newBootState(ctx context.Context, home config.Home) (*bootState, error) {
 		return nil, err
 	}
 	// A folder is without its own lock for a moment after it was made.
-	held, err := lock.Acquire(ctx, filepath.Join(home.Locks(), "boot"), nil)
+	held, err := pack.AcquireLock(ctx, filepath.Join(home.Locks(), "boot"), nil)
 	if err != nil {
 		return nil, err
 	}

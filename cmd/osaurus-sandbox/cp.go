@@ -16,9 +16,9 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/copyfiles"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 func newCp(c console) *cobra.Command {

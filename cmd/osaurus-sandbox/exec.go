@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,9 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

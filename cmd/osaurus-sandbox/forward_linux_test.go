@@ -24,7 +24,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/freeport"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

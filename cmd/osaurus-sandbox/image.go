@@ -7,11 +7,11 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/sources"
 )
 

@@ -9,9 +9,7 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-
-	"osaurus-sandbox/vm/image/progress"
-
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/engine"
 )
 

@@ -16,9 +16,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-
-	"osaurus-sandbox/vm/image/progress"
-
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/engine"
 )
 

@@ -16,10 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/progress"
-
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/engine"
 )
 

@@ -14,8 +14,8 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // newPluginInstalls are the commands about which agents have which plugins.

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
 )
 
 func newPluginRegister(c console) *cobra.Command {

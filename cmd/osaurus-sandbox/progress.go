@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
 )
 
 const (

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

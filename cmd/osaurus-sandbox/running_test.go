@@ -12,10 +12,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

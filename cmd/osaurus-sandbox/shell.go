@@ -12,9 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -8,9 +8,7 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

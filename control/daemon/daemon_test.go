@@ -17,10 +17,8 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/hosttest"
-
 	"osaurus-sandbox/engine"
 )
 

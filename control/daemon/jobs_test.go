@@ -11,11 +11,9 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -17,9 +17,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/supervisor/hosttest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

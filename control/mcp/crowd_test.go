@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/freeport"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

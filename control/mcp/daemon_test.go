@@ -23,12 +23,10 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
-
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

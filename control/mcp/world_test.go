@@ -22,10 +22,8 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
-
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

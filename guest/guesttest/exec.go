@@ -17,7 +17,6 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/preface"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/engine"
 )
 

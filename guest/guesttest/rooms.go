@@ -12,7 +12,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -15,7 +15,6 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

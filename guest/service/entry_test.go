@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -23,7 +23,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
-
 	"osaurus-sandbox/engine"
 )
 

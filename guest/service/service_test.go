@@ -30,7 +30,6 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"testing"
 
-	"osaurus-sandbox/vm/image/depmod"
+	"osaurus-sandbox/vm/image/kernel"
 )
 
 // syntheticAlpineISO returns an ISO image of the form of alpine-virt's, with a
@@ -66,10 +66,10 @@ var moduleSuffix = regexp.MustCompile(`\.ko\b`)
 // packModules writes a kernel's modules as Alpine does: each a .ko.gz.
 func packModules(k Kernel, dir string) error {
 	return k.eachModuleFile(func(name string, b []byte) error {
-		switch {
-		case depmod.IsModule(name):
+		if _, _, ok := kernel.ModuleName(name); ok {
 			name, b = name+".gz", gzipped(b)
-		case name == "modules.dep":
+		}
+		if name == "modules.dep" {
 			b = moduleSuffix.ReplaceAll(b, []byte(".ko.gz"))
 		}
 		path := filepath.Join(dir, name)

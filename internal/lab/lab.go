@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/debian"
-	"osaurus-sandbox/vm/image/lock"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // makeTimeout is long because a first fetch brings package lists and 40 MB,
@@ -103,7 +103,7 @@ func try(t testing.TB, arch, name string, make func(ctx context.Context, dir, ou
 	dir := filepath.Join(labDir(t), arch)
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
-	held, err := lock.Acquire(ctx, filepath.Join(dir, name+".lock"), nil)
+	held, err := pack.AcquireLock(ctx, filepath.Join(dir, name+".lock"), nil)
 	if err != nil {
 		return "", err
 	}

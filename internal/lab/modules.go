@@ -14,15 +14,14 @@ import (
 	"strings"
 
 	"osaurus-sandbox/vm/image"
-	"osaurus-sandbox/vm/image/depmod"
-	"osaurus-sandbox/vm/image/modules"
+	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/pack"
 )
 
 // eachModuleFile calls write for every file of a kernel's modules, and then for
 // the modules.dep and modules.softdep that Debian leaves to its depmod.
 func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
-	var index depmod.Index
+	var index kernel.ModuleIndex
 	all := os.DirFS(k.Modules)
 	err := fs.WalkDir(all, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -32,10 +31,7 @@ func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
 		if err != nil {
 			return err
 		}
-		if depmod.IsModule(name) {
-			err = index.Add(name, bytes.NewReader(b))
-		}
-		return errors.Join(err, write(name, b))
+		return errors.Join(index.Add(name, bytes.NewReader(b)), write(name, b))
 	})
 	dep, noDep := index.Dep()
 	return errors.Join(err, noDep, write("modules.dep", dep), write("modules.softdep", index.Softdep()))
@@ -50,7 +46,7 @@ func guestModules(ctx context.Context, k Kernel, path string) error {
 			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
 		})
 	}
-	tree, err := modules.Read(ctx, walk, image.Modules()...)
+	tree, err := kernel.ReadModules(ctx, walk, image.Modules()...)
 	if err != nil {
 		return err
 	}
@@ -61,8 +57,8 @@ func guestModules(ctx context.Context, k Kernel, path string) error {
 	return pack.WriteZstd(path, "", nil, func(w io.Writer) error {
 		out := tar.NewWriter(w)
 		write := func(name string, b []byte) error {
-			module, _, ok := modules.FileName(name)
-			if ok && !slices.ContainsFunc(taken, func(m modules.Module) bool { return m.Name == module }) {
+			module, _, ok := kernel.ModuleName(name)
+			if ok && !slices.ContainsFunc(taken, func(m kernel.Module) bool { return m.Name == module }) {
 				return nil
 			}
 			err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/modules/" + k.Release + "/" + name, Size: int64(len(b)), Mode: 0o644})

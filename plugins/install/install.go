@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

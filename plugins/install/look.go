@@ -9,10 +9,8 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

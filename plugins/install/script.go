@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

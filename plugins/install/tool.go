@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -18,13 +18,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -12,11 +12,9 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -13,13 +13,11 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

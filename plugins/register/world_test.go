@@ -14,11 +14,9 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

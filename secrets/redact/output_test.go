@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/secrets/redact"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

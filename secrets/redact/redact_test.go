@@ -11,10 +11,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

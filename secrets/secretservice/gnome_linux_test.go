@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/secretservice"
 	"osaurus-sandbox/secrets/secretstest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -12,7 +12,6 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
@@ -20,7 +19,6 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -15,7 +15,6 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/agents"
@@ -24,7 +23,6 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

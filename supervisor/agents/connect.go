@@ -6,10 +6,8 @@ import (
 	"io"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

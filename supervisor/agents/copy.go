@@ -9,7 +9,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/copyfiles"
-
 	"osaurus-sandbox/engine"
 )
 

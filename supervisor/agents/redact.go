@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/secrets/redact"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -6,9 +6,7 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

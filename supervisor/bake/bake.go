@@ -11,12 +11,12 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // PackagesName is the file beside a baked base that lists what is installed:

@@ -20,18 +20,15 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
-
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/tools/packages/packagestest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/qemu"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

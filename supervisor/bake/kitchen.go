@@ -14,9 +14,8 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image"
-	"osaurus-sandbox/vm/image/progress"
-
 	"osaurus-sandbox/engine"
 )
 

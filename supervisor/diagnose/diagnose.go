@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

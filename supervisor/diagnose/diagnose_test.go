@@ -14,16 +14,13 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/diagnose"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -16,13 +16,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -13,11 +13,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

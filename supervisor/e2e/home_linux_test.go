@@ -18,12 +18,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -14,7 +14,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

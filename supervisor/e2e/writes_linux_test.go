@@ -15,9 +15,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

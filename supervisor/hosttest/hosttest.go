@@ -15,11 +15,10 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/vm/image/progress"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -20,7 +20,6 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

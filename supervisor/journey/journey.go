@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
 )
 
 // Step is a step of the way to a running guest, in the order of Steps.

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/vm/image/progress"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

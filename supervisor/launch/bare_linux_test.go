@@ -17,7 +17,6 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/qemu"
-
 	"osaurus-sandbox/engine"
 )
 

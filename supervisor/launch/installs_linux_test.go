@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/guest"
-
 	"osaurus-sandbox/engine"
 )
 

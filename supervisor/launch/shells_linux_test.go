@@ -19,7 +19,6 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/supervisor/launch"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -9,7 +9,6 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/provision"
-
 	"osaurus-sandbox/engine"
 )
 

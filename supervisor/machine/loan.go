@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/engine"
 )
 

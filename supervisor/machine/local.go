@@ -9,7 +9,6 @@ import (
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
-
 	"osaurus-sandbox/engine"
 )
 

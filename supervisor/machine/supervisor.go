@@ -19,7 +19,6 @@ import (
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

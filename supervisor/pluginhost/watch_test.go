@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
@@ -29,7 +28,6 @@ import (
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
 )
 

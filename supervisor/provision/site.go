@@ -12,13 +12,13 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/sources"
 )
 

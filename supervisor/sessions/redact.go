@@ -3,7 +3,6 @@ package sessions
 import (
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/agents"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -15,9 +15,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
@@ -26,9 +24,7 @@ import (
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/engine"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/engine"
 )
 

@@ -6,7 +6,6 @@ import (
 
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

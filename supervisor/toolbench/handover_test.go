@@ -10,13 +10,11 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

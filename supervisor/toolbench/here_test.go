@@ -12,10 +12,8 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

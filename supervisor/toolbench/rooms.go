@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/engine"
 )
 

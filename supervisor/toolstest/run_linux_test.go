@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
@@ -20,7 +21,6 @@ import (
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // TestWithoutARoom makes the calls that need no more than files: on this host. All are

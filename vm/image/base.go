@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/ext4"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/untar"
 )
 

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"sync"
 
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // Image is what a machine boots. It is plain data; its files belong to a Store.
@@ -24,9 +23,9 @@ type Image struct {
 	Kernel, Initrd, Base string
 	// Digest is what the image is known by: of the same pack and the same
 	// guest program it is the same on every host.
-	Digest digest.SHA256
+	Digest pack.Digest
 	// BaseDigest is what the base alone is known by.
-	BaseDigest digest.SHA256
+	BaseDigest pack.Digest
 
 	boot, base part
 }
@@ -123,11 +122,11 @@ func (s Store) IsBaked(p pack.Pack, recipe []string) bool {
 	return err == nil
 }
 
-func baseKey(p pack.Pack) digest.SHA256 {
+func baseKey(p pack.Pack) pack.Digest {
 	return key(baseKind, fmt.Sprint(baseFormat), p.Manifest.Root.SHA256.String())
 }
 
-func bakedKey(p pack.Pack, recipe []string) digest.SHA256 {
+func bakedKey(p pack.Pack, recipe []string) pack.Digest {
 	return key(append([]string{bakedKind, baseKey(p).String()}, recipe...)...)
 }
 
@@ -140,7 +139,7 @@ func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() erro
 	words := []string{bootKind, fmt.Sprint(bootFormat), m.Kernel.SHA256.String(), m.Modules.SHA256.String()}
 	words = append(words, Modules()...)
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		words = append(words, name, digest.SHA256(sha256.Sum256(programs[name])).String())
+		words = append(words, name, pack.Digest(sha256.Sum256(programs[name])).String())
 	}
 	key := key(words...)
 	return s.ensure(ctx, bootKind, label(p), key, report, func(ctx context.Context, dir string) error {
@@ -170,6 +169,6 @@ func newImage(arch vm.Arch, boot, base part) Image {
 func label(p pack.Pack) string { return p.Manifest.Distribution + "-" + string(p.Manifest.Arch) }
 
 // key is a digest over words, each of which counts.
-func key(words ...string) digest.SHA256 {
+func key(words ...string) pack.Digest {
 	return sha256.Sum256(fmt.Appendf(nil, "%q", words))
 }

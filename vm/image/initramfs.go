@@ -13,8 +13,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/modules"
-	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -79,13 +78,7 @@ func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte
 	}
 	defer f.Close()
 	out := bufio.NewWriter(f)
-	w := newc.NewWriter(out)
-	for _, e := range initramfs(programs, boot, late) {
-		if err := w.Write(e); err != nil {
-			return err
-		}
-	}
-	return errors.Join(w.Close(), out.Flush())
+	return errors.Join(WriteCPIO(out, initramfs(programs, boot, late)), out.Flush())
 }
 
 // noModules is the error of a pack of which no initramfs can be built. Where it lacks
@@ -101,36 +94,36 @@ func noModules(p pack.Pack, err error) error {
 		p.Manifest.Name, from))
 }
 
-func initramfs(programs map[string][]byte, boot, late []modules.Module) []newc.Entry {
-	entries := []newc.Entry{
-		{Name: "dev", Mode: newc.Dir | 0o755},
-		{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1},
-		{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3},
-		{Name: modulesDir, Mode: newc.Dir | 0o755},
+func initramfs(programs map[string][]byte, boot, late []kernel.Module) []CPIOEntry {
+	entries := []CPIOEntry{
+		{Name: "dev", Mode: CPIODir | 0o755},
+		{Name: "dev/console", Mode: CPIODevice | 0o600, Major: 5, Minor: 1},
+		{Name: "dev/null", Mode: CPIODevice | 0o666, Major: 1, Minor: 3},
+		{Name: modulesDir, Mode: CPIODir | 0o755},
 	}
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		entries = append(entries, newc.Entry{Name: name, Mode: newc.File | 0o555, Data: programs[name]})
+		entries = append(entries, CPIOEntry{Name: name, Mode: CPIOFile | 0o555, Data: programs[name]})
 	}
 	for _, list := range []struct {
 		name    string
-		modules []modules.Module
+		modules []kernel.Module
 	}{{orderList, boot}, {lateList, late}} {
 		var names strings.Builder
 		for _, m := range list.modules {
 			file := m.Name + ".ko"
 			names.WriteString(file + "\n")
-			entries = append(entries, newc.Entry{Name: modulesDir + "/" + file, Mode: newc.File | 0o644, Data: m.Data})
+			entries = append(entries, CPIOEntry{Name: modulesDir + "/" + file, Mode: CPIOFile | 0o644, Data: m.Data})
 		}
-		entries = append(entries, newc.Entry{Name: modulesDir + "/" + list.name, Mode: newc.File | 0o644, Data: []byte(names.String())})
+		entries = append(entries, CPIOEntry{Name: modulesDir + "/" + list.name, Mode: CPIOFile | 0o644, Data: []byte(names.String())})
 	}
 	return entries
 }
 
 // pickModules returns the modules of a pack to load at boot, and later.
-func pickModules(ctx context.Context, p pack.Pack) (boot, late []modules.Module, err error) {
+func pickModules(ctx context.Context, p pack.Pack) (boot, late []kernel.Module, err error) {
 	set := needed()
 	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) }
-	tree, err := modules.Read(ctx, walk, Modules()...)
+	tree, err := kernel.ReadModules(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // part is a folder of sealed files: half of an image.
@@ -36,7 +36,7 @@ type sealedFile struct {
 	Size int64  `json:"size"`
 	// SHA256 is over the digests of the file's chunks, so that several
 	// processors can make it.
-	SHA256 digest.SHA256 `json:"sha256OfChunks"`
+	SHA256 pack.Digest `json:"sha256OfChunks"`
 }
 
 const (
@@ -92,7 +92,7 @@ func openPart(dir string) (part, error) {
 }
 
 // digest stands for all files of a part.
-func (s seal) digest() digest.SHA256 {
+func (s seal) digest() pack.Digest {
 	words := []string{"seal"}
 	for _, f := range s.Files {
 		words = append(words, f.Name, fmt.Sprint(f.Size), f.SHA256.String())
@@ -125,15 +125,15 @@ const (
 )
 
 // hashFile returns the digest over the digests of a file's chunks.
-func hashFile(ctx context.Context, path string) (digest.SHA256, int64, error) {
+func hashFile(ctx context.Context, path string) (pack.Digest, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return digest.SHA256{}, 0, err
+		return pack.Digest{}, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return digest.SHA256{}, 0, err
+		return pack.Digest{}, 0, err
 	}
 	size := info.Size()
 	sums := make([]byte, (size+chunkSize-1)/chunkSize*sha256.Size)
@@ -157,7 +157,7 @@ func hashFile(ctx context.Context, path string) (digest.SHA256, int64, error) {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return digest.SHA256{}, 0, err
+			return pack.Digest{}, 0, err
 		}
 	}
 	return sha256.Sum256(fmt.Appendf(sums, "%d", size)), size, nil

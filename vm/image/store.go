@@ -14,9 +14,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
-	"osaurus-sandbox/vm/image/lock"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // A store has a folder for each kind of part, in which are
@@ -37,14 +36,14 @@ const (
 // ensure returns the part of a key. Where there is none, it is built in a
 // folder of its own, sealed, and only then put in its place: whoever is killed
 // in between leaves nothing that could be taken for a part.
-func (s Store) ensure(ctx context.Context, kind, label string, key digest.SHA256, report progress.Func,
+func (s Store) ensure(ctx context.Context, kind, label string, key pack.Digest, report progress.Func,
 	build func(ctx context.Context, dir string) error) (part, error) {
 	dir := s.place(kind, label, key)
 	folder := filepath.Dir(dir)
 	if p, ok := use(dir); ok {
 		return p, nil
 	}
-	held, err := lock.Acquire(ctx, filepath.Join(folder, lockName), func(owner string) {
+	held, err := pack.AcquireLock(ctx, filepath.Join(folder, lockName), func(owner string) {
 		report.Note("waiting for " + owner + ", which is building an image")
 	})
 	if err != nil {
@@ -62,7 +61,7 @@ func (s Store) ensure(ctx context.Context, kind, label string, key digest.SHA256
 }
 
 // place is where the part of a key is.
-func (s Store) place(kind, label string, key digest.SHA256) string {
+func (s Store) place(kind, label string, key pack.Digest) string {
 	return filepath.Join(s.Dir, kind, label+"-"+key.String()[:keyDigits])
 }
 
@@ -125,7 +124,7 @@ func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 // discard removes a broken part, unless another program has built it again
 // since that was seen.
 func discard(ctx context.Context, p part) error {
-	held, err := lock.Acquire(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
+	held, err := pack.AcquireLock(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
 	if err != nil {
 		return err
 	}
@@ -159,7 +158,7 @@ func (s Store) Clear(ctx context.Context) error {
 		if err != nil {
 			return fault.New(fault.Execution, "remove images", folder, err)
 		}
-		held, err := lock.Acquire(ctx, filepath.Join(folder, lockName), nil)
+		held, err := pack.AcquireLock(ctx, filepath.Join(folder, lockName), nil)
 		if err != nil {
 			return err
 		}

@@ -11,11 +11,9 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
-
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

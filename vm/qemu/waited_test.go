@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm/qemu"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/modules"
-	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/kernel"
 )
 
 // drivers are the modules that the test guest needs; those that a kernel has
@@ -68,7 +68,7 @@ func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	walk := func(visit func(*tar.Header, io.Reader) error) error {
 		return p.Walk(t.Context(), p.Manifest.Modules, visit)
 	}
-	tree, err := modules.Read(t.Context(), walk, drivers...)
+	tree, err := kernel.ReadModules(t.Context(), walk, drivers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,27 +77,25 @@ func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 		t.Fatal(err)
 	}
 
-	var b bytes.Buffer
-	w := newc.NewWriter(&b)
-	add := func(e newc.Entry) {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
-		}
-	}
+	var entries []image.CPIOEntry
 	for _, d := range []string{"dev", "proc", "sys", "tmp", "mod", "mnt"} {
-		add(newc.Entry{Name: d, Mode: newc.Dir | 0o755})
+		entries = append(entries, image.CPIOEntry{Name: d, Mode: image.CPIODir | 0o755})
 	}
-	// Go's runtime needs these before it has run a line of ours.
-	add(newc.Entry{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1})
-	add(newc.Entry{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3})
-	add(newc.Entry{Name: "init", Mode: newc.File | 0o755, Data: buildGuest(t, arch)})
+	file := func(name string, mode uint32, data []byte) {
+		entries = append(entries, image.CPIOEntry{Name: name, Mode: image.CPIOFile | mode, Data: data})
+	}
+	entries = append(entries, // Go's runtime needs these two
+		image.CPIOEntry{Name: "dev/console", Mode: image.CPIODevice | 0o600, Major: 5, Minor: 1},
+		image.CPIOEntry{Name: "dev/null", Mode: image.CPIODevice | 0o666, Major: 1, Minor: 3})
+	file("init", 0o755, buildGuest(t, arch))
 	var names []string
 	for _, m := range order {
 		names = append(names, m.Name)
-		add(newc.Entry{Name: "mod/" + m.Name, Mode: newc.File | 0o644, Data: m.Data})
+		file("mod/"+m.Name, 0o644, m.Data)
 	}
-	add(newc.Entry{Name: "mod/order", Mode: newc.File | 0o644, Data: []byte(strings.Join(names, "\n"))})
-	if err := w.Close(); err != nil {
+	file("mod/order", 0o644, []byte(strings.Join(names, "\n")))
+	var b bytes.Buffer
+	if err := image.WriteCPIO(&b, entries); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

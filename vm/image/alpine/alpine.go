@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/fetch"
-	"osaurus-sandbox/vm/image/iso9660"
 	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/untar"
 )
 
@@ -73,7 +72,7 @@ func unpackISO(ctx context.Context, name string, arch vm.Arch, dir string, repor
 		return err
 	}
 	defer file.Close()
-	iso, err := iso9660.New(file)
+	iso, err := New(file)
 	if err != nil {
 		return err
 	}

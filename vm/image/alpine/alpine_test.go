@@ -14,11 +14,11 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/untar"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/fetch"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // version is the release that is pinned. Files of a release never change.
@@ -47,7 +47,7 @@ func pin(machine, flavour, suffix string, size int64, sha256 string) fetch.File 
 	return fetch.File{
 		URL:    "https://dl-cdn.alpinelinux.org/alpine/v3.24/releases/" + machine + "/" + name,
 		Size:   size,
-		SHA256: digest.MustParse(sha256),
+		SHA256: pack.MustParseDigest(sha256),
 	}
 }
 

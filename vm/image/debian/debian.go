@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // The files of a pack.
@@ -67,7 +66,7 @@ func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, re
 	}
 	var origins []pack.Origin
 	for _, deb := range debs {
-		sum, _, err := digest.OfFile(ctx, deb)
+		sum, _, err := pack.DigestOfFile(ctx, deb)
 		if err != nil {
 			return nil, err
 		}

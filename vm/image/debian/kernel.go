@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/depmod"
 	"osaurus-sandbox/vm/image/kernel"
 	"osaurus-sandbox/vm/image/untar"
 )
@@ -24,7 +23,7 @@ type kernelFiles struct {
 	arch    vm.Arch
 	kernel  string      // where to write it
 	modules *tar.Writer // of lib/modules/RELEASE
-	index   depmod.Index
+	index   kernel.ModuleIndex
 	release string
 }
 
@@ -61,10 +60,8 @@ func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
 	if _, err := io.Copy(&b, content); err != nil {
 		return err
 	}
-	if depmod.IsModule(file) {
-		if err := k.index.Add(file, bytes.NewReader(b.Bytes())); err != nil {
-			return err
-		}
+	if err := k.index.Add(file, bytes.NewReader(b.Bytes())); err != nil {
+		return err
 	}
 	return k.write(name, b.Bytes())
 }

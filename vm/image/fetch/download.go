@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // resumeAdvice is for what is not the file's fault.
@@ -58,7 +58,7 @@ func (d *download) run(ctx context.Context) error {
 	if err := d.out.Sync(); err != nil {
 		return fault.New(fault.Execution, "download", d.file.URL, err)
 	}
-	if got := digest.Sum(d.hash); got != d.file.SHA256 {
+	if got := pack.Digest(d.hash.Sum(nil)); got != d.file.SHA256 {
 		return mismatch(d.file, got)
 	}
 	return nil

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
-	"osaurus-sandbox/vm/image/lock"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 const (
@@ -34,7 +33,7 @@ const (
 type File struct {
 	URL    string
 	Size   int64 // zero where it is not known
-	SHA256 digest.SHA256
+	SHA256 pack.Digest
 	// Hosts are the hosts besides the URL's own that it may redirect to.
 	Hosts []string
 }
@@ -82,7 +81,7 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 		return "", err
 	}
 	file := filepath.Join(c.Dir, name)
-	held, err := lock.Acquire(ctx, file+".lock", func(owner string) { report.Note("waiting for " + owner + " to download " + name) })
+	held, err := pack.AcquireLock(ctx, file+".lock", func(owner string) { report.Note("waiting for " + owner + " to download " + name) })
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +119,7 @@ func (c *Client) verify(ctx context.Context, f File, path string, report progres
 	defer file.Close()
 	meter := report.Start("verify "+filepath.Base(path), 0, f.Size)
 	defer meter.Finish()
-	got, _, err := digest.Of(ctx, io.TeeReader(file, meter))
+	got, _, err := pack.DigestOf(ctx, io.TeeReader(file, meter))
 	if err != nil {
 		return fault.Wrap("verify download", path, err)
 	}
@@ -131,7 +130,7 @@ func (c *Client) verify(ctx context.Context, f File, path string, report progres
 	return nil
 }
 
-func mismatch(f File, got digest.SHA256) error {
-	return digest.Mismatch("download", f.URL, f.SHA256, got).
+func mismatch(f File, got pack.Digest) error {
+	return pack.Mismatch("download", f.URL, f.SHA256, got).
 		Advise("What came was deleted. Somebody may be changing files on their way here: try from another network, and report it if it happens again.")
 }

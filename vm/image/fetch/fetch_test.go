@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/fetch"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 var noPause = time.Millisecond
@@ -127,7 +127,7 @@ func TestAWrongByteIsRefusedAndDeleted(t *testing.T) {
 		_, err := c.Get(t.Context(), f, nil)
 		wrong := bytes.Clone(b)
 		wrong[77_777] ^= 1
-		for _, part := range []string{"file.iso", f.SHA256.String(), digest.SHA256(sha256.Sum256(wrong)).String()} {
+		for _, part := range []string{"file.iso", f.SHA256.String(), pack.Digest(sha256.Sum256(wrong)).String()} {
 			if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), part) || fault.AdviceOf(err) == "" {
 				t.Fatalf("%v: want rejected, naming %s", err, part)
 			}
@@ -201,7 +201,7 @@ func TestAnEndlessBodyEnds(t *testing.T) {
 	})
 	c, f := client(t, s), pin(s, make([]byte, 10<<20))
 	c.Idle = 0
-	f.SHA256 = digest.SHA256{1}
+	f.SHA256 = pack.Digest{1}
 	if _, err := c.Get(t.Context(), f, nil); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a known size: %v", err)
 	}
@@ -297,7 +297,7 @@ func TestUnreachable(t *testing.T) {
 	l.Close()
 	for _, host := range []string{address, "host.invalid"} {
 		c := &fetch.Client{Dir: t.TempDir(), Pause: noPause}
-		_, err := c.Get(t.Context(), fetch.File{URL: "https://" + host + "/f", SHA256: digest.SHA256{1}}, nil)
+		_, err := c.Get(t.Context(), fetch.File{URL: "https://" + host + "/f", SHA256: pack.Digest{1}}, nil)
 		if !fetch.Unreachable(err) || fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("%s: %v, want it to be unreachable", host, err)
 		}

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/fetch"
+	"osaurus-sandbox/vm/image/pack"
 )
 
 // TestMain makes this test program one that downloads, where asked to.
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func download(u string) {
 	fmt.Println("it begins")
 	c := &fetch.Client{Dir: os.Getenv("FETCH_DIR"), Pause: noPause}
-	f := fetch.File{URL: u, SHA256: digest.SHA256{1}}
+	f := fetch.File{URL: u, SHA256: pack.Digest{1}}
 	if ca := os.Getenv("FETCH_CA"); ca != "" {
 		text, err := os.ReadFile(ca)
 		if err != nil {
@@ -43,7 +43,7 @@ func download(u string) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(text)
 		c.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-		f.SHA256 = digest.MustParse(os.Getenv("FETCH_SHA256"))
+		f.SHA256 = pack.MustParseDigest(os.Getenv("FETCH_SHA256"))
 		fmt.Sscan(os.Getenv("FETCH_SIZE"), &f.Size)
 	}
 	_, err := c.Get(context.Background(), f, nil)

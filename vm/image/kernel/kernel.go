@@ -1,4 +1,4 @@
-// Package kernel brings a Linux kernel into the one form that every driver loads: a bzImage on amd64, a plain Image on arm64.
+// Package kernel unpacks Linux kernels into the form that every driver loads, and picks the kernel modules that a guest needs.
 package kernel
 
 import (
@@ -30,7 +30,7 @@ const (
 // Plain returns the loadable form of a kernel, which may be that already, or
 // packed with gzip, or an EFI zboot image with a gzip or zstd payload, as
 // Alpine's and Fedora's arm64 kernels are.
-func Plain(arch vm.Arch, b []byte) ([]byte, error) {
+func Unpack(arch vm.Arch, b []byte) ([]byte, error) {
 	plain, err := unpack(arch, b)
 	if err != nil {
 		return nil, refuse("", err)
@@ -40,11 +40,11 @@ func Plain(arch vm.Arch, b []byte) ([]byte, error) {
 
 // Write reads a kernel and writes its loadable form, as Plain returns it, to a file.
 func Write(arch vm.Arch, r io.Reader, path string) error {
-	b, err := readAll(r)
+	b, err := readAll(r, MaxSize)
 	if err != nil {
 		return refuse(path, err)
 	}
-	if b, err = Plain(arch, b); err != nil {
+	if b, err = Unpack(arch, b); err != nil {
 		return err
 	}
 	return os.WriteFile(path, b, 0o644)
@@ -169,22 +169,22 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 			return nil, err
 		}
 		z.Multistream(false) // the kernel's build appends the size, others padding
-		return readAll(z)
+		return readAll(z, MaxSize)
 	case "zstd", "zstd22":
 		z, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxSize), zstd.WithDecoderMaxWindow(MaxSize))
 		if err != nil {
 			return nil, err
 		}
 		defer z.Close()
-		return readAll(z)
+		return readAll(z, MaxSize)
 	}
 	return nil, fmt.Errorf("it is packed with %q; gzip and zstd are known", algorithm)
 }
 
-func readAll(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err == nil && len(b) > MaxSize {
-		err = fmt.Errorf("it has more than %d bytes", MaxSize)
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
 	}
 	return b, err
 }

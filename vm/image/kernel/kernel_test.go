@@ -33,12 +33,12 @@ func packed(t testing.TB, b []byte, program string, args ...string) []byte {
 
 func TestUnpacksRealKernels(t *testing.T) {
 	image := read(t, lab.DebianKernel(t, "arm64").Image)
-	if got, err := kernel.Plain(vm.ARM64, lab.Zboot(gzipped(t, image), "gzip")); err != nil || !bytes.Equal(got, image) {
+	if got, err := kernel.Unpack(vm.ARM64, lab.Zboot(gzipped(t, image), "gzip")); err != nil || !bytes.Equal(got, image) {
 		t.Errorf("arm64 as Alpine packs it: %d bytes, %v", len(got), err)
 	}
 	bz := read(t, lab.DebianKernel(t, "amd64").Image)
 	for form, b := range map[string][]byte{"plain": bz, "gzip": gzipped(t, bz)} {
-		if got, err := kernel.Plain(vm.AMD64, b); err != nil || !bytes.Equal(got, bz) {
+		if got, err := kernel.Unpack(vm.AMD64, b); err != nil || !bytes.Equal(got, bz) {
 			t.Errorf("amd64 %s: %d bytes, %v", form, len(got), err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestUnpacksEveryForm(t *testing.T) {
 		"zboot with zstd":     lab.Zboot(zstandard(t, image), "zstd22"),
 		"gzip of a zboot one": gzipped(t, lab.Zboot(small, "gzip")),
 	} {
-		if got, err := kernel.Plain(vm.ARM64, b); err != nil || !bytes.Equal(got, image) {
+		if got, err := kernel.Unpack(vm.ARM64, b); err != nil || !bytes.Equal(got, image) {
 			t.Errorf("%s: %d bytes, %v", form, len(got), err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRefuses(t *testing.T) {
 		"too many wrappings":     {vm.ARM64, gzipped(t, gzipped(t, gzipped(t, whole)))},
 		"a bomb":                 {vm.ARM64, lab.Zboot(zstandard(t, zeros), "zstd")},
 	} {
-		if _, err := kernel.Plain(c.arch, c.b); fault.KindOf(err) != fault.Rejected {
+		if _, err := kernel.Unpack(c.arch, c.b); fault.KindOf(err) != fault.Rejected {
 			t.Errorf("%s: %v, want rejected", what, err)
 		}
 	}
@@ -132,11 +132,11 @@ func FuzzPlain(f *testing.F) {
 	f.Add(lab.Zboot(zstandard(f, small), "zstd"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-			plain, err := kernel.Plain(arch, b)
+			plain, err := kernel.Unpack(arch, b)
 			if err != nil {
 				continue
 			}
-			if again, err := kernel.Plain(arch, plain); err != nil || !bytes.Equal(again, plain) {
+			if again, err := kernel.Unpack(arch, plain); err != nil || !bytes.Equal(again, plain) {
 				t.Fatalf("what was unpacked is not plain: %v", err)
 			}
 		}

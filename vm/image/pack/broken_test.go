@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 func remove(t testing.TB, p pack.Pack, file string) string {

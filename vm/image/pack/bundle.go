@@ -12,8 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/untar"
 )
 
@@ -175,10 +174,10 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 			continue
 		}
 		b.seen[name] = true
-		checked := digest.Checked(ctx, r, filepath.Join(b.path, name), f.Size, f.SHA256)
+		checked := newCheckedReader(ctx, r, filepath.Join(b.path, name), f)
 		if err := writeTo(dir, f, checked, report); err != nil {
 			return fault.Wrap("import pack", b.path, err).
-				Advise("Nothing was imported. " + takeAgain)
+				Advise("Nothing was imported. " + getAgain)
 		}
 		return nil
 	}
@@ -187,5 +186,5 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 
 func (b *bundle) refuse(err error) error {
 	return fault.New(fault.Rejected, "import pack", b.path, err).
-		Advise("Nothing was imported. " + takeAgain)
+		Advise("Nothing was imported. " + getAgain)
 }

@@ -15,9 +15,11 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// TestMain makes this test program one that makes and removes packs without
-// end, where asked to.
+// TestMain lets tests start this program as a process to kill.
 func TestMain(m *testing.M) {
+	if path := os.Getenv("LOCK_HOLDER"); path != "" {
+		holdLock(path)
+	}
 	if dir := os.Getenv("PACK_STORE"); dir != "" {
 		churn(pack.Store{Dir: dir}, os.Getenv("PACK_ARCHIVE"))
 	}

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/digest"
 )
 
 // ManifestName is the manifest's file name in a pack's folder and archive.
@@ -61,15 +60,15 @@ type Manifest struct {
 
 // File is one file of a pack.
 type File struct {
-	Name   string        `json:"name"` // a plain name, in the pack's folder
-	Size   int64         `json:"size"`
-	SHA256 digest.SHA256 `json:"sha256"`
+	Name   string `json:"name"` // a plain name, in the pack's folder
+	Size   int64  `json:"size"`
+	SHA256 Digest `json:"sha256"`
 }
 
 // Origin is something that a pack was made of.
 type Origin struct {
-	Name   string        `json:"name"`
-	SHA256 digest.SHA256 `json:"sha256,omitzero"`
+	Name   string `json:"name"`
+	SHA256 Digest `json:"sha256,omitzero"`
 }
 
 // Files returns the files of the pack: kernel, modules, root.
@@ -77,7 +76,7 @@ func (m Manifest) Files() []File { return []File{m.Kernel, m.Modules, m.Root} }
 
 // Digest tells packs apart: it covers everything that matters to their guests,
 // and neither names nor origins.
-func (m Manifest) Digest() digest.SHA256 {
+func (m Manifest) Digest() Digest {
 	m.Name, m.Origins = "", nil
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
 		f.Name = ""

@@ -13,8 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/digest"
-	"osaurus-sandbox/vm/image/progress"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/untar"
 )
 
@@ -35,14 +34,14 @@ func Open(dir string) (Pack, error) {
 	p := Pack{Dir: dir, Manifest: m}
 	for _, f := range m.Files() {
 		if err := p.checkSize(f); err != nil {
-			return Pack{}, fault.Wrap("open pack", p.Path(f), err).Advise(takeAgain)
+			return Pack{}, fault.Wrap("open pack", p.Path(f), err).Advise(getAgain)
 		}
 	}
 	return p, nil
 }
 
-// takeAgain is for a pack in any folder, which no command of ours makes.
-const takeAgain = "Take the pack again from where it came."
+// getAgain is the advice for a damaged file when its origin is unknown.
+const getAgain = "Get it again from where it came from."
 
 func openManifest(dir string) (Manifest, error) {
 	name := filepath.Join(dir, ManifestName)
@@ -53,7 +52,7 @@ func openManifest(dir string) (Manifest, error) {
 	}
 	m, err := ParseManifest(text)
 	if err != nil {
-		return Manifest{}, fault.Wrap("open pack", name, err).Advise(takeAgain)
+		return Manifest{}, fault.Wrap("open pack", name, err).Advise(getAgain)
 	}
 	return m, nil
 }
@@ -85,7 +84,7 @@ func (p Pack) checkSize(f File) error {
 func (p Pack) Path(f File) string { return filepath.Join(p.Dir, f.Name) }
 
 // Digest tells packs apart. See Manifest.Digest.
-func (p Pack) Digest() digest.SHA256 { return p.Manifest.Digest() }
+func (p Pack) Digest() Digest { return p.Manifest.Digest() }
 
 // Open opens a file of the pack, for reading until the context ends. Where its
 // bytes are not the pinned ones, reading ends with an error in place of io.EOF,
@@ -98,7 +97,7 @@ func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	return struct {
 		io.Reader
 		io.Closer
-	}{digest.Checked(ctx, file, p.Path(f), f.Size, f.SHA256), file}, nil
+	}{newCheckedReader(ctx, file, p.Path(f), f), file}, nil
 }
 
 // Walk visits the entries of one of the pack's archives. Unless visit stops it,
@@ -124,20 +123,19 @@ func (p Pack) Verify(ctx context.Context, report progress.Func) error {
 }
 
 func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
-	file, err := os.Open(p.Path(f))
+	file, err := p.Open(ctx, f)
 	if err != nil {
-		return fault.Wrap("verify pack", p.Path(f), err)
+		return err
 	}
 	defer file.Close()
 	meter := report.Start("verify "+f.Name, 0, f.Size)
 	defer meter.Finish()
-	got, n, err := digest.Of(ctx, io.TeeReader(io.LimitReader(file, f.Size+1), meter))
-	if err != nil {
-		return fault.Wrap("verify pack", p.Path(f), err)
-	}
-	if got != f.SHA256 || n != f.Size {
-		return digest.Mismatch("verify pack", p.Path(f), f.SHA256, got).
-			Advise("Its files have changed since it was made: remove it with `osaurus-sandbox pack remove`, and build or import it again.")
+	if _, err := io.Copy(meter, file); err != nil {
+		failed := fault.Wrap("verify pack", p.Path(f), err)
+		if failed.Kind == fault.Rejected {
+			failed.Advise("Remove the pack with `osaurus-sandbox pack remove`, and build or import it again.")
+		}
+		return failed
 	}
 	return nil
 }
@@ -147,7 +145,7 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 func Seal(ctx context.Context, dir string, m Manifest) (Pack, error) {
 	m.Format = format
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
-		sum, size, err := digest.OfFile(ctx, filepath.Join(dir, f.Name))
+		sum, size, err := DigestOfFile(ctx, filepath.Join(dir, f.Name))
 		if err != nil {
 			return Pack{}, fault.Wrap("seal pack", dir, err)
 		}

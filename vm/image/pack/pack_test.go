@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/digest"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -167,7 +166,7 @@ func TestAFlippedByteIsNoticed(t *testing.T) {
 		p := build(t, pack.Store{Dir: t.TempDir()}, "a")
 		flip(t, filepath.Join(p.Dir, file))
 		f := p.Manifest.Files()[i]
-		got, _, err := digest.OfFile(t.Context(), p.Path(f))
+		got, _, err := pack.DigestOfFile(t.Context(), p.Path(f))
 		if err != nil {
 			t.Fatal(err)
 		}

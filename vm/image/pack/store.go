@@ -11,9 +11,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/kernel"
-	"osaurus-sandbox/vm/image/lock"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // Store is a folder of packs, each in a folder of its own name. A pack comes
@@ -155,8 +154,8 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, fill 
 	return s.open(name)
 }
 
-func (s Store) lock(ctx context.Context, name string, report progress.Func) (*lock.Lock, error) {
-	return lock.Acquire(ctx, filepath.Join(s.Dir, "."+name+".lock"), func(owner string) {
+func (s Store) lock(ctx context.Context, name string, report progress.Func) (*Lock, error) {
+	return AcquireLock(ctx, filepath.Join(s.Dir, "."+name+".lock"), func(owner string) {
 		report.Note(fmt.Sprintf("waiting for %s, which is making the pack %s", owner, name))
 	})
 }

@@ -10,12 +10,12 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/debian"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 )
 
 // The names that are more than the name of a pack.

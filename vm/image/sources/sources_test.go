@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/debian"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/progress"
 	"osaurus-sandbox/vm/image/sources"
 )
 

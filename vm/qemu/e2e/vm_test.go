@@ -24,7 +24,7 @@ import (
 
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/newc"
+	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/qemu/qmp"
 	"osaurus-sandbox/vm/qemu/vhostuser"
@@ -301,20 +301,15 @@ func initrd(t testing.TB, program string, arch vm.Arch) string {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	w := newc.NewWriter(out)
-	for _, e := range []newc.Entry{
-		{Name: "proc", Mode: newc.Dir | 0o755},
-		{Name: "sys", Mode: newc.Dir | 0o755},
-		{Name: "dev", Mode: newc.Dir | 0o755},
-		{Name: "dev/console", Mode: newc.CharDevice | 0o600, Major: 5, Minor: 1},
-		{Name: "dev/null", Mode: newc.CharDevice | 0o666, Major: 1, Minor: 3},
-		{Name: "init", Mode: newc.File | 0o755, Data: b},
-	} {
-		if err := w.Write(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
+	err = image.WriteCPIO(out, []image.CPIOEntry{
+		{Name: "proc", Mode: image.CPIODir | 0o755},
+		{Name: "sys", Mode: image.CPIODir | 0o755},
+		{Name: "dev", Mode: image.CPIODir | 0o755},
+		{Name: "dev/console", Mode: image.CPIODevice | 0o600, Major: 5, Minor: 1},
+		{Name: "dev/null", Mode: image.CPIODevice | 0o666, Major: 1, Minor: 3},
+		{Name: "init", Mode: image.CPIOFile | 0o755, Data: b},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out.Name()

@@ -13,10 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

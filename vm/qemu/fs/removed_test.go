@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

@@ -9,7 +9,6 @@ import (
 
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
-
 	"osaurus-sandbox/internal/timetest"
 )
 

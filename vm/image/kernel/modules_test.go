@@ -1,4 +1,4 @@
-package modules_test
+package kernel_test
 
 import (
 	"archive/tar"
@@ -18,13 +18,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/vm/image/modules"
+	"osaurus-sandbox/vm/image/kernel"
 )
 
 type files map[string][]byte
 
 // tree is a module tree as Read takes it.
-func tree(t testing.TB, f files) modules.Walk {
+func tree(t testing.TB, f files) kernel.WalkFunc {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -57,7 +57,7 @@ func walk(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 	}
 }
 
-func names(order []modules.Module) string {
+func names(order []kernel.Module) string {
 	var s []string
 	for _, m := range order {
 		s = append(s, m.Name)
@@ -97,10 +97,10 @@ kernel/about.ko: kernel/round.ko
 		{"nothing", nil, "", "", ""},
 		{"missing", []string{"absent"}, "", fault.NotFound, "absent"},
 		{"needs a missing one", []string{"with_lost"}, "", fault.NotFound, "with_lost needs it"},
-		{"circle", []string{"round"}, "", fault.Rejected, "needs itself"},
+		{"circle", []string{"round"}, "", fault.Rejected, "depends on itself"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := modules.Read(t.Context(), tree(t, some), c.names...)
+			got, err := kernel.ReadModules(t.Context(), tree(t, some), c.names...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestPackings(t *testing.T) {
 	s.Close()
 	for packing, data := range map[string][]byte{"": plain, ".gz": gz.Bytes(), ".xz": packedXZ, ".zst": zst.Bytes()} {
 		t.Run("ko"+packing, func(t *testing.T) {
-			got, err := modules.Read(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: data}), "virtio_x")
+			got, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: data}), "virtio_x")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestPackings(t *testing.T) {
 				return // half of a plain file is a file
 			}
 			cut := data[:len(data)/2]
-			if _, err := modules.Read(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: cut}), "virtio_x"); err == nil ||
+			if _, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: cut}), "virtio_x"); err == nil ||
 				!strings.Contains(err.Error(), "virtio-x.ko"+packing) {
 				t.Errorf("half a module: %v", err)
 			}
@@ -169,7 +169,7 @@ func TestSignatureIsCutOff(t *testing.T) {
 		"in the text": {plain + mark + "more", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := modules.Read(t.Context(), tree(t, files{"modules.dep": nil, "a.ko": []byte(c.file)}), "a")
+			got, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "a.ko": []byte(c.file)}), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestBomb(t *testing.T) {
 	z := gzip.NewWriter(&b)
 	_, _ = io.CopyN(z, zeros{}, 65<<20)
 	z.Close()
-	_, err := modules.Read(t.Context(), tree(t, files{"modules.dep": nil, "kernel/big.ko.gz": b.Bytes()}), "big")
+	_, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/big.ko.gz": b.Bytes()}), "big")
 	if err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("65 MB out of %d kB: %v", b.Len()>>10, err)
 	}
@@ -198,20 +198,20 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestReadStops(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := modules.Read(t.Context(), func(func(*tar.Header, io.Reader) error) error { return broken }, "a"); !errors.Is(err, broken) {
+	if _, err := kernel.ReadModules(t.Context(), func(func(*tar.Header, io.Reader) error) error { return broken }, "a"); !errors.Is(err, broken) {
 		t.Errorf("with no archive: %v", err)
 	}
-	if _, err := modules.Read(t.Context(), tree(t, files{"a.ko": nil}), "a"); fault.KindOf(err) != fault.NotFound || fault.AdviceOf(err) == "" {
+	if _, err := kernel.ReadModules(t.Context(), tree(t, files{"a.ko": nil}), "a"); fault.KindOf(err) != fault.NotFound || fault.AdviceOf(err) == "" {
 		t.Errorf("without lists: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := modules.Read(ctx, tree(t, files{"modules.dep": nil}), "a"); !errors.Is(err, context.Canceled) {
+	if _, err := kernel.ReadModules(ctx, tree(t, files{"modules.dep": nil}), "a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzReadModules(f *testing.F) {
 	f.Add("a.ko", []byte("module~Module signature appended~\n"), "kernel/a.ko: kernel/b.ko", "softdep a pre: c")
 	f.Add("a.ko.gz", []byte("\x1f\x8b\x08"), "kernel/a.ko:a.ko", "softdep a pre: a")
 	f.Add("a.ko.xz", []byte("\xfd7zXZ\x00"), "", "")
@@ -220,7 +220,7 @@ func FuzzRead(f *testing.F) {
 		if name == "" || strings.ContainsAny(name, "\x00/") || len(name) > 200 {
 			return
 		}
-		got, err := modules.Read(t.Context(), tree(t, files{name: data, "modules.dep": []byte(dep), "modules.softdep": []byte(softdep)}), "a")
+		got, err := kernel.ReadModules(t.Context(), tree(t, files{name: data, "modules.dep": []byte(dep), "modules.softdep": []byte(softdep)}), "a")
 		if err == nil {
 			_, _ = got.Order("a")
 		}

@@ -1,4 +1,4 @@
-package lock_test
+package pack_test
 
 import (
 	"context"
@@ -12,24 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/vm/image/lock"
+	"osaurus-sandbox/vm/image/pack"
 )
 
-// TestMain makes this test program a process that holds a lock, where asked to.
-func TestMain(m *testing.M) {
-	if path := os.Getenv("LOCK_HOLDER"); path != "" {
-		l, err := lock.Acquire(context.Background(), path, nil)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println("held")
-		time.Sleep(time.Minute) // until it is killed
-		l.Release()
+// holdLock holds a lock until this process is killed.
+func holdLock(path string) {
+	if _, err := pack.AcquireLock(context.Background(), path, nil); err != nil {
+		panic(err)
 	}
-	os.Exit(m.Run())
+	fmt.Println("held")
+	time.Sleep(time.Minute)
 }
 
-func TestWaitsForAnotherProcessAndOutlivesItsDeath(t *testing.T) {
+func TestLockWaitsForAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks", "x.lock")
 	holder := exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), "LOCK_HOLDER="+path)
@@ -48,7 +43,7 @@ func TestWaitsForAnotherProcessAndOutlivesItsDeath(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := lock.Acquire(ctx, path, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := pack.AcquireLock(ctx, path, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Acquire of a held lock = %v, want the context's error", err)
 	}
 
@@ -60,21 +55,21 @@ func TestWaitsForAnotherProcessAndOutlivesItsDeath(t *testing.T) {
 		}
 		holder.Process.Kill()
 	}()
-	l, err := lock.Acquire(t.Context(), path, func(owner string) { waiting <- owner })
+	l, err := pack.AcquireLock(t.Context(), path, func(owner string) { waiting <- owner })
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Release()
 }
 
-func TestExcludesWithinOneProcess(t *testing.T) {
+func TestLockExcludesGoroutines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.lock")
 	var inside atomic.Int32
 	done := make(chan bool)
 	for range 8 {
 		go func() {
 			defer func() { done <- true }()
-			l, err := lock.Acquire(context.Background(), path, nil)
+			l, err := pack.AcquireLock(context.Background(), path, nil)
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,4 +1,4 @@
-package modules
+package kernel
 
 import (
 	"archive/tar"
@@ -9,19 +9,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// lists is what depmod and the kernel's build say of its modules, by name.
+// lists are what depmod and the kernel's build say about its modules, by name.
 type lists struct {
-	needs   map[string][]string // modules.dep: must be loaded before it
-	wishes  map[string][]string // modules.softdep: should be, if they exist
-	builtin map[string]bool     // modules.builtin: part of the kernel
-	found   int                 // of modules.dep and modules.builtin
+	needs    map[string][]string // modules.dep: dependencies
+	softdeps map[string][]string // modules.softdep: optional dependencies
+	builtin  map[string]bool     // modules.builtin: part of the kernel
+	found    int                 // how many modules.dep and modules.builtin were read
 }
 
 func newLists() lists {
-	return lists{needs: map[string][]string{}, wishes: map[string][]string{}, builtin: map[string]bool{}}
+	return lists{needs: map[string][]string{}, softdeps: map[string][]string{}, builtin: map[string]bool{}}
 }
 
-// read reads an entry of the tree if it is one of the lists.
+// read parses an entry of the archive if it is one of the lists.
 func (l *lists) read(h *tar.Header, content io.Reader) error {
 	lines := map[string]func(string){
 		"modules.dep": l.readDep, "modules.softdep": l.readSoftdep, "modules.builtin": l.readBuiltin,
@@ -34,7 +34,7 @@ func (l *lists) read(h *tar.Header, content io.Reader) error {
 	if name != "modules.softdep" {
 		l.found++
 	}
-	text, err := readAll(content)
+	text, err := readAll(content, maxModule)
 	if err != nil {
 		return fault.New(fault.Rejected, "read", h.Name, err)
 	}
@@ -47,18 +47,18 @@ func (l *lists) read(h *tar.Header, content io.Reader) error {
 // readDep reads "kernel/fs/fuse/virtiofs.ko: kernel/fs/fuse/fuse.ko".
 func (l *lists) readDep(line string) {
 	file, needs, _ := strings.Cut(line, ":")
-	name, _, ok := FileName(file)
+	name, _, ok := ModuleName(file)
 	if !ok {
 		return
 	}
 	for _, need := range strings.Fields(needs) {
-		if n, _, ok := FileName(need); ok {
+		if n, _, ok := ModuleName(need); ok {
 			l.needs[name] = append(l.needs[name], n)
 		}
 	}
 }
 
-// readSoftdep reads "softdep NAME pre: A B post: C": C comes later.
+// readSoftdep reads "softdep NAME pre: A B post: C", of which C comes after NAME.
 func (l *lists) readSoftdep(line string) {
 	words := strings.Fields(line)
 	if len(words) < 2 || words[0] != "softdep" {
@@ -70,25 +70,25 @@ func (l *lists) readSoftdep(line string) {
 		case word == "pre:" || word == "post:":
 			before = word == "pre:"
 		case before:
-			l.wishes[name] = append(l.wishes[name], canonical(word))
+			l.softdeps[name] = append(l.softdeps[name], canonical(word))
 		}
 	}
 }
 
 // readBuiltin reads "kernel/fs/ext4/ext4.ko".
 func (l *lists) readBuiltin(line string) {
-	if name, _, ok := FileName(strings.TrimSpace(line)); ok {
+	if name, _, ok := ModuleName(strings.TrimSpace(line)); ok {
 		l.builtin[name] = true
 	}
 }
 
-// closure is the names and all that they need and wish for.
+// closure returns the names with all their dependencies.
 func (l *lists) closure(names []string) map[string]bool {
 	all := map[string]bool{}
 	for left := names; len(left) > 0; left = left[1:] {
 		if n := canonical(left[0]); !all[n] {
 			all[n] = true
-			left = append(append(left, l.needs[n]...), l.wishes[n]...)
+			left = append(append(left, l.needs[n]...), l.softdeps[n]...)
 		}
 	}
 	return all
@@ -97,9 +97,9 @@ func (l *lists) closure(names []string) map[string]bool {
 // canonical is a module's name as the kernel writes it.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// FileName takes the name of a module's file apart: virtio-rng.ko.gz is the
-// module virtio_rng, packed as ".gz".
-func FileName(file string) (name, packing string, ok bool) {
+// ModuleName splits the name of a module's file: virtio-rng.ko.gz is the module
+// virtio_rng with packing ".gz". It reports false for other files.
+func ModuleName(file string) (name, packing string, ok bool) {
 	stem, packing, ok := strings.Cut(path.Base(file), ".ko")
 	if !ok || stem == "" {
 		return "", "", false

@@ -1,5 +1,5 @@
 // Package iso9660 finds files in ISO 9660 images, by the names that Rock Ridge gives them where it does.
-package iso9660
+package alpine
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package iso9660_test
+package alpine_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/vm/image/iso9660"
+	"osaurus-sandbox/vm/image/alpine"
 )
 
 // image makes an image of the files with xorriso.
@@ -38,9 +38,9 @@ func image(t testing.TB, files map[string]string, options ...string) []byte {
 	return b
 }
 
-func open(t testing.TB, b []byte) *iso9660.Image {
+func open(t testing.TB, b []byte) *alpine.Image {
 	t.Helper()
-	i, err := iso9660.New(bytes.NewReader(b))
+	i, err := alpine.New(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func FuzzImage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint16, patch []byte) {
 		b := bytes.Clone(good)
 		copy(b[at:], patch)
-		i, err := iso9660.New(bytes.NewReader(b))
+		i, err := alpine.New(bytes.NewReader(b))
 		if err != nil {
 			return
 		}

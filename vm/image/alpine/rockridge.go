@@ -1,4 +1,4 @@
-package iso9660
+package alpine
 
 import (
 	"errors"
