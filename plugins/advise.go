@@ -3,8 +3,6 @@ package plugins
 import (
 	"fmt"
 	"slices"
-
-	"osaurus-sandbox/plugins/command"
 )
 
 // advise warns of what is taken and will not do what its author meant.
@@ -52,42 +50,39 @@ func (v *validator) unknown(path, key string) {
 	v.warn(below(path, key), "unknown-key", "See that it is spelled right: osaurus-sandbox plugin schema", "is kept, and means nothing here")
 }
 
-// adviseCommand warns of what a command does with arguments, and of hosts that it will not reach.
+// adviseCommand warns about unsafe uses of parameters and about hosts that the plugin cannot reach.
 func (v *validator) adviseCommand(path, text string, params []ParamName, network Network) {
 	if text == "" || len(text) > MaxCommand {
 		return
 	}
-	if err := command.Check(text); err != nil {
-		v.warn(path, "shell-syntax", "Mend it: bash runs it.", "bash cannot read it: %v", err)
+	file, err := parseCommand(text)
+	if err != nil {
+		v.warn(path, "shell-syntax", "Fix the command: bash runs it.", "bash cannot parse it: %v", err)
 		return
 	}
-	for _, s := range command.Splices(text, paramPrefix) {
-		if s.Code {
-			v.warn(path, "param-in-code", fmt.Sprintf(`Have the program read it from its environment (in Python: os.environ[%q]), or hand it over as an argument ("$%s").`, s.Variable, s.Variable),
-				"$%s becomes part of a program: whoever sets it can have it do anything", s.Variable)
+	variables, unsafe := paramUses(file)
+	for _, use := range unsafe {
+		if use.code {
+			fix := fmt.Sprintf(`Read it from the environment (in Python: os.environ[%q]), or pass it as an argument ("$%s").`, use.variable, use.variable)
+			v.warn(path, "param-in-code", fix, "$%s becomes part of a program: a caller can run any code with it", use.variable)
 		} else {
-			v.warn(path, "unquoted-param", fmt.Sprintf(`Write "$%s", with the quotes.`, s.Variable),
-				"$%s is taken apart at spaces, and its stars become names of files", s.Variable)
+			v.warn(path, "unquoted-param", fmt.Sprintf(`Write "$%s", with the quotes.`, use.variable),
+				"$%s is split at spaces, and its wildcards become file names", use.variable)
 		}
 	}
-	for _, variable := range command.Variables(text, paramPrefix) {
+	for _, variable := range variables {
 		if !slices.ContainsFunc(params, func(p ParamName) bool { return p.Variable() == variable }) {
-			v.warn(path, "unknown-param", "Declare it under parameters, or correct its name.", "$%s is empty: there is no such argument", variable)
+			v.warn(path, "unknown-param", "Declare it under parameters, or correct its name.", "$%s is empty: the tool has no such parameter", variable)
 		}
 	}
-	v.adviseHosts(path, text, network)
-}
-
-// adviseHosts warns of hosts that the plugin does not ask to reach.
-func (v *validator) adviseHosts(path, text string, network Network) {
 	if network == NetworkOutbound {
 		return
 	}
-	var domains []string
+	allowed := []string{"localhost", "127.0.0.1", "::1"}
 	for _, d := range network.Domains() {
-		domains = append(domains, string(d))
+		allowed = append(allowed, string(d))
 	}
-	for _, host := range command.Hosts(text).Outside(append(domains, "localhost", "127.0.0.1", "::1")) {
-		v.warn(path, "network", "Name it in permissions.network, or do without.", "it names the host %s, which permissions.network does not ask for", brief(host))
+	for _, host := range HostsOutside(text, allowed) {
+		v.warn(path, "network", "Add it to permissions.network, or remove it.", "it names the host %s, which permissions.network does not list", brief(host))
 	}
 }

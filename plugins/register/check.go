@@ -9,14 +9,13 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
-	"osaurus-sandbox/plugins/command"
 	"osaurus-sandbox/tools"
 )
 
-// reach refuses commands that name a host which is not allowed, or of which it cannot be
-// read what they name.
-func (g *Registrar) reach(r plugins.Recipe) error {
-	allowed := command.Allowed()
+// checkHosts refuses a command with a literal address of a host that the recipe does not declare. It catches
+// honest mistakes early; what a command really reaches is up to the network policy.
+func (g *Registrar) checkHosts(r plugins.Recipe) error {
+	allowed := plugins.PackageHosts()
 	for _, host := range g.Mirrors() {
 		if !slices.Contains(allowed, host) {
 			allowed = append(allowed, host)
@@ -26,14 +25,10 @@ func (g *Registrar) reach(r plugins.Recipe) error {
 		allowed = append(allowed, string(d))
 	}
 	for _, c := range commands(r) {
-		found := command.Hosts(c.text)
-		if outside := found.Outside(allowed); len(outside) > 0 {
+		if outside := plugins.HostsOutside(c.text, allowed); len(outside) > 0 {
 			return fault.Newf(fault.InvalidArgs, op, c.path, "it names the host %s, which is not allowed", outside[0]).
-				Advise(`Name it in "permissions", as in "network": "api.example.com", or do without. Allowed as they are: ` + list(allowed))
-		}
-		if !found.Understood() {
-			return fault.Newf(fault.InvalidArgs, op, c.path, "it cannot be read which hosts it names: %s", found.Unclear).
-				Advise("Write hosts out, without variables and without commands that make commands; or put the work into a file of the plugin and run that.")
+				Advise(`Add it to "permissions", as in "network": "api.example.com", or remove it. Always allowed: ` + list(allowed) +
+					". The network policy enforces what the command can reach.")
 		}
 	}
 	return nil

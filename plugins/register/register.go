@@ -131,7 +131,7 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 		return Made{}, err
 	}
 	defer g.done(id)
-	if err := g.reach(r); err != nil {
+	if err := g.checkHosts(r); err != nil {
 		return Made{}, err
 	}
 	if err := g.secrets(ctx, a, id, r); err != nil {

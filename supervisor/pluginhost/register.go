@@ -6,7 +6,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/plugins/command"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/register"
@@ -59,7 +59,7 @@ func (b *Bench) Programs() bridge.Plugins {
 // mirrors are the hosts that the settings have packages come from.
 func (b *Bench) mirrors() (hosts []string) {
 	for _, m := range b.sandbox().Settings().Mirrors {
-		hosts = append(hosts, command.HostsIn(string(m))...)
+		hosts = append(hosts, plugins.Hosts(string(m))...)
 	}
 	return hosts
 }
