@@ -15,14 +15,14 @@ import (
 )
 
 // refresh has what a whole run answers be written down, and not compared.
-var refresh = flag.Bool("refresh", false, "write the answers of tools to testdata and docs/wrong-calls.md, which people then read")
+var refresh = flag.Bool("refresh", false, "write the answers of tools to testdata, to be reviewed as a diff")
 
 // Case is a call and where its answer is written down.
 type Case struct {
 	Name string // what it shows: a heading
 	Tool tools.Name
 	Args string // JSON, in which JOB is the job that was started last
-	// Wrong are calls that a model should not have made: those are in the docs.
+	// Wrong marks a call that a model should not have made. Its answer is in wrong-calls.md.
 	Wrong bool
 	// At is where it is made.
 	At Place
@@ -51,13 +51,13 @@ func Run(t *testing.T, w *World, places ...Place) {
 	a := w.Agent(t, "ada", map[string]string{"autonomousExec.enabled": "true", "limits.diskMB": "16", "network": "none"})
 	furnish(t, w.Home.AgentHome(a.Name))
 	stock(t, w.Home)
-	// As the folders beside this one have them.
-	golden, docs := open(t, "../toolstest/testdata/answers.md"), open(t, "../../docs/wrong-calls.md")
+	// Relative to the folders of the packages that call Run, all beside this one.
+	right, wrong := open(t, "../toolstest/testdata/answers.md"), open(t, "../toolstest/testdata/wrong-calls.md")
 	job := ""
 	for _, c := range cases() {
-		to := golden
+		to := right
 		if c.Wrong {
-			to = docs
+			to = wrong
 		}
 		if c.At != Anywhere && !slices.Contains(places, c.At) {
 			to.write(c, to.want[c.Name])
@@ -87,8 +87,8 @@ func Run(t *testing.T, w *World, places ...Place) {
 			to.hold(t, c, steady(text, job))
 		})
 	}
-	golden.finish(t)
-	docs.finish(t)
+	right.finish(t)
+	wrong.finish(t)
 }
 
 // kind reports an answer to a wrong call that does not help who made it.
