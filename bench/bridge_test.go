@@ -18,13 +18,13 @@ import (
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
 )
 
 const (

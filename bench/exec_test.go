@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/bench/floor"
-	"osaurus-sandbox/vm"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/vm"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -22,10 +22,10 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
 )
 
 // world is a daemon with a Debian guest and an agent.

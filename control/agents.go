@@ -10,9 +10,9 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // agentService is the part of the API that is about agents.

@@ -10,8 +10,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
 )
 
 // RunInSession runs a command in a session's shell and waits for it. It is

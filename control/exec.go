@@ -11,10 +11,10 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]

@@ -7,9 +7,9 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/sessions"
-	"osaurus-sandbox/engine"
 )
 
 // jobService is the part of the API that is about commands in the background.

@@ -25,6 +25,7 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/loglines"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/memory"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/sessions"
@@ -32,7 +33,6 @@ import (
 	"osaurus-sandbox/supervisor/topics"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/supervisor/machine"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by

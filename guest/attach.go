@@ -8,10 +8,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // Attachment is a person before the shell of a session.

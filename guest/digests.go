@@ -6,10 +6,10 @@ import (
 	"crypto/sha256"
 	"slices"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // DigestFiles says of each of a folder's files what it holds, in the order of their paths, which are

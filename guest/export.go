@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // Program is where the guest finds its own program, for helpers.

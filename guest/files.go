@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
-	"osaurus-sandbox/engine"
 )
 
 // fileTimeout bounds a call that neither reads nor writes a file.

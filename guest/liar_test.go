@@ -17,6 +17,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
@@ -24,7 +25,6 @@ import (
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // patience is how long a lie may take before it counts as having held up the host.

@@ -9,12 +9,12 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // DefaultEnv is the environment of a command that was given none.

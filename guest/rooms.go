@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // roomTimeout bounds what makes or ends a room: mounts, and the end of whatever

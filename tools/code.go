@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // codeTime is the most seconds that code has, and the usual: it calls tools, which

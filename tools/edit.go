@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // A model looks for what is wrong where it is told to: at the folder only if that is not there.

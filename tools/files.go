@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"io"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Files are agents' files: see guest.Client. User is not the caller's to say.

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
-	"osaurus-sandbox/engine"
 )
 
 // thisHost are rooms that are none: commands run on this host, with the agent's

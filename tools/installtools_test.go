@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/engine"
 )
 
 // answers are rooms in which nothing runs: each command gets the next answer of

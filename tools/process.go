@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

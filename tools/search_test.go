@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // findings are what a search tells, file by file.

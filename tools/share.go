@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 type writeIn struct {

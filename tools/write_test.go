@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // aFile is a file that somebody changes as soon as it was read.

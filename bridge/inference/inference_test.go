@@ -17,8 +17,8 @@ import (
 	"osaurus-sandbox/bridge/inference/inferencetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/secrets"
 )
 
 var alice = bridge.Caller{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice"}

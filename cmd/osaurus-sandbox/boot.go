@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/launch"
-	"osaurus-sandbox/engine"
 )
 
 // bootFlags are what boot was asked for.

@@ -9,9 +9,9 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 func newExec(c console) *cobra.Command {

@@ -11,8 +11,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/printable"
 )
 
 // asLine is a command for a shell: a single argument is the shell's to read,

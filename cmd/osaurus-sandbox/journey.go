@@ -9,8 +9,8 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/progress"
 )
 
 // toldAfter is how long a command may take to begin before a person is shown what

@@ -16,8 +16,8 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/progress"
 )
 
 // A command shows the steps that the sandbox takes meanwhile, and none of those of

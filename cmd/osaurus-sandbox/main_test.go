@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/engine"
 )
 
 // The test binary is the program itself when this is set, for what can only be

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"syscall"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // process is a command that runs in a guest.

@@ -12,9 +12,9 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 // begun is a command that has begun, and whose end is told.

@@ -12,8 +12,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // keysSize is the most that is read of a terminal at a time: a paste comes in pieces.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // usualSize is the size of a terminal where there is none to take it from.

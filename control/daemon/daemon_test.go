@@ -17,9 +17,9 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/engine"
 )
 
 // limit is how long anything here may take before it counts as hanging.

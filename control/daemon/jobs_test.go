@@ -11,10 +11,10 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/internal/timetest"
 )
 
 func (d desk) start(line string) *controlpb.Job {

@@ -17,8 +17,8 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/hosttest"
 )
 
 // listens has something listen in what every room of these tests is, and answer each

@@ -16,12 +16,12 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/timetest"
 )
 
 const (

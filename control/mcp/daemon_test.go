@@ -23,11 +23,11 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // An app may read until a person lets it do more, and hears of that; what it cancels

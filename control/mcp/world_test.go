@@ -22,9 +22,9 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // limit is how long anything here may take before it counts as hanging.

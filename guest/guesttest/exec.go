@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // Connector returns a client of a guest that has booted. It is called once for

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // maxOwnMemory is what the guest program promises to stay below.

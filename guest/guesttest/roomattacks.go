@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
 )
 
 // attackCases are what bob tries against alice and the guest. They prove that it

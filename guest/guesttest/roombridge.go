@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/preface"
-	"osaurus-sandbox/engine"
 )
 
 // bridgeCases are how programs in rooms reach the host, and as whom.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // layerCases are what stays of a room, and what does not.

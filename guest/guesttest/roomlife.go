@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // lifeCases are what a room is for those who live in it.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // hogCases are what bob uses up. Alice goes on working, and he is told why he does

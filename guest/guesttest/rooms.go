@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
 )
 
 // House is a booted guest whose rooms are tested.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // shellCases are persistent shells, which are another where there is no bash.

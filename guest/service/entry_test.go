@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // stumbling is a listener without memory or descriptors for a moment: no line may be lost to that.

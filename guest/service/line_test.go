@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
-	"osaurus-sandbox/engine"
 )
 
 // rawLine is a line without the manners of guest.Client.

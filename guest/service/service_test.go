@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -30,7 +31,6 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/engine"
 )
 
 // TestMain takes the signals that this process was started without (nohup, a

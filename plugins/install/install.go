@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // Rooms is where plugins are installed and run. Whoever stands behind it starts

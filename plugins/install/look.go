@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // sight is what is there of an agent's plugins. It is what the room says: good

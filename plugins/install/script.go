@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 const (

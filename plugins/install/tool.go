@@ -13,12 +13,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/engine"
 )
 
 const (

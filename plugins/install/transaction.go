@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // What is not as it was installed is found, and mended as far as is asked for.

@@ -18,12 +18,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/tools/packages"
-	"osaurus-sandbox/engine"
 )
 
 // errKilled is what everything fails with once the daemon of a world was killed.

@@ -12,11 +12,11 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with

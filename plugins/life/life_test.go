@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
-	"osaurus-sandbox/engine"
 )
 
 func watcher() plugins.Recipe {

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // Files are agents' files, touched in their rooms as the agents: see tools.Files.

@@ -14,11 +14,11 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/internal/timetest"
 )
 
 const greeter = `{

@@ -14,10 +14,10 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 var (

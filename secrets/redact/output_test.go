@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/secrets/redact"
 )
 
 // seen is a terminal that somebody looks at.

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/internal/timetest"
 )
 
 func secret(t testing.TB, name, text string) redact.Secret {

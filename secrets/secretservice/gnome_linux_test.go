@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/secretservice"
 	"osaurus-sandbox/secrets/secretstest"
-	"osaurus-sandbox/internal/timetest"
 )
 
 var token = secrets.Key{Agent: secretstest.Alice, Plugin: "a.b", Name: "TOKEN"}

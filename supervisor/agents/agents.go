@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
@@ -19,7 +20,6 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 const (

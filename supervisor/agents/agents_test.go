@@ -15,6 +15,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/agents"
@@ -23,7 +24,6 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 const by = machine.Cause("test")

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/timetest"
 )
 
 func TestDelete(t *testing.T) {

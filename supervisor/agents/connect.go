@@ -6,9 +6,9 @@ import (
 	"io"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/engine"
 )
 
 // Connect carries in and out to what listens on a port of an agent's own loopback, and

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/copyfiles"
-	"osaurus-sandbox/engine"
 )
 
 // CopyOut writes a file or a folder of an agent's room as a tar archive, as parcel.Place takes

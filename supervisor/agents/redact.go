@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/secrets/redact"
 )
 
 // Secrets know what must not be read in an agent's output.

@@ -5,10 +5,10 @@ import (
 	"context"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // room is what an agent's room shall be. Its host name changes when the home

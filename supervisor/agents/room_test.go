@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // A room is asked for once, however many ask, and again in the next boot.

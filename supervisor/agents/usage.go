@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Usage is what an agent uses of the guest.

@@ -17,10 +17,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/bake"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/tools/packages/packagestest"
@@ -28,8 +30,6 @@ import (
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // Where the packages are below a mirror.

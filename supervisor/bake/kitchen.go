@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image"
-	"osaurus-sandbox/engine"
 )
 
 // Where things are in the builder. The overlay that is baked has the bare base

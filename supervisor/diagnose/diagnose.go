@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/diagnose"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // fake is a sandbox and its agents, all of which are well until a test says

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // daemonHome, when set, has the test program be a daemon of that home.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // everything says that the whole of the matrix is to be tried, which takes

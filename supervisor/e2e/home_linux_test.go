@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // TestLife goes through the life of one sandbox.

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/vm"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/vm"
 )
 
 // strike does harm to a sandbox, and mends it if there is a mend.

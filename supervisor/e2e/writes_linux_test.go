@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // writes appends a number to a file, syncs it and says so, again and again.

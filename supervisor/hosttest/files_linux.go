@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // workspace is where guests have the workspace.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
@@ -19,7 +20,6 @@ import (
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/engine"
 )
 
 // Backend is a supervisor's backend without machines. Its data disk outlives

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // Asked is what was asked of rooms so far, in order: "ensure agent-alice".

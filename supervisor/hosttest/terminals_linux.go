@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/files"
@@ -20,7 +21,6 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // greetLimit is how long a service in this process may take to answer.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/journey"
 )
 
 func leg(t *testing.T, w *journey.Walk, step journey.Step) journey.Leg {

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
 )
 
 // TestBareBoots boots machines that are not made as a sandbox's are.

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 // TestGuests runs the guest suite on the architecture that this host does not have, on a

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
 )
 
 // othersShim has a shim of others', of curl and jq, ask for everything from

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
 )
 
 // BenchmarkRoom compares a command in a warm room, asked for from the host, with a plain

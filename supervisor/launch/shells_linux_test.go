@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/engine"
 )
 
 // BenchmarkShell runs a command in a persistent shell of a room, and types the same

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/supervisor/launch"
 )
 
 // Any ports but the guest service's own.

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/tools/packages"
 	"osaurus-sandbox/tools/packages/packagestest"
-	"osaurus-sandbox/engine"
 )
 
 // unequipped calls for what the guest has no manager for, and demands to be told

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/engine"
 )
 
 // Backend is everything that touches the home's disk, a machine or the

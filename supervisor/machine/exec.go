@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 const (

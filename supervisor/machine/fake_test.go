@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/engine"
 )
 
 // fakeBackend takes the place of disk and machines, so that a test decides

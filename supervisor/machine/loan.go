@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 )
 
 // deathSlack is how much later than a connection the machine may be seen to

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
-	"osaurus-sandbox/engine"
 )
 
 // local is the Backend that works on this computer.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
@@ -19,7 +20,6 @@ import (
 	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 // Options are what a supervisor is made of.

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 func provisioned(b *fakeBackend) { b.provisioned = true }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // rooms is where agents have their plugins.

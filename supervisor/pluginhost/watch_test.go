@@ -16,6 +16,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
@@ -28,7 +29,6 @@ import (
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
 )
 
 // patience is for what takes a moment on a host that has nothing else to do.

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/engine"
 )
 
 // askAgain is how soon after a question about a job the next one follows that waits for the

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // hasty is a guest that says of every job at once that it runs and has written nothing,

@@ -1,9 +1,9 @@
 package sessions
 
 import (
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/engine"
 )
 
 // redactResult takes secrets out of what a command in a session has written.

@@ -15,7 +15,9 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
@@ -24,8 +26,6 @@ import (
 	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // nobody takes note of nothing.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // files is how tools touch agents' files.

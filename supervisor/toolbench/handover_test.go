@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // lying is a guest that says of its files what it likes.

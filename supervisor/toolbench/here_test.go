@@ -12,9 +12,9 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // here are rooms whose commands run on this host. What a command leaves running

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/engine"
 )
 
 // rooms is where commands of tools run.

@@ -18,13 +18,13 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/vault"
-	"osaurus-sandbox/internal/timetest"
 )
 
 const (

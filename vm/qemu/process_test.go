@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // ownerEnv makes the test binary a program that owns a machine: its value is

@@ -11,10 +11,10 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/vm/vmtest"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // A guest that writes to its disk while the host's is full is not told of an error: its machine

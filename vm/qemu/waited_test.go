@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/vm/qemu"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/vm/qemu"
 )
 
 // A program that shares its processor with another waits for it, and the kernel says for how long.

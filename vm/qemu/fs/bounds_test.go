@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // openFiles counts this process's descriptors.

@@ -10,8 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/vm"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/vm"
 )
 
 // A file without a name counts until it is closed, and then no more.

@@ -15,10 +15,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
-	"osaurus-sandbox/internal/timetest"
 )
 
 const (

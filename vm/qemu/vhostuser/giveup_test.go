@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // TestLostChain stops a broken device that never pushes a chain: it must not
