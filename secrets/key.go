@@ -9,36 +9,36 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Key names a secret: whose it is and what it is called.
+// Key identifies a secret by its owner and name.
 type Key struct {
 	Agent config.AgentID `json:"agent"`
-	// Plugin is empty for a secret that is the agent's own.
+	// Plugin is empty for the agent's own secrets.
 	Plugin config.PluginID   `json:"plugin,omitempty"`
 	Name   config.SecretName `json:"name"`
 }
 
-// Host stands in a key for this host itself, which has secrets that no agent may
-// read. No agent has this id.
+// Host is the agent id of secrets that belong to this host and that no agent may
+// read.
 const Host config.AgentID = "00000000-0000-0000-0000-000000000000"
 
-// HostName is what people call it, which is no name that an agent can have.
+// HostName is the name of Host in the CLI. No agent can have it.
 const HostName = "@host"
 
-// Inference names what this host shows to the endpoint for inference.
+// Inference returns the key of the API key for the inference endpoint.
 func Inference() Key { return Key{Agent: Host, Name: "INFERENCE_API_KEY"} }
 
-// The services that secrets are kept under in the system's stores, as the
-// desktop app has them.
+// Services under which the system's stores keep secrets. The desktop app uses the
+// same ones.
 const (
 	AgentService  = "ai.osaurus.agent-secrets" // agents' own
 	PluginService = "ai.osaurus.tools"         // their plugins'
 )
 
-// Services lists both.
+// Services returns both services.
 func Services() []string { return []string{AgentService, PluginService} }
 
-// Check reports a key that names no one secret. The system's stores take an
-// empty name for any name: what such a key would delete is not one secret.
+// Check returns an error for an incomplete key. The system's stores treat an
+// empty name as a wildcard, so such a key could delete many secrets.
 func (k Key) Check() error {
 	err := CheckAgent(k.Agent)
 	if err == nil && k.Plugin != "" {
@@ -50,16 +50,16 @@ func (k Key) Check() error {
 	return err
 }
 
-// CheckAgent reports an id that was not made by config.ParseAgentID.
+// CheckAgent returns an error for an id that config.ParseAgentID would not return.
 func CheckAgent(agent config.AgentID) error {
 	id, err := config.ParseAgentID(string(agent))
 	if err == nil && id != agent {
-		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "not in capitals").Advise("Write it in capitals.")
+		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "agent ids are written in capitals").Advise("Use " + string(id) + ".")
 	}
 	return err
 }
 
-// Service is what the secret is kept under in the system's stores.
+// Service returns the secret's service in the system's stores.
 func (k Key) Service() string {
 	if k.Plugin == "" {
 		return AgentService
@@ -67,7 +67,7 @@ func (k Key) Service() string {
 	return PluginService
 }
 
-// Account is its name there: "UUID.NAME", or "UUID.plugin.NAME".
+// Account returns the secret's name there: "UUID.NAME" or "UUID.plugin.NAME".
 func (k Key) Account() string {
 	if k.Plugin == "" {
 		return string(k.Agent) + "." + string(k.Name)
@@ -75,8 +75,8 @@ func (k Key) Account() string {
 	return string(k.Agent) + "." + string(k.Plugin) + "." + string(k.Name)
 }
 
-// KeyOf is the key of an account, if it is one of ours. An agent's id and a
-// secret's name have no dots, so only one key has this account.
+// KeyOf parses an account of a service and reports whether it is one of ours.
+// Agent ids and secret names have no dots, so the account has only one key.
 func KeyOf(service, account string) (Key, bool) {
 	agent, rest, _ := strings.Cut(account, ".")
 	k := Key{Agent: config.AgentID(agent), Name: config.SecretName(rest)}
@@ -87,7 +87,7 @@ func KeyOf(service, account string) (Key, bool) {
 	return k, k.Check() == nil && k.Service() == service
 }
 
-// Of picks the keys of an agent, in the order of Store.List.
+// Of returns the keys that belong to an agent, sorted.
 func Of(agent config.AgentID, keys []Key) []Key {
 	of := []Key{}
 	for _, k := range keys {
@@ -99,13 +99,13 @@ func Of(agent config.AgentID, keys []Key) []Key {
 	return of
 }
 
-// Compare says which of two keys comes first: the agent's own before its
-// plugins'.
+// Compare orders keys by agent, plugin and name. An agent's own secrets come
+// before its plugins'.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Agent, other.Agent), cmp.Compare(k.Plugin, other.Plugin), cmp.Compare(k.Name, other.Name))
 }
 
-// String names the secret for a person.
+// String describes the secret for people.
 func (k Key) String() string {
 	whose := "agent " + string(k.Agent)
 	if k.Agent == Host {

@@ -6,19 +6,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Reason is why a store gave nothing: errors.Is(err, secrets.Locked).
+// Reason says why a store failed; test for it with errors.Is(err, secrets.Locked).
 type Reason string
 
 const (
-	Missing Reason = "there is no such secret"
+	Missing Reason = "no such secret"
 	Locked  Reason = "the store is locked"
 	Denied  Reason = "access was denied"
-	Absent  Reason = "the store is not there"
+	Absent  Reason = "the store is not available"
 )
 
 func (r Reason) Error() string { return string(r) }
 
-// Kind is the kind of fault that a reason is.
+// Kind returns the kind of error that the reason is.
 func (r Reason) Kind() fault.Kind {
 	switch r {
 	case Missing:
@@ -29,7 +29,7 @@ func (r Reason) Kind() fault.Kind {
 	return fault.Unavailable
 }
 
-// Fault is the error for a reason. The cause, which may be nil, says more.
+// Fault returns an error with this reason. The cause may be nil.
 func (r Reason) Fault(op, subject string, cause error) *fault.Error {
 	err := error(r)
 	if cause != nil {
@@ -38,7 +38,7 @@ func (r Reason) Fault(op, subject string, cause error) *fault.Error {
 	return fault.New(r.Kind(), op, subject, err)
 }
 
-// NoSuch is the error for a secret that is not there.
+// NoSuch returns the error for a missing secret.
 func NoSuch(op string, key Key) error {
-	return Missing.Fault(op, key.String(), nil).Advise("See what there is: osaurus-sandbox secret list " + string(key.Agent))
+	return Missing.Fault(op, key.String(), nil).Advise("List the secrets: osaurus-sandbox secret list " + string(key.Agent))
 }

@@ -1,4 +1,4 @@
-// Package secrets keeps what agents need to know and nobody else may read: one interface, and a value that no print, log or JSON shows.
+// Package secrets defines the store that keeps agents' secrets, and a value type that never prints itself.
 package secrets
 
 import (
@@ -7,29 +7,26 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Store keeps secrets: secrets/keychain, secrets/secretservice, secrets/agefile.
-// What is promised here is what secrets/secretstest holds each of them to.
+// Store keeps secrets. Implementations are in secrets/keychain, secrets/secretservice
+// and secrets/agefile; secrets/secretstest tests this contract.
 //
-// A method may be called from any goroutine, and returns soon after its context
-// ended. A store that is locked, absent or the wrong one for this system is
-// made all the same: it says so with a Reason when it is asked for something.
-// It never falls back to another.
+// Methods are safe for concurrent use and return soon after their context ends.
+// A store can be opened even if it is locked or missing: its methods then fail
+// with a Reason. It never falls back to another store.
 //
-// A key whose Check fails is refused with that error before anything is asked.
-// No error holds a value.
+// Methods return the error of Key.Check before they do anything. No error
+// contains a value.
 type Store interface {
-	// Get returns a secret. One that is not there is Missing.
+	// Get returns a secret, or fails with Missing.
 	Get(context.Context, Key) (Value, error)
-	// Set keeps a secret, in place of the one that the key had. After an error
-	// it is the old or the new one, never a part of it. The zero Value is
-	// fault.InvalidArgs.
+	// Set stores a secret and replaces the previous one. After an error the key
+	// has the old or the new value. The zero Value fails with fault.InvalidArgs.
 	Set(context.Context, Key, Value) error
-	// Delete forgets a secret. One that is not there is Missing.
+	// Delete removes a secret, or fails with Missing.
 	Delete(context.Context, Key) error
-	// List names an agent's secrets, its own first and then its plugins', each in
-	// alphabetical order. An agent without any has an empty list.
+	// List returns the keys of an agent's secrets in the order of Key.Compare.
 	List(context.Context, config.AgentID) ([]Key, error)
-	// Check says in a few words how secrets are kept, or why they cannot be. It
-	// asks nobody for anything, and changes nothing.
+	// Check describes the store in a few words, or returns why it cannot be used.
+	// It prompts nobody and changes nothing.
 	Check(context.Context) (string, error)
 }

@@ -11,22 +11,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// MaxValueSize is how many bytes a secret may have: it becomes an environment
-// variable, of which Linux takes 128 KiB with its name, and certificates with
-// their chains fit into half of that.
+// MaxValueSize bounds a secret. It becomes an environment variable, which Linux
+// limits to 128 KiB; certificate chains fit into half of that.
 const MaxValueSize = 64 << 10
 
-// Redacted is what is shown of any value.
+// Redacted is printed in place of any value.
 const Redacted = "[secret]"
 
-// Value is a secret. However it is printed, logged or marshalled, it is
-// Redacted; only Reveal returns it. It is the result of a function, so printers
-// that walk through fields (fmt does so below unexported ones) do not find it,
-// and values cannot be compared by accident.
+// Value is a secret. It prints, logs and marshals as Redacted; only Reveal
+// returns it. It is held in a closure, so that printers that walk through
+// unexported fields, as fmt does, cannot find it.
 type Value struct{ reveal func() string }
 
-// ParseValue reads a secret: 1 byte to MaxValueSize of UTF-8 with no NUL in it, as
-// environment variables and JSON have it.
+// ParseValue makes a Value of 1 to MaxValueSize bytes of UTF-8 without NUL.
 func ParseValue(text string) (Value, error) {
 	var err error
 	switch {
@@ -37,15 +34,15 @@ func ParseValue(text string) (Value, error) {
 	case !utf8.ValidString(text):
 		err = errors.New("it is not UTF-8 text")
 	case strings.ContainsRune(text, 0):
-		err = errors.New("it has a NUL in it")
+		err = errors.New("it contains a NUL byte")
 	default:
 		return Value{func() string { return text }}, nil
 	}
 	return Value{}, fault.New(fault.InvalidArgs, "read secret", "", err).
-		Advise(fmt.Sprintf("A secret is 1 to %d bytes of text. Encode what is not text, for example with base64.", MaxValueSize))
+		Advise(fmt.Sprintf("A secret is 1 to %d bytes of text. Encode binary data, for example with base64.", MaxValueSize))
 }
 
-// Reveal returns the secret itself; nothing, of the zero Value.
+// Reveal returns the secret itself, or "" for the zero Value.
 func (v Value) Reveal() string {
 	if v.reveal == nil {
 		return ""
@@ -53,7 +50,7 @@ func (v Value) Reveal() string {
 	return v.reveal()
 }
 
-// Check reports the zero Value, which is no secret.
+// Check returns an error for the zero Value.
 func (v Value) Check() error {
 	if v.reveal == nil {
 		_, err := ParseValue("")
@@ -62,14 +59,14 @@ func (v Value) Check() error {
 	return nil
 }
 
-// Format is what fmt prints, whatever the verb.
+// Format implements fmt.Formatter for every verb.
 func (Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, Redacted) } // fmt's own writers do not fail
 
-// String is for those who print without fmt: panic does.
+// String implements fmt.Stringer for code that prints without fmt, such as panic.
 func (Value) String() string { return Redacted }
 
-// MarshalText is for JSON, XML and whatever else asks for text.
+// MarshalText implements encoding.TextMarshaler, which JSON and XML use.
 func (Value) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 
-// LogValue is what slog logs.
+// LogValue implements slog.LogValuer.
 func (Value) LogValue() slog.Value { return slog.StringValue(Redacted) }

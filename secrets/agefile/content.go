@@ -14,26 +14,24 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// content is what is in the file: values by service and account, as the
-// system's own stores have them.
+// content holds values by service and account, like the system's stores.
 type content map[string]map[string]string
 
-// document is the content as it is encrypted.
+// document is the plaintext of the file.
 type document struct {
 	Version int     `json:"version"`
 	Secrets content `json:"secrets"`
 }
 
 const (
-	// formatVersion is the format of the document that this program knows.
 	formatVersion = 1
-	// maxSize bounds what is read, and so what is kept: 60 secrets of the largest
-	// size, or tens of thousands of tokens.
+	// maxSize bounds the file: 60 secrets of the largest size, or tens of thousands
+	// of tokens.
 	maxSize = 4 << 20
 )
 
-// read reads the file. One that is not there has nothing in it. Ask asks for
-// the passphrase of the key, if need be.
+// read returns the content of the file, which is empty if there is no file. It
+// calls ask if the key has a passphrase.
 func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error) {
 	path := s.home.Secrets()
 	if err := ctx.Err(); err != nil {
@@ -53,17 +51,17 @@ func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error
 	}
 	text, err := open(sealed, id)
 	if _, another := errors.AsType[*age.NoIdentityMatchError](err); another {
-		return nil, fault.Newf(fault.Rejected, op, path, "it is encrypted with another key than %s", s.home.SecretsKey()).
-			Advise("Bring back the key that belongs to it, or begin anew: mv " + path + " " + path + ".lost")
+		return nil, fault.Newf(fault.Rejected, op, path, "it is not encrypted with the key in %s", s.home.SecretsKey()).
+			Advise("Restore its key, or start over: mv " + path + " " + path + ".lost")
 	}
 	var d document
 	if err != nil || json.Unmarshal(text, &d) != nil {
-		return nil, fault.Newf(fault.Rejected, op, path, "it is damaged, or no file of secrets").
-			Advise("Bring back a copy of it, or begin anew: mv " + path + " " + path + ".lost")
+		return nil, fault.Newf(fault.Rejected, op, path, "the file is damaged").
+			Advise("Restore a backup, or start over: mv " + path + " " + path + ".lost")
 	}
 	if d.Version != formatVersion {
-		return nil, fault.Newf(fault.Rejected, op, path, "its format is %d, and this program knows %d", d.Version, formatVersion).
-			Advise("Use the newer osaurus-sandbox that wrote it.")
+		return nil, fault.Newf(fault.Rejected, op, path, "unsupported format %d; this program supports %d", d.Version, formatVersion).
+			Advise("Use the version of osaurus-sandbox that wrote it.")
 	}
 	if d.Secrets == nil {
 		d.Secrets = content{}
@@ -71,7 +69,7 @@ func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error
 	return d.Secrets, nil
 }
 
-// write replaces the file, and makes the key if there is none.
+// write replaces the file. It creates the key if there is none.
 func (s *Store) write(ctx context.Context, op string, all content) error {
 	path := s.home.Secrets()
 	text, err := json.Marshal(document{formatVersion, all})
@@ -88,12 +86,12 @@ func (s *Store) write(ctx context.Context, op string, all content) error {
 	}
 	if len(sealed) > maxSize {
 		return fault.Newf(fault.Rejected, op, path, "the file would be larger than %d bytes", maxSize).
-			Advise("Delete secrets that nobody needs, or keep large ones elsewhere.")
+			Advise("Delete secrets that are no longer needed, or keep large ones elsewhere.")
 	}
 	return config.WriteFile(path, sealed)
 }
 
-// seal encrypts a text for whoever has the recipient's identity.
+// seal encrypts a text for a recipient.
 func seal(text []byte, to age.Recipient) ([]byte, error) {
 	var sealed bytes.Buffer
 	w, err := age.Encrypt(&sealed, to)
@@ -103,11 +101,11 @@ func seal(text []byte, to age.Recipient) ([]byte, error) {
 	if _, err := w.Write(text); err != nil {
 		return nil, err
 	}
-	err = w.Close() // which writes the end
+	err = w.Close()
 	return sealed.Bytes(), err
 }
 
-// open is the text that was sealed.
+// open decrypts a text.
 func open(sealed []byte, with age.Identity) ([]byte, error) {
 	r, err := age.Decrypt(bytes.NewReader(sealed), with)
 	if err != nil {

@@ -17,38 +17,35 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// PassphraseFileVariable names the environment variable with the path of a
-// file that holds the key's passphrase: for daemons, which have nobody to ask. The
-// environment itself is no place for it: other programs of the user read that.
+// PassphraseFileVariable is the environment variable that names a file with the
+// key's passphrase, for daemons. The passphrase itself does not belong into the
+// environment, which other programs of the user can read.
 const PassphraseFileVariable = "OSAURUS_PASSPHRASE_FILE"
 
 const (
-	// maxKeySize is far above the size of a key with a passphrase, and a
-	// passphrase.
-	maxKeySize = 64 << 10
-	// scryptWork is the logarithm of what a try at the passphrase costs: about a
-	// second and 256 MiB, as age itself has it.
+	maxKeySize = 64 << 10 // of the key file and of the passphrase file
+	// scryptWork is age's default: guessing a passphrase once takes about a second
+	// and 256 MiB.
 	scryptWork = 18
 )
 
 type identity = *age.X25519Identity
 
-// key is the key of the file. It lies in a file of its own: as age writes keys,
-// or encrypted with a passphrase, as `age -p` would.
+// key is the key file: plain, or encrypted with a passphrase as by `age -p`.
 type key struct {
 	home   config.Home
 	prompt Prompt
 	work   int
 
-	turn   chan struct{} // who is in it may ask for the passphrase, and has what is below
-	opened []byte        // the sealed key that was opened last,
-	id     identity      // and what was in it
+	turn   chan struct{} // a lock that can time out; guards opened and id
+	opened []byte        // encrypted key that was opened last
+	id     identity      // its content
 }
 
-var errNoKey = errors.New("there is no key")
+var errNoKey = errors.New("no key file")
 
-// get returns the key; errNoKey if there is none. Ask asks for its
-// passphrase, if it has one; nil asks nobody.
+// get returns the key, or errNoKey. It calls ask for the passphrase if ask is not
+// nil.
 func (k *key) get(ctx context.Context, op string, ask Prompt) (identity, error) {
 	path := k.home.SecretsKey()
 	text, err := readPrivate(path, maxKeySize)
@@ -63,7 +60,7 @@ func (k *key) get(ctx context.Context, op string, ask Prompt) (identity, error) 
 	return parse(op, path, text)
 }
 
-// getOrMake makes the key if there is none. Whoever calls it has the lock.
+// getOrMake returns the key and creates it if needed. The caller holds the lock.
 func (k *key) getOrMake(ctx context.Context, op string) (identity, error) {
 	id, err := k.get(ctx, op, k.prompt)
 	if !errors.Is(err, errNoKey) {
@@ -78,26 +75,26 @@ func (k *key) getOrMake(ctx context.Context, op string) (identity, error) {
 	return id, config.WriteFile(k.home.SecretsKey(), plain(id))
 }
 
-// gone is the error for a file without its key. No other is made: what is in
-// the file would be lost.
+// gone is the error for a secrets file without its key. A new key is not created,
+// because the file could not be read any more.
 func (k *key) gone(op string) error {
 	file := k.home.Secrets()
-	return secrets.Absent.Fault(op, k.home.SecretsKey(), fmt.Errorf("the key that %s is encrypted with is gone", file)).
-		Advise("Bring the key back, or begin anew: mv " + file + " " + file + ".lost")
+	return secrets.Absent.Fault(op, k.home.SecretsKey(), fmt.Errorf("the key of %s is missing", file)).
+		Advise("Restore the key, or start over: mv " + file + " " + file + ".lost")
 }
 
-// plain is a key as age writes it.
+// plain returns a key in age's text form.
 func plain(id identity) []byte { return []byte(id.String() + "\n") }
 
 func parse(op, path string, text []byte) (identity, error) {
 	id, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
-	if err != nil { // which may quote the key
-		return nil, fault.Newf(fault.Rejected, op, path, "it is no key").Advise("Bring back the key that was there.")
+	if err != nil { // not wrapped: it may quote the key
+		return nil, fault.Newf(fault.Rejected, op, path, "not an age key").Advise("Restore the key from a backup.")
 	}
 	return id, nil
 }
 
-// isSealed: as age files begin.
+// isSealed reports whether text is an encrypted age file.
 func isSealed(text []byte) bool { return bytes.HasPrefix(text, []byte("age-encryption.org/")) }
 
 // sealed reports whether the key has a passphrase.
@@ -109,7 +106,7 @@ func (k *key) sealed() (bool, error) {
 	return isSealed(text), err
 }
 
-// seal puts a passphrase on a key.
+// seal encrypts a key with a passphrase.
 func (k *key) seal(id identity, passphrase secrets.Value) ([]byte, error) {
 	to, err := age.NewScryptRecipient(passphrase.Reveal())
 	if err != nil {
@@ -119,8 +116,8 @@ func (k *key) seal(id identity, passphrase secrets.Value) ([]byte, error) {
 	return seal(plain(id), to)
 }
 
-// unseal opens a key that has a passphrase, and remembers it: nobody is asked
-// twice, nor does every secret cost the second that a passphrase does.
+// unseal decrypts a key and remembers it, so that the passphrase is asked for, and
+// its work done, once.
 func (k *key) unseal(ctx context.Context, op string, text []byte, ask Prompt) (identity, error) {
 	path := k.home.SecretsKey()
 	select {
@@ -141,8 +138,8 @@ func (k *key) unseal(ctx context.Context, op string, text []byte, ask Prompt) (i
 		return nil, fault.New(fault.InvalidArgs, op, path, err)
 	}
 	inside, err := open(text, with)
-	if err != nil { // an age file that is not what it was, or was opened by another word
-		return nil, secrets.Denied.Fault(op, path, errors.New("the passphrase is wrong")).Advise("Try again with the right one.")
+	if err != nil {
+		return nil, secrets.Denied.Fault(op, path, errors.New("wrong passphrase")).Advise("Try again.")
 	}
 	id, err := parse(op, path, inside)
 	if err != nil {
@@ -157,19 +154,19 @@ func (k *key) passphrase(ctx context.Context, op string, ask Prompt) (secrets.Va
 		text, err := readPrivate(path, maxKeySize)
 		if err != nil {
 			return secrets.Value{}, secrets.Locked.Fault(op, k.home.SecretsKey(), err).
-				Advise("Have " + PassphraseFileVariable + " name a file with the passphrase in it, which only you can read.")
+				Advise("Set " + PassphraseFileVariable + " to a file that holds the passphrase and that only you can read.")
 		}
 		return secrets.ParseValue(strings.TrimRight(string(text), "\r\n"))
 	}
 	if ask == nil {
-		return secrets.Value{}, secrets.Locked.Fault(op, k.home.SecretsKey(), errors.New("it has a passphrase, and there is nobody to ask")).
-			Advise("export " + PassphraseFileVariable + "=/a/file/with/the/passphrase, which nobody else can read")
+		return secrets.Value{}, secrets.Locked.Fault(op, k.home.SecretsKey(), errors.New("the key has a passphrase, and there is no terminal to ask for it")).
+			Advise("Set " + PassphraseFileVariable + " to a file that holds the passphrase and that only you can read.")
 	}
 	return ask(ctx)
 }
 
-// readPrivate reads a file that only the user can read, and that is no longer
-// than max. One that is not there is fs.ErrNotExist.
+// readPrivate reads a file of at most max bytes that only its owner can access. It
+// returns fs.ErrNotExist if there is none.
 func readPrivate(path string, max int64) ([]byte, error) {
 	const op = "read"
 	f, err := os.Open(path)
@@ -177,7 +174,7 @@ func readPrivate(path string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make the file readable for you.")
+		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make the file readable for yourself.")
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -192,7 +189,7 @@ func readPrivate(path string, max int64) ([]byte, error) {
 	case err != nil:
 		return nil, fault.New(fault.Execution, op, path, err)
 	case int64(len(text)) > max:
-		return nil, fault.Newf(fault.Rejected, op, path, "it is larger than %d bytes", max).Advise("This is none of ours: move it away.")
+		return nil, fault.Newf(fault.Rejected, op, path, "it is larger than %d bytes", max).Advise("osaurus-sandbox did not write this file; move it away.")
 	}
 	return text, nil
 }

@@ -1,4 +1,4 @@
-// Package agefile keeps secrets in one file of the home, encrypted with age: for hosts that have no keyring.
+// Package agefile keeps secrets in a file encrypted with age, for hosts without a keyring.
 package agefile
 
 import (
@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Store is the file of a home. It is read for each question, so programs that
+// Store is the secrets file of a home. Every call reads it again, so programs that
 // share a home see each other's changes.
 type Store struct {
 	home config.Home
@@ -19,17 +19,17 @@ type Store struct {
 
 var _ secrets.Store = (*Store)(nil)
 
-// Prompt asks a person for the passphrase of the key.
+// Prompt asks a person for the key's passphrase.
 type Prompt func(context.Context) (secrets.Value, error)
 
-// New returns the store of a home. Prompt may be nil: then there is nobody to
-// ask, and a key with a passphrase is locked unless PassphraseFileVariable
-// names a file with it. File and key are made with the first secret.
+// New returns the store of a home. Without a prompt, a key with a passphrase stays
+// locked unless PassphraseFileVariable names a file. The secrets file and its key
+// are created with the first secret.
 func New(home config.Home, prompt Prompt) *Store {
 	return &Store{home, &key{home: home, prompt: prompt, turn: make(chan struct{}, 1), work: scryptWork}}
 }
 
-// Get returns a secret.
+// Get implements secrets.Store.
 func (s *Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	const op = "read secret"
 	if err := k.Check(); err != nil {
@@ -46,7 +46,7 @@ func (s *Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	return secrets.ParseValue(text)
 }
 
-// Set keeps a secret.
+// Set implements secrets.Store.
 func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	const op = "keep secret"
 	if err := v.Check(); err != nil {
@@ -61,7 +61,7 @@ func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	})
 }
 
-// Delete forgets a secret.
+// Delete implements secrets.Store.
 func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
 	const op = "delete secret"
 	return s.change(ctx, op, k, func(all content) error {
@@ -73,13 +73,12 @@ func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
 	})
 }
 
-// change changes the file. Two that do so at once do it one after the other.
+// change changes the file under its lock.
 func (s *Store) change(ctx context.Context, op string, k secrets.Key, change func(content) error) error {
 	if err := k.Check(); err != nil {
 		return err
 	}
-	// The key first: a person may be asked for its passphrase, which takes longer
-	// than others should have to wait.
+	// Open the key before taking the lock: a person may have to type a passphrase.
 	if _, err := s.read(ctx, op, s.key.prompt); err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (s *Store) change(ctx context.Context, op string, k secrets.Key, change fun
 	return s.write(ctx, op, all)
 }
 
-// List names an agent's secrets.
+// List implements secrets.Store.
 func (s *Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	if err := secrets.CheckAgent(agent); err != nil {
 		return nil, err
@@ -118,7 +117,7 @@ func (s *Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, 
 	return secrets.Of(agent, keys), nil
 }
 
-// Check says what protects the file.
+// Check implements secrets.Store. It says what protects the file.
 func (s *Store) Check(ctx context.Context) (string, error) {
 	if _, err := s.read(ctx, "check secrets", nil); err != nil {
 		return "", err
@@ -128,12 +127,12 @@ func (s *Store) Check(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case sealed:
-		return fmt.Sprintf("file %s, whose key has a passphrase", s.home.Secrets()), nil
+		return fmt.Sprintf("file %s; its key has a passphrase", s.home.Secrets()), nil
 	}
-	return fmt.Sprintf("file %s, weaker than a keyring: its key is in the same home", s.home.Secrets()), nil
+	return fmt.Sprintf("file %s; weaker than a keyring, because its key is in the same folder", s.home.Secrets()), nil
 }
 
-// Protect puts a passphrase on the key, in place of the one that it had.
+// Protect sets or replaces the key's passphrase.
 func (s *Store) Protect(ctx context.Context, passphrase secrets.Value) error {
 	if err := passphrase.Check(); err != nil {
 		return err
@@ -141,12 +140,12 @@ func (s *Store) Protect(ctx context.Context, passphrase secrets.Value) error {
 	return s.rekey(ctx, "protect secrets", func(id identity) ([]byte, error) { return s.key.seal(id, passphrase) })
 }
 
-// Unprotect takes the passphrase off the key.
+// Unprotect removes the key's passphrase.
 func (s *Store) Unprotect(ctx context.Context) error {
 	return s.rekey(ctx, "unprotect secrets", func(id identity) ([]byte, error) { return plain(id), nil })
 }
 
-// rekey writes the key anew. The secrets stay as they are.
+// rekey writes the key file again. The secrets do not change.
 func (s *Store) rekey(ctx context.Context, op string, encode func(identity) ([]byte, error)) error {
 	unlock, err := s.home.Lock("secrets")
 	if err != nil {

@@ -8,11 +8,10 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// status is what the Keychain answers: an OSStatus of Apple's Security
-// framework.
+// status is an OSStatus of Apple's Security framework.
 type status int
 
-// The statuses that mean something to those who ask, from SecBase.h.
+// From SecBase.h.
 const (
 	userCanceled          status = -128
 	notAvailable          status = -25291
@@ -30,13 +29,13 @@ const (
 func (s status) Error() string { return fmt.Sprintf("OSStatus %d", int(s)) }
 
 const (
-	unlockAdvice = "Run: security unlock-keychain (over ssh and from launchd macOS cannot ask for the password)"
-	allowAdvice  = "Try again and allow it. A program that was built or signed anew is another one to the Keychain, which asks again; one with a Developer ID stays the same."
-	absentAdvice = "Keep secrets where this system does: osaurus-sandbox config set secrets=secret-service, or in an encrypted file, which is weaker: osaurus-sandbox config set secrets=file"
-	repairAdvice = "Log in to the desktop, and see in Keychain Access that there is a default keychain"
+	unlockAdvice = "Run: security unlock-keychain (macOS cannot ask for the password over ssh or from launchd)"
+	allowAdvice  = "Try again and allow access. The Keychain asks again whenever the program is rebuilt or signed again, unless it is signed with a Developer ID."
+	absentAdvice = "Use the system's keyring: osaurus-sandbox config set secrets=secret-service; or an encrypted file, which is weaker: osaurus-sandbox config set secrets=file"
+	repairAdvice = "Log in to the desktop and check in Keychain Access that there is a default keychain."
 )
 
-// explain says of a status which reason it is.
+// explain turns a status into an error with a reason.
 func explain(op, subject string, err error) error {
 	if err == nil {
 		return nil
@@ -52,5 +51,5 @@ func explain(op, subject string, err error) error {
 	case notAvailable, noSuchKeychain, invalidKeychain, noDefaultKeychain:
 		return secrets.Absent.Fault(op, subject, err).Advise(repairAdvice)
 	}
-	return fault.New(fault.Execution, op, subject, err).Advise("See what it means: security error " + fmt.Sprint(int(s)))
+	return fault.New(fault.Execution, op, subject, err).Advise("For its meaning, run: security error " + fmt.Sprint(int(s)))
 }

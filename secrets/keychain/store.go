@@ -1,4 +1,4 @@
-// Package keychain keeps secrets in the user's Keychain, under the names that the desktop app uses.
+// Package keychain keeps secrets in the macOS Keychain, under the names that the desktop app uses.
 package keychain
 
 import (
@@ -11,12 +11,12 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Store is the user's Keychain. On systems without one every call is
+// Store is the user's Keychain. On other systems every call fails with
 // secrets.Absent.
 //
-// macOS may ask its owner before it answers, and cannot be told to stop. So
-// calls are made one at a time, and whose context ends leaves its call behind:
-// the next waits until the dialog is answered, and there is never a second one.
+// macOS may show a dialog before it answers, and a call cannot be cancelled. So
+// only one call runs at a time; after its context ends it keeps running, and the
+// next call waits until the dialog is answered.
 type Store struct {
 	items items
 	turn  chan struct{}
@@ -24,14 +24,14 @@ type Store struct {
 
 var _ secrets.Store = (*Store)(nil)
 
-// items are the Keychain's generic passwords. An error is a status, unless it
-// has none. Empty names would mean any: the Store lets none through.
+// items are the Keychain's generic passwords. Errors are statuses where there is
+// one. Empty names are wildcards; the Store passes none.
 type items interface {
 	read(service, account string) ([]byte, error)
 	add(service, account, label string, data []byte) error
 	update(service, account string, data []byte) error
 	delete(service, account string) error
-	// accounts lists those of a service; nobody is asked for that.
+	// accounts lists the accounts of a service. It shows no dialog.
 	accounts(service string) ([]string, error)
 }
 
@@ -40,10 +40,10 @@ func New() *Store { return newStore(system()) }
 
 func newStore(i items) *Store { return &Store{i, make(chan struct{}, 1)} }
 
-// do calls the Keychain, when it is free, and waits no longer than the context.
+// do calls the Keychain when no other call runs, and waits until ctx ends.
 func do[T any](ctx context.Context, s *Store, op, subject string, call func(items) (T, error)) (nothing T, err error) {
 	if s.items == nil {
-		return nothing, secrets.Absent.Fault(op, subject, errors.New("this system has no Keychain")).Advise(absentAdvice)
+		return nothing, secrets.Absent.Fault(op, subject, errors.New("there is no Keychain on this system")).Advise(absentAdvice)
 	}
 	select {
 	case s.turn <- struct{}{}:
@@ -58,7 +58,7 @@ func do[T any](ctx context.Context, s *Store, op, subject string, call func(item
 	go func() {
 		defer func() { <-s.turn }()
 		if ctx.Err() != nil {
-			return // both were possible, the turn and the end
+			return // select may have chosen the turn although ctx had ended
 		}
 		it, err := call(s.items)
 		answered <- answer{it, err}
@@ -72,10 +72,10 @@ func do[T any](ctx context.Context, s *Store, op, subject string, call func(item
 }
 
 func givenUp(ctx context.Context, op, subject string) error {
-	return fault.Wrap(op, subject, ctx.Err()).Advise("See whether macOS shows a dialog that wants an answer.")
+	return fault.Wrap(op, subject, ctx.Err()).Advise("Check whether macOS shows a dialog.")
 }
 
-// Get returns a secret.
+// Get implements secrets.Store.
 func (s *Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	const op = "read secret"
 	if err := k.Check(); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	return secrets.ParseValue(string(data))
 }
 
-// Set keeps a secret.
+// Set implements secrets.Store.
 func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	const op = "keep secret"
 	if err := errors.Join(k.Check(), v.Check()); err != nil {
@@ -100,7 +100,7 @@ func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 		if errors.Is(err, itemNotFound) {
 			err = i.add(k.Service(), k.Account(), "Osaurus Sandbox: "+k.String(), data)
 		}
-		if errors.Is(err, duplicateItem) { // another program was quicker
+		if errors.Is(err, duplicateItem) { // another program added it meanwhile
 			err = i.update(k.Service(), k.Account(), data)
 		}
 		return struct{}{}, err
@@ -108,7 +108,7 @@ func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	return err
 }
 
-// Delete forgets a secret.
+// Delete implements secrets.Store.
 func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
 	const op = "delete secret"
 	if err := k.Check(); err != nil {
@@ -118,7 +118,7 @@ func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
 	return missing(op, k, err)
 }
 
-// missing says of which secret, and what to do.
+// missing adds the key and advice to a Missing error.
 func missing(op string, k secrets.Key, err error) error {
 	if errors.Is(err, secrets.Missing) {
 		return secrets.NoSuch(op, k)
@@ -126,7 +126,7 @@ func missing(op string, k secrets.Key, err error) error {
 	return err
 }
 
-// List names an agent's secrets.
+// List implements secrets.Store.
 func (s *Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	if err := secrets.CheckAgent(agent); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, 
 
 const theKeychain = "the Keychain"
 
-// all are all secrets of all agents.
+// all returns the keys of all agents.
 func all(i items) ([]secrets.Key, error) {
 	var keys []secrets.Key
 	for _, service := range secrets.Services() {
@@ -154,12 +154,12 @@ func all(i items) ([]secrets.Key, error) {
 	return keys, nil
 }
 
-// Check says that there is a Keychain. Whether it is locked, macOS does not tell
+// Check implements secrets.Store. macOS does not say whether the Keychain is locked
 // without asking for its password.
 func (s *Store) Check(ctx context.Context) (string, error) {
 	keys, err := do(ctx, s, "check secrets", theKeychain, all)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the Keychain, with %d secrets of agents", len(keys)), nil
+	return fmt.Sprintf("the Keychain, with %d agent secrets", len(keys)), nil
 }

@@ -6,13 +6,13 @@ import (
 	apple "github.com/keybase/go-keychain"
 )
 
-// system is the Keychain of this system.
+// system returns the Keychain.
 func system() items { return genericPasswords{} }
 
 // genericPasswords are the items of the user's default keychain.
 type genericPasswords struct{}
 
-// query is what finds one item.
+// query finds one item.
 func query(service, account string) apple.Item {
 	q := apple.NewItem()
 	q.SetSecClass(apple.SecClassGenericPassword)
@@ -29,7 +29,7 @@ func (genericPasswords) read(service, account string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, statusOf(err)
-	case len(found) == 0: // which go-keychain does not take for an error
+	case len(found) == 0: // not an error for go-keychain
 		return nil, itemNotFound
 	}
 	return found[0].Data, nil
@@ -38,7 +38,7 @@ func (genericPasswords) read(service, account string) ([]byte, error) {
 func (genericPasswords) add(service, account, label string, data []byte) error {
 	const noGroup = "" // groups are for programs with a provisioning profile
 	item := apple.NewGenericPassword(service, account, label, data, noGroup)
-	item.SetSynchronizable(apple.SynchronizableNo) // it is this computer's alone
+	item.SetSynchronizable(apple.SynchronizableNo) // never to iCloud
 	return statusOf(apple.AddItem(item))
 }
 
@@ -57,7 +57,7 @@ func (genericPasswords) accounts(service string) ([]string, error) {
 	return found, statusOf(err)
 }
 
-// statusOf is the status that go-keychain was given.
+// statusOf extracts the status from an error of go-keychain.
 func statusOf(err error) error {
 	if e, ok := errors.AsType[apple.Error](err); ok {
 		return status(e)

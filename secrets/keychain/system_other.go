@@ -2,5 +2,5 @@
 
 package keychain
 
-// system is the Keychain of this system, which has none.
+// system returns nil: only macOS has a Keychain.
 func system() items { return nil }

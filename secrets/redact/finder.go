@@ -2,23 +2,23 @@ package redact
 
 import "slices"
 
-// run is a piece of text that is to be replaced.
+// run is a range of text to replace.
 type run struct {
 	begin, end int
-	longest    int // of the occurrences in it
+	longest    int // length of the longest occurrence in it
 	label      string
 }
 
-// finder looks for values in a text that comes in pieces. What may be, or be a
-// part of, a value that has not come whole is held back.
+// finder searches a stream for values. It holds back text that may turn out to
+// be part of a value.
 type finder struct {
 	trie *trie
-	at   int32  // where in the trie
-	held []byte // the end of the text so far: no more than the trie is deep here
-	runs []run  // in held, in order and apart
+	at   int32  // node of the trie
+	held []byte // not yet written; at most as long as the trie is deep
+	runs []run  // in held, in order, not overlapping
 }
 
-// feed takes a piece, and appends to out what is certain by now.
+// feed reads a piece and appends to out what cannot be part of a value any more.
 func (f *finder) feed(out, piece []byte) []byte {
 	text, from := piece, len(f.held)
 	if from > 0 {
@@ -41,12 +41,12 @@ func (f *finder) feed(out, piece []byte) []byte {
 			f.found(i+1-int(n.longest), i+1, f.trie.labels[n.label])
 		}
 		if len(f.runs) > 0 {
-			settle(i + 1 - f.trie.depth(f.at)) // nothing that is yet to be found begins before
+			settle(i + 1 - f.trie.depth(f.at)) // later occurrences begin here or after
 		}
 	}
 	safe := max(0, len(text)-f.trie.depth(f.at))
 	settle(safe)
-	if len(f.runs) > 0 && f.runs[0].begin < safe { // how far it reaches nobody knows, only that it has begun
+	if len(f.runs) > 0 && f.runs[0].begin < safe { // this run may still grow
 		out = append(out, text[done:f.runs[0].begin]...)
 		f.runs[0].begin = safe
 	} else {
@@ -61,7 +61,7 @@ func (f *finder) feed(out, piece []byte) []byte {
 	return out
 }
 
-// found notes an occurrence. It ends behind all others.
+// found adds an occurrence, which ends after all others.
 func (f *finder) found(begin, end int, label string) {
 	r := run{max(begin, 0), end, end - begin, label}
 	for n := len(f.runs); n > 0 && f.runs[n-1].end > r.begin; n = len(f.runs) {
@@ -75,8 +75,8 @@ func (f *finder) found(begin, end int, label string) {
 	f.runs = append(f.runs, r)
 }
 
-// plain is how many bytes are held back that are not known to be a value's.
-func (f *finder) plain() int {
+// undecided returns how many held bytes are not known to belong to a value.
+func (f *finder) undecided() int {
 	n := len(f.held)
 	for _, r := range f.runs {
 		n -= r.end - r.begin
@@ -84,8 +84,8 @@ func (f *finder) plain() int {
 	return n
 }
 
-// flush appends to out what is held back. What is found afterwards and began in
-// it is replaced from there on.
+// flush appends the held text to out. A value that began in it is replaced from
+// here on.
 func (f *finder) flush(out []byte) []byte {
 	done := 0
 	for _, r := range f.runs {
@@ -97,7 +97,7 @@ func (f *finder) flush(out []byte) []byte {
 	return out
 }
 
-// change goes on with another trie: what is held back is looked through again.
+// change switches to another trie and searches the held text again.
 func (f *finder) change(to *trie, out []byte) []byte {
 	again := f.held
 	if n := len(f.runs); n > 0 {

@@ -1,6 +1,6 @@
 package redact
 
-// Flow is an output, or a part of one, that comes in pieces.
+// Flow replaces values in an output that arrives in pieces.
 type Flow struct {
 	live   *Live
 	cut    Cut
@@ -8,11 +8,11 @@ type Flow struct {
 	begun  bool
 }
 
-// NewFlow returns a flow that the secrets of live are taken out of.
+// NewFlow returns a flow that replaces the secrets of live.
 func NewFlow(live *Live, cut Cut) *Flow { return &Flow{live: live, cut: cut} }
 
-// Feed takes a piece, and appends to out what is certain by now. The rest, never
-// more than the longest value, comes with what follows.
+// Feed reads a piece and appends to out what is safe to show. It holds back at
+// most the length of the longest value.
 func (f *Flow) Feed(out, piece []byte) []byte {
 	var to *trie
 	if now := f.live.Scrubber(); now != nil {
@@ -34,13 +34,13 @@ func (f *Flow) Feed(out, piece []byte) []byte {
 	return f.finder.feed(out, piece)
 }
 
-// Held is how many bytes are held back.
+// Held returns how many bytes are held back.
 func (f *Flow) Held() int { return len(f.finder.held) }
 
-// idle reports whether nothing stands between a piece and who reads it.
+// idle reports whether pieces pass unchanged.
 func (f *Flow) idle() bool { return f.live.Scrubber() == nil && f.finder.trie == nil }
 
-// End appends what is held back.
+// End appends the held text to out.
 func (f *Flow) End(out []byte) []byte {
 	if f.finder.trie != nil && f.cut&After != 0 {
 		if depth, label := f.finder.trie.beginningOfOne(f.finder.at); depth >= MinLength {

@@ -10,18 +10,18 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// maxEncoded is how long a value may be whose encodings are looked for as well:
-// tokens and passwords are shorter, and what is longer is a file.
+// maxEncoded is the length up to which encodings of a value are replaced as well.
+// Longer values are files, not tokens or passwords.
 const maxEncoded = 4 << 10
 
-// forms are what a value is looked for as:
+// forms returns the texts to search for:
 //
-//   - itself, without newlines at its end, which shells take off;
-//   - as a terminal shows its lines;
-//   - in JSON, and in the path and in the query of an address;
-//   - in base64, alone or in the midst of something longer ("user:token").
+//   - the value itself, without trailing newlines, which shells strip;
+//   - the value as a terminal shows its lines;
+//   - its encodings in JSON and in the path and query of a URL;
+//   - its base64 encodings, alone or inside something longer ("user:token").
 //
-// Whoever wants to hide a value from this can: it is against accidents.
+// This protects against accidents, not against a program that hides a value.
 func forms(value string) []string {
 	value = strings.TrimRight(value, "\r\n")
 	if utf8.RuneCountInString(value) < MinLength || strings.TrimSpace(value) == "" {
@@ -41,18 +41,18 @@ func forms(value string) []string {
 	return distinct
 }
 
-// inJSON is a text between the quotes of a JSON string.
+// inJSON returns a text as it stands between the quotes of a JSON string.
 func inJSON(text string) string {
 	quoted, _ := printable.JSON(text) // a string does not fail
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// inBase64 is what is always the same of a text in base64, whatever is before
-// and behind it: three forms, one for each place in a group of three bytes.
+// inBase64 returns the digits of a text in base64 that do not depend on what is
+// around it, for each of the three positions in a group of bytes.
 func inBase64(text string) (list []string) {
 	for before := range 3 {
 		whole := strings.Repeat("\x00", before) + text
-		// The digits that have bits of what is before, and of what is behind.
+		// Digits before first and from last on mix in neighbouring bytes.
 		first, last := (before*8+5)/6, len(whole)*8/6
 		list = append(list, base64.RawStdEncoding.EncodeToString([]byte(whole))[first:last], base64.RawURLEncoding.EncodeToString([]byte(whole))[first:last])
 	}

@@ -8,23 +8,22 @@ import (
 )
 
 const (
-	// pause is how long a stream may say nothing before what is held back of it
-	// is shown: a person before a terminal does not see what they typed before.
+	// pause is how long held text waits for more before it is shown. People want
+	// to see what they type.
 	pause = 100 * time.Millisecond
-	// maxShown is how much of a beginning is shown then. It may turn out to be a
-	// secret's: all but these bytes of it are replaced still. A longer one waits
-	// for what follows, or for the end.
+	// maxShown is how many undecided bytes are shown then. If they turn out to
+	// begin a secret, the rest of it is still replaced.
 	maxShown = 3
 )
 
-// Live is the Scrubber that counts by now: secrets are set while programs run. A
-// nil one has none.
+// Live holds the current Scrubber, since secrets change while programs run. A nil
+// Live has none.
 type Live struct{ now atomic.Pointer[Scrubber] }
 
-// Set changes it.
+// Set replaces the Scrubber.
 func (l *Live) Set(s *Scrubber) { l.now.Store(s) }
 
-// Scrubber is the one that counts.
+// Scrubber returns the current Scrubber, which may be nil.
 func (l *Live) Scrubber() *Scrubber {
 	if l == nil {
 		return nil
@@ -32,28 +31,26 @@ func (l *Live) Scrubber() *Scrubber {
 	return l.now.Load()
 }
 
-// Output is what a program writes, which may be to several streams that end
-// in one place.
+// Output replaces values in the streams of one program, which may share a
+// destination.
 type Output struct {
 	live    *Live
-	mu      sync.Mutex // of whoever writes
+	mu      sync.Mutex // held while writing
 	streams []*stream
 }
 
-// NewOutput returns an output that the secrets of live are taken out of.
+// NewOutput returns an output that replaces the secrets of live.
 func NewOutput(live *Live) *Output { return &Output{live: live} }
 
-// Writer returns a stream to a writer. It has what was written to it, but for
-// at most the beginning of a value, which comes with what follows, after a
-// pause, or with Close.
+// Writer returns a stream that writes to a writer. Text that may begin a value is
+// written with what follows, after a pause, or by Close.
 func (o *Output) Writer(to io.Writer) io.Writer {
 	s := &stream{output: o, to: to, flow: NewFlow(o.live, Whole)}
 	o.streams = append(o.streams, s)
 	return s
 }
 
-// Close writes what is still held back. Nothing may be written after it; it may be
-// called again.
+// Close writes the text that is still held. Nothing may be written afterwards.
 func (o *Output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,8 +67,8 @@ type stream struct {
 	output *Output
 	to     io.Writer
 	flow   *Flow
-	idle   *time.Timer // not nil while something waits for a pause
-	failed error       // by a write after a pause
+	idle   *time.Timer // set while held text waits for a pause
+	failed error       // of a write after a pause
 	buffer []byte
 }
 
@@ -89,18 +86,18 @@ func (s *stream) Write(p []byte) (int, error) {
 	if err := s.write(s.flow.Feed(s.buffer[:0], p)); err != nil {
 		return 0, err
 	}
-	if s.flow.Held() > 0 && s.flow.finder.plain() <= maxShown {
+	if s.flow.Held() > 0 && s.flow.finder.undecided() <= maxShown {
 		s.idle = time.AfterFunc(pause, s.paused)
 	}
 	return len(p), nil
 }
 
-// paused shows what is held back.
+// paused writes the held text.
 func (s *stream) paused() {
 	s.output.mu.Lock()
 	defer s.output.mu.Unlock()
 	if s.idle == nil {
-		return // something was written meanwhile
+		return // more was written in the meantime
 	}
 	s.idle = nil
 	s.failed = s.write(s.flow.End(s.buffer[:0]))
@@ -122,7 +119,7 @@ func (s *stream) end() error {
 }
 
 func (s *stream) write(out []byte) error {
-	const keep = 128 << 10 // a message of the guest's, and its labels
+	const keep = 128 << 10 // one message of the guest with labels
 	if s.buffer = out[:0]; cap(out) > keep {
 		s.buffer = nil
 	}

@@ -1,4 +1,4 @@
-// Package redact takes the values of secrets out of what programs say: in place of a value stands the name of its secret.
+// Package redact replaces the values of secrets in programs' output by their names.
 package redact
 
 import (
@@ -7,34 +7,34 @@ import (
 )
 
 const (
-	// MinLength is how many characters a value has at least that is looked for. A
-	// shorter one is in half of all texts by chance.
+	// MinLength is the length in characters from which values are replaced.
+	// Shorter ones occur in ordinary text by chance.
 	MinLength = 6
-	// MaxSecrets is how many secrets are looked for: those first in the list. What
-	// looks for them is a megabyte for tokens and passwords, and a quarter of a
-	// gigabyte if all are files of the longest size.
+	// MaxSecrets is how many secrets are replaced; the rest of the list is ignored.
+	// The search tree takes a megabyte for tokens and passwords, and 256 MiB if all
+	// values have the largest size.
 	MaxSecrets = 64
 )
 
-// Secret is a value and what it is called.
+// Secret is a value with its name.
 type Secret struct {
 	Name  config.SecretName
 	Value secrets.Value
 }
 
-// Label stands in place of a secret's value.
+// Label returns the text that replaces a secret's value.
 func Label(name config.SecretName) string { return "[REDACTED:" + string(name) + "]" }
 
-// Scrubber replaces the values of some secrets, and the forms that programs
-// often write them in (see forms), by their labels.
+// Scrubber replaces the values of secrets, and their usual encodings (see forms),
+// by their labels.
 //
-// A byte is replaced if it is in any occurrence of any value. Occurrences that
-// overlap become one label, that of the longest of them; of equals, the first.
+// A byte is replaced if it belongs to any occurrence of any value. Overlapping
+// occurrences become one label, that of the longest.
 //
-// A nil Scrubber changes nothing. One may be used by many at once.
+// A nil Scrubber changes nothing. A Scrubber is safe for concurrent use.
 type Scrubber struct{ trie *trie }
 
-// New returns what replaces these secrets, or nil if there is nothing to look for.
+// New returns a Scrubber for the secrets, or nil if none is long enough.
 func New(list []Secret) *Scrubber {
 	var t *trie
 	for _, s := range list[:min(len(list), MaxSecrets)] {
@@ -52,7 +52,7 @@ func New(list []Secret) *Scrubber {
 	return &Scrubber{t}
 }
 
-// Text returns a whole text without values.
+// Text replaces values in a complete text.
 func (s *Scrubber) Text(text string) string {
 	if s == nil || !s.trie.within(text) {
 		return text
@@ -60,17 +60,17 @@ func (s *Scrubber) Text(text string) string {
 	return string(s.Part([]byte(text), Whole))
 }
 
-// Cut says where a part was cut out of something longer.
+// Cut says on which sides a text was cut off.
 type Cut uint8
 
 const (
 	Whole  Cut = 0
-	Before Cut = 1 // there was something before it
-	After  Cut = 2 // there was something after it
+	Before Cut = 1 // its beginning is missing
+	After  Cut = 2 // its end is missing
 )
 
-// Part returns a part of an output without values. Of a value that the cut has
-// gone through, it also replaces the rest, if that has MinLength bytes.
+// Part replaces values in a part of an output. It also replaces the rest of a
+// value that was cut through, if MinLength bytes of it are left.
 func (s *Scrubber) Part(part []byte, cut Cut) []byte {
 	if s == nil {
 		return part

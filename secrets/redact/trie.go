@@ -2,33 +2,33 @@ package redact
 
 import "bytes"
 
-// root is the node where nothing has been matched.
+// root is the node of the empty match.
 const root int32 = 0
 
-// trie finds all texts of a set in one pass, however they overlap (Aho and
-// Corasick's automaton). It takes 28 bytes for each byte of the set, and the set.
+// trie is an Aho-Corasick automaton: it finds all texts of a set in one pass. It
+// takes 28 bytes of memory for each byte of the set, and the set itself.
 type trie struct {
 	nodes  []node
 	texts  []text
 	labels []string
-	starts [256]int32 // the children of the root, or 0
-	// pairs has a bit for each two bytes that a text begins with: most bytes of an
-	// output go no further.
+	starts [256]int32 // children of the root, or 0
+	// pairs has a bit for each pair of bytes that begins a text. Most output
+	// matches none, which makes the search fast.
 	pairs [1 << 16 / 64]uint64
 }
 
-// node is a beginning of one or more texts.
+// node is a prefix of one or more texts.
 type node struct {
-	child, sibling int32 // the first child; the next child of the same parent; 0 is none
-	fail           int32 // the longest end of this that is a node too
-	depth          int32 // how long this is
-	longest        int32 // how long the longest text is that ends here; 0 is none
+	child, sibling int32 // first child; next child of the same parent; 0 if none
+	fail           int32 // longest proper suffix that is a node
+	depth          int32 // length of the prefix
+	longest        int32 // length of the longest text that ends here; 0 if none
 	label          uint16
-	below          uint16 // label of a text that begins with this
+	below          uint16 // label of a text with this prefix
 	last           byte
 }
 
-// text is one of the set.
+// text is a member of the set.
 type text struct {
 	text  []byte
 	label uint16
@@ -36,7 +36,8 @@ type text struct {
 
 func newTrie() *trie { return &trie{nodes: make([]node, 1)} }
 
-// add adds a text of two bytes or more. The first label of a text stays.
+// add adds a text of at least two bytes. A text that is already there keeps its
+// label.
 func (t *trie) add(of, label string) {
 	if n := len(t.labels); n == 0 || t.labels[n-1] != label {
 		t.labels = append(t.labels, label)
@@ -63,7 +64,7 @@ func (t *trie) add(of, label string) {
 	}
 }
 
-// link completes the trie when all texts are in it.
+// link completes the trie after the last add.
 func (t *trie) link() {
 	queue := []int32{root}
 	for len(queue) > 0 {
@@ -82,7 +83,7 @@ func (t *trie) link() {
 	}
 }
 
-// child is the node one byte further, or root.
+// child returns the child for a byte, or root.
 func (t *trie) child(at int32, b byte) int32 {
 	if at == root {
 		return t.starts[b]
@@ -95,7 +96,7 @@ func (t *trie) child(at int32, b byte) int32 {
 	return root
 }
 
-// step is the longest node that the text up to and with a byte ends with.
+// step returns the node after one more byte.
 func (t *trie) step(at int32, b byte) int32 {
 	for at != root {
 		if c := t.child(at, b); c != root {
@@ -106,7 +107,8 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.starts[b]
 }
 
-// skip is how many bytes no text begins with. Of the last one only that is sure.
+// skip returns how many leading bytes begin no text. It stops before the last
+// byte, whose successor is unknown.
 func (t *trie) skip(other []byte) int {
 	if len(other) == 0 {
 		return 0
@@ -125,13 +127,12 @@ func pair(a, b byte) uint16 { return uint16(a)<<8 | uint16(b) }
 
 func (t *trie) depth(at int32) int { return int(t.nodes[at].depth) }
 
-// beginningOfOne is the longest beginning of a text that what led here ends with.
+// beginningOfOne returns the length and label of the prefix at a node.
 func (t *trie) beginningOfOne(at int32) (length int, label string) {
 	return t.depth(at), t.labels[t.nodes[at].below]
 }
 
-// endOfOne is the longest end of a text, though not all of it, that another
-// text begins with.
+// endOfOne returns the longest proper suffix of a text that other begins with.
 func (t *trie) endOfOne(other []byte) (length int, label string) {
 	for _, one := range t.texts {
 		for cut := 1; len(one.text)-cut > length; cut++ {
@@ -143,7 +144,7 @@ func (t *trie) endOfOne(other []byte) (length int, label string) {
 	return length, label
 }
 
-// within reports whether a text of the set is in a text.
+// within reports whether other contains a text of the set.
 func (t *trie) within(other string) bool {
 	at := root
 	for i := range len(other) {

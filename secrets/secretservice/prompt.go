@@ -10,12 +10,12 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// gnomePrompter is what shows GNOME's dialogs. On a computer without a display it
-// cannot be started, and the keyring takes that for a dismissal by its owner.
+// gnomePrompter shows GNOME's dialogs. Without a display it cannot start, which
+// the keyring reports as if the user had dismissed the dialog.
 const gnomePrompter = "org.gnome.keyring.SystemPrompter"
 
-// ask has the keyring ask its owner, if it wants to, and waits for the answer. A
-// dialog that nobody waits for any more is taken away.
+// ask shows the keyring's prompt, if there is one, and waits for the user's answer.
+// It dismisses the prompt if ctx ends first.
 func (s *session) ask(ctx context.Context, prompt dbus.ObjectPath) (result dbus.Variant, err error) {
 	if prompt == none {
 		return dbus.Variant{}, nil
@@ -38,12 +38,12 @@ func (s *session) ask(ctx context.Context, prompt dbus.ObjectPath) (result dbus.
 		s.conn.Object(busName, prompt).Go(promptInterface+".Dismiss", dbus.FlagNoReplyExpected, nil)
 		return dbus.Variant{}, err
 	case dismissed:
-		return dbus.Variant{}, secrets.Denied.Fault(s.op, theService, errors.New("the dialog was dismissed")).Advise("Try again, and unlock the keyring when it asks.")
+		return dbus.Variant{}, secrets.Denied.Fault(s.op, theService, errors.New("the dialog was dismissed")).Advise("Try again and unlock the keyring.")
 	}
 	return result, nil
 }
 
-// answer has a dialog shown and waits for its end.
+// answer shows a prompt and waits until it is completed.
 func (s *session) answer(ctx context.Context, prompt dbus.ObjectPath, signals <-chan *dbus.Signal) (dismissed bool, result dbus.Variant, err error) {
 	const noWindow = ""
 	if err := s.call(ctx, prompt, promptInterface+".Prompt", noWindow)(); err != nil {
@@ -53,7 +53,7 @@ func (s *session) answer(ctx context.Context, prompt dbus.ObjectPath, signals <-
 		select {
 		case signal, ok := <-signals:
 			if !ok {
-				return false, result, s.explain(errors.New("it went away while it asked its owner"))
+				return false, result, s.explain(errors.New("the keyring ended while it showed a dialog"))
 			}
 			if signal.Path == prompt && signal.Name == promptInterface+".Completed" {
 				err := dbus.Store(signal.Body, &dismissed, &result)
@@ -65,14 +65,14 @@ func (s *session) answer(ctx context.Context, prompt dbus.ObjectPath, signals <-
 	}
 }
 
-// canAsk reports a keyring that cannot show anything to its owner.
+// canAsk returns an error if the keyring cannot show a dialog.
 func (s *session) canAsk(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	const noFlags = uint32(0)
 	err := s.conn.BusObject().CallWithContext(limited, "org.freedesktop.DBus.StartServiceByName", 0, gnomePrompter, noFlags).Err
 	if e, ok := errors.AsType[dbus.Error](err); ok && strings.HasPrefix(e.Name, spawnError) {
-		return s.locked(errors.New("there is no display to ask for its password on"))
+		return s.locked(errors.New("no display to ask for the keyring's password"))
 	}
-	return nil // it can be shown, or another keyring has dialogs of its own
+	return nil // other keyrings have their own dialogs
 }

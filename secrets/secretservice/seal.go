@@ -13,18 +13,18 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Values cross the bus encrypted, so that whatever records it (dbus-monitor, a
-// bug report) does not see them. Who can reach the bus can ask the keyring
-// itself: this is no wall against that.
+// Values cross the bus encrypted, so that recordings of it (dbus-monitor, bug
+// reports) do not contain them. This does not protect against programs on the bus,
+// which can ask the keyring themselves.
 
-// algorithm is the one that every keyring knows: Diffie-Hellman in a group of
-// 1024 bits, HKDF with SHA-256, AES with 128 bits in CBC mode.
+// algorithm is the one that every keyring supports: 1024-bit Diffie-Hellman, HKDF
+// with SHA-256, AES-128-CBC.
 const algorithm = "dh-ietf1024-sha256-aes128-cbc-pkcs7"
 
-// groupSize is how many bytes a number of the group has.
+// groupSize is the size of a number of the group in bytes.
 const groupSize = 128
 
-// prime is that of RFC 2409's second Oakley group; its generator is 2.
+// prime returns the prime of RFC 2409's second Oakley group. Its generator is 2.
 func prime() *big.Int {
 	p, _ := new(big.Int).SetString(""+
 		"FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74"+
@@ -35,14 +35,12 @@ func prime() *big.Int {
 }
 
 type (
-	// privateKey is our half of an agreement.
 	privateKey struct{ *big.Int }
-	// sessionKey is what both agreed on.
 	sessionKey []byte
-	// sealedSecret is a value as it crosses the bus.
+	// sealedSecret is an encrypted value on the bus.
 	sealedSecret struct {
 		Session     dbus.ObjectPath
-		Parameters  []byte // the initialization vector
+		Parameters  []byte // initialization vector
 		Value       []byte
 		ContentType string
 	}
@@ -58,12 +56,12 @@ func newKeyPair() (private privateKey, public []byte, err error) {
 	return privateKey{x}, new(big.Int).Exp(big.NewInt(2), x, p).FillBytes(make([]byte, groupSize)), nil
 }
 
-// agree makes the session's key of the other side's half. What both have in
-// common is as long as the prime: one in 256 begins with a zero, which counts.
+// agree derives the session key. The shared number is padded to the size of the
+// prime, since one in 256 begins with a zero byte.
 func (private privateKey) agree(theirs []byte) (sessionKey, error) {
 	p, public := prime(), new(big.Int).SetBytes(theirs)
 	if public.Cmp(big.NewInt(1)) <= 0 || public.Cmp(new(big.Int).Sub(p, big.NewInt(1))) >= 0 {
-		return nil, errors.New("the keyring's half of the session's key is none")
+		return nil, errors.New("the keyring sent an invalid public key")
 	}
 	common := new(big.Int).Exp(public, private.Int, p).FillBytes(make([]byte, groupSize))
 	return hkdf.Key(sha256.New, common, nil, "", aes.BlockSize)
@@ -75,7 +73,7 @@ func (s *session) seal(text []byte) (sealedSecret, error) {
 		return sealedSecret{}, err
 	}
 	iv := make([]byte, aes.BlockSize)
-	_, _ = rand.Read(iv) // it never fails
+	_, _ = rand.Read(iv) // never fails
 	padding := aes.BlockSize - len(text)%aes.BlockSize
 	sealed := append(bytes.Clone(text), bytes.Repeat([]byte{byte(padding)}, padding)...)
 	cipher.NewCBCEncrypter(block, iv).CryptBlocks(sealed, sealed)

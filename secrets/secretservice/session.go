@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// What the Secret Service API calls its things.
+// Names of the Secret Service API.
 const (
 	busName             = "org.freedesktop.secrets"
 	servicePath         = dbus.ObjectPath("/org/freedesktop/secrets")
@@ -25,33 +25,31 @@ const (
 	none = dbus.ObjectPath("/") // no object
 )
 
-// theService is what is spoken of in errors.
+// theService is the subject of errors.
 const theService = "the Secret Service"
 
 const (
-	// answerLimit is how long the keyring may take for an answer that no person
-	// has to give: it may just be started, and decrypt all that it has.
+	// answerLimit bounds calls that need no person. A keyring that has just been
+	// started decrypts everything first.
 	answerLimit = 10 * time.Second
-	// promptLimit is how long a person may take. Who is there has answered by then,
-	// and whoever waits for the secret must not do so for ever.
+	// promptLimit bounds the wait for a person.
 	promptLimit = 2 * time.Minute
 )
 
 const (
-	// GNOME's keyring can be unlocked without a display only as it starts.
+	// GNOME's keyring can be unlocked without a display only when it starts.
 	unlockAdvice = `Log in to the desktop, or run: pkill -u $USER -x gnome-keyring-d; read -rsp 'Keyring password: ' p && printf %s "$p" | gnome-keyring-daemon --unlock`
 )
 
-// session is a connection to the keyring, and the key that values cross it
-// under.
+// session is a connection to the keyring with its encryption key.
 type session struct {
-	op   string // what it is for, in errors
+	op   string // for errors
 	conn *dbus.Conn
 	path dbus.ObjectPath
 	key  sessionKey
 }
 
-// open connects to the keyring. It starts no bus: nobody would end it.
+// open connects to the keyring. It does not start a bus, which nothing would stop.
 func open(ctx context.Context, op string) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap(op, theService, err)
@@ -69,7 +67,7 @@ func open(ctx context.Context, op string) (*session, error) {
 }
 
 // close ends the connection, and with it the session and its prompts.
-func (s *session) close() { _ = s.conn.Close() } // all that was asked has been answered
+func (s *session) close() { _ = s.conn.Close() } // every call has been answered
 
 func (s *session) greet(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
@@ -90,11 +88,11 @@ func (s *session) greet(ctx context.Context) error {
 	return nil
 }
 
-// enter has the bus know this connection.
+// enter registers the connection with the bus.
 func (s *session) enter(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	stop := context.AfterFunc(limited, s.close) // the bus, too, may be silent
+	stop := context.AfterFunc(limited, s.close) // the bus may not answer
 	defer stop()
 	err := s.conn.Auth(nil)
 	if err == nil {
@@ -109,7 +107,7 @@ func (s *session) enter(ctx context.Context) error {
 	return nil
 }
 
-// call calls a method, and returns what stores its answer.
+// call returns a function that calls a method and stores its results.
 func (s *session) call(ctx context.Context, path dbus.ObjectPath, method string, args ...any) func(into ...any) error {
 	return func(into ...any) error {
 		limited, cancel := context.WithTimeout(ctx, answerLimit)
@@ -126,7 +124,7 @@ func (s *session) property(ctx context.Context, path dbus.ObjectPath, of, name s
 	return s.explain(v.Store(into))
 }
 
-// explain says of what a bus or a keyring answered which reason that is.
+// explain turns an error of the bus or the keyring into one with a reason.
 func (s *session) explain(err error) error {
 	if err == nil {
 		return nil
@@ -136,7 +134,7 @@ func (s *session) explain(err error) error {
 		case e.Name == errorPrefix+"IsLocked":
 			return s.locked(err)
 		case e.Name == errorPrefix+"NoSuchObject", e.Name == "org.freedesktop.DBus.Error.UnknownObject", e.Name == "org.freedesktop.DBus.Error.UnknownMethod":
-			return secrets.Missing.Fault(s.op, theService, err).Advise("It was deleted at this moment. Try again.")
+			return secrets.Missing.Fault(s.op, theService, err).Advise("It has just been deleted. Try again.")
 		case e.Name == "org.freedesktop.DBus.Error.ServiceUnknown", e.Name == "org.freedesktop.DBus.Error.NameHasNoOwner", strings.HasPrefix(e.Name, spawnError):
 			return secrets.Absent.Fault(s.op, theService, err).Advise(absentAdvice)
 		}
@@ -150,16 +148,14 @@ func (s *session) explain(err error) error {
 	return fault.New(fault.Unavailable, s.op, theService, err).Advise("Try again; then restart the keyring, or log in again.")
 }
 
-// spawnError begins the names of errors of a bus that could not start what was
-// asked for.
+// spawnError is the prefix of errors of a bus that could not start a service.
 const spawnError = "org.freedesktop.DBus.Error.Spawn."
 
 func (s *session) locked(cause error) error {
 	return secrets.Locked.Fault(s.op, theService, cause).Advise(unlockAdvice)
 }
 
-// find finds items in all keyrings, unlocked ones first, and has those unlocked
-// that are not.
+// find searches all keyrings and unlocks the items it finds.
 func (s *session) find(ctx context.Context, by attributes) ([]dbus.ObjectPath, error) {
 	var items, locked []dbus.ObjectPath
 	if err := s.call(ctx, servicePath, serviceInterface+"SearchItems", map[string]string(by))(&items, &locked); err != nil {
@@ -184,7 +180,7 @@ func (s *session) unlock(ctx context.Context, what ...dbus.ObjectPath) error {
 	return err
 }
 
-// alias is the keyring that new items go to, or none.
+// alias returns the default keyring, or none.
 func (s *session) alias(ctx context.Context) (keyring dbus.ObjectPath, err error) {
 	err = s.call(ctx, servicePath, serviceInterface+"ReadAlias", defaultAlias)(&keyring)
 	return keyring, err
@@ -192,8 +188,7 @@ func (s *session) alias(ctx context.Context) (keyring dbus.ObjectPath, err error
 
 const defaultAlias = "default"
 
-// defaultKeyring is the keyring that new items go to, unlocked, and made if
-// there is none.
+// defaultKeyring returns the default keyring unlocked, and creates it if needed.
 func (s *session) defaultKeyring(ctx context.Context) (dbus.ObjectPath, error) {
 	keyring, err := s.alias(ctx)
 	if err != nil {

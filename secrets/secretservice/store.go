@@ -1,6 +1,6 @@
-// Package secretservice keeps secrets in the user's keyring, over the Secret Service API of D-Bus: GNOME's, KDE's, KeePassXC's.
+// Package secretservice keeps secrets in the user's keyring over D-Bus: GNOME Keyring, KWallet or KeePassXC.
 //
-// Items have the attributes "service" and "account", as secrets.Key names them, so
+// Items have the attributes "service" and "account" of secrets.Key, so
 // `secret-tool lookup service ai.osaurus.agent-secrets account UUID.NAME` finds them.
 package secretservice
 
@@ -15,28 +15,27 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Store is the keyring of the user's session. Each call has a connection and an
-// encrypted session of its own, so there is nothing that could grow stale when
-// the keyring is restarted.
+// Store is the keyring of the user's session. Each call opens its own connection,
+// so a restarted keyring needs no special care.
 //
-// A locked keyring is asked to be unlocked, for which its owner is shown a
-// dialog; where none can be shown it is secrets.Locked.
+// If the keyring is locked, its dialog is shown. Without a display, calls fail with
+// secrets.Locked.
 type Store struct{}
 
 var _ secrets.Store = Store{}
 
-// attributes are what items are found by.
+// attributes identify items.
 type attributes map[string]string
 
 func attributesOf(k secrets.Key) attributes {
 	return attributes{"service": k.Service(), "account": k.Account()}
 }
 
-// schema tells keyring managers what kind of item it is. Items that others
-// made with the same names have another or none, so nothing is found by it.
+// schema tells keyring managers the kind of an item. It is not searched for, since
+// items of other programs may have another one.
 const schemaKey, schema = "xdg:schema", "org.freedesktop.Secret.Generic"
 
-// Get returns a secret.
+// Get implements secrets.Store.
 func (Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	const op = "read secret"
 	if err := k.Check(); err != nil {
@@ -65,8 +64,8 @@ func (Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	return secrets.ParseValue(string(text))
 }
 
-// Set keeps a secret: in the item that has it, wherever that is, or in a new
-// one of the default keyring.
+// Set implements secrets.Store. It updates the item in its keyring, or adds one to
+// the default keyring.
 func (Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	const op = "keep secret"
 	if err := errors.Join(k.Check(), v.Check()); err != nil {
@@ -107,7 +106,7 @@ func (Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	return err
 }
 
-// Delete forgets a secret, in every keyring that has it.
+// Delete implements secrets.Store. It deletes the secret from every keyring.
 func (Store) Delete(ctx context.Context, k secrets.Key) error {
 	const op = "delete secret"
 	if err := k.Check(); err != nil {
@@ -137,7 +136,7 @@ func (Store) Delete(ctx context.Context, k secrets.Key) error {
 	return nil
 }
 
-// List names an agent's secrets.
+// List implements secrets.Store.
 func (Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	if err := secrets.CheckAgent(agent); err != nil {
 		return nil, err
@@ -156,7 +155,7 @@ func (Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, err
 		for _, item := range items {
 			found := attributes{}
 			if err := s.property(ctx, item, itemInterface, "Attributes", &found); errors.Is(err, secrets.Missing) {
-				continue // it was deleted since
+				continue // deleted meanwhile
 			} else if err != nil {
 				return nil, err
 			}
@@ -168,7 +167,7 @@ func (Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, err
 	return secrets.Of(agent, keys), nil
 }
 
-// Check says which keyring new secrets go to, and whether it is unlocked.
+// Check implements secrets.Store. It names the default keyring.
 func (Store) Check(ctx context.Context) (string, error) {
 	s, err := open(ctx, "check secrets")
 	if err != nil {
@@ -190,5 +189,5 @@ func (Store) Check(ctx context.Context) (string, error) {
 	if locked {
 		return "", s.locked(nil)
 	}
-	return "the keyring " + label + " of the Secret Service, unlocked", nil
+	return "the keyring " + label + " (Secret Service), unlocked", nil
 }

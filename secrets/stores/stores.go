@@ -1,4 +1,4 @@
-// Package stores opens the store of secrets that the settings name.
+// Package stores opens the secret store that the settings choose.
 package stores
 
 import (
@@ -9,9 +9,9 @@ import (
 	"osaurus-sandbox/secrets/secretservice"
 )
 
-// Open opens a store, and no other: one that this system does not have, or that
-// is locked, says so when a secret is asked for. Prompt is for the passphrase of
-// the file's key, if it has one; nil where there is nobody to ask.
+// Open opens a store and never falls back to another. A missing or locked store
+// fails when it is used. The prompt asks for the passphrase of the encrypted
+// file's key; it is nil where nobody can be asked.
 func Open(which config.SecretStore, home config.Home, prompt agefile.Prompt) secrets.Store {
 	switch which {
 	case config.SecretsInKeychain:
