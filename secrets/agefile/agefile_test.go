@@ -185,9 +185,9 @@ func TestBroken(t *testing.T) {
 		kind  fault.Kind
 		says  string
 	}{
-		{"no key", func(h config.Home, _ []byte) { _ = os.Remove(h.SecretsKey()) }, fault.Unavailable, "is gone"},
-		{"another key", func(h config.Home, _ []byte) { write(h.SecretsKey(), plain(other), 0o600) }, fault.Rejected, "another key"},
-		{"no key in the key", func(h config.Home, _ []byte) { write(h.SecretsKey(), []byte(secretstest.Canary), 0o600) }, fault.Rejected, "no key"},
+		{"no key", func(h config.Home, _ []byte) { _ = os.Remove(h.SecretsKey()) }, fault.Unavailable, "is missing"},
+		{"another key", func(h config.Home, _ []byte) { write(h.SecretsKey(), plain(other), 0o600) }, fault.Rejected, "is not encrypted with the key"},
+		{"no key in the key", func(h config.Home, _ []byte) { write(h.SecretsKey(), []byte(secretstest.Canary), 0o600) }, fault.Rejected, "not an age key"},
 		{"an open key", func(h config.Home, _ []byte) { write(h.SecretsKey(), plain(other), 0o640) }, fault.Rejected, "other users"},
 		{"an open file", func(h config.Home, b []byte) { write(h.Secrets(), b, 0o604) }, fault.Rejected, "other users"},
 		{"a flipped byte", func(h config.Home, b []byte) { b[len(b)-1] ^= 1; write(h.Secrets(), b, 0o600) }, fault.Rejected, "damaged"},
@@ -236,7 +236,7 @@ func TestNewerFormat(t *testing.T) {
 	if err := config.WriteFile(home.Secrets(), sealed); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Get(t.Context(), token); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "format is 2") {
+	if _, err := s.Get(t.Context(), token); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "unsupported format 2") {
 		t.Error(err)
 	}
 }
