@@ -41,6 +41,9 @@ func (f Finding) String() string {
 	return place + ": " + f.Text
 }
 
+// Error makes a Finding an error.
+func (f *Finding) Error() string { return f.String() }
+
 // Faults are the findings for which a recipe is refused.
 func Faults(findings []Finding) []Finding {
 	var faults []Finding

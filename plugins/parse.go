@@ -2,14 +2,13 @@ package plugins
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
-
-	"osaurus-sandbox/internal/printable"
 )
 
 // Parse reads a recipe. Its error is that of Refusal: fault.InvalidArgs with the path, the place and
-// a remedy. Warnings are none of its business: Lint has them.
+// a remedy. It ignores warnings; Lint reports them.
 func Parse(text []byte) (Recipe, error) {
 	r, findings := read(text)
 	if err := Refusal(findings); err != nil {
@@ -19,7 +18,7 @@ func Parse(text []byte) (Recipe, error) {
 }
 
 // Lint lists what is wrong with a recipe's text: faults first, then warnings, by their place, and
-// no more than anybody reads.
+// at most maxFindings.
 func Lint(text []byte) []Finding {
 	_, findings := read(text)
 	return findings[:min(len(findings), maxFindings)]
@@ -27,12 +26,11 @@ func Lint(text []byte) []Finding {
 
 // read decodes a text as far as it can and lists what is wrong with it.
 func read(text []byte) (Recipe, []Finding) {
-	t, stumbled := grow(text)
-	if stumbled != nil {
-		line, column := printable.Place(text, stumbled.at)
-		return Recipe{}, []Finding{{Severity: Fault, Rule: stumbled.rule, Path: stumbled.path, Line: line, Column: column, Text: stumbled.Error(), Fix: stumbled.fix}}
+	doc, value, err := scan(text)
+	if finding, ok := errors.AsType[*Finding](err); ok {
+		return Recipe{}, []Finding{*finding}
 	}
-	r, findings := decode(t.top)
+	r, findings := decode(value)
 	unread := map[string]bool{}
 	for _, f := range findings {
 		unread[f.Path] = true
@@ -44,12 +42,12 @@ func read(text []byte) (Recipe, []Finding) {
 		return path != ""
 	}
 	for _, f := range Validate(r) {
-		if !within(f.Path) { // what could not be read is not missing besides
+		if !within(f.Path) { // a value of the wrong type is not missing, too
 			findings = append(findings, f)
 		}
 	}
 	for i, f := range findings {
-		findings[i] = t.locate(f)
+		findings[i] = doc.locate(f)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

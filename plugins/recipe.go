@@ -12,28 +12,28 @@ import (
 // Recipe is a plugin as its author wrote it. One that Parse returned has no
 // fault that Validate knows; one that was changed since is to be validated again.
 type Recipe struct {
-	Name        string
-	Description string
-	Version     string // the author's, kept as it is: the library counts on its own
-	Author      string
-	Source      string
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Version     string `json:"version,omitempty"` // the author's, kept as it is: the library counts on its own
+	Author      string `json:"author,omitempty"`
+	Source      string `json:"source,omitempty"`
 	// Dependencies are packages of the guest's distribution.
-	Dependencies []Dependency
+	Dependencies []Dependency `json:"dependencies,omitempty"`
 	// Setup is a shell command that runs as the agent once the files are there.
-	Setup string
+	Setup string `json:"setup,omitempty"`
 	// Files are texts by their paths in the plugin's folder.
-	Files map[FilePath]string
-	Tools []Tool
+	Files map[FilePath]string `json:"files,omitempty"`
+	Tools []Tool              `json:"tools,omitempty"`
 	// Secrets are all that the plugin may read.
-	Secrets     []config.SecretName
-	Permissions Permissions
-	Daemon      *Daemon
-	Events      Events
+	Secrets     []config.SecretName `json:"secrets,omitempty"`
+	Permissions Permissions         `json:"permissions,omitzero"`
+	Daemon      *Daemon             `json:"daemon,omitempty"`
+	Events      Events              `json:"events,omitzero"`
 	// Metadata is for what this program knows nothing of: unknown keys of the recipe
 	// are in it too. Its values are what JSON holds, with json.Number for numbers.
-	Metadata map[string]any
+	Metadata map[string]any `json:"metadata,omitempty"`
 	// ModifiedAt is when the library last changed it; no part of its hash.
-	ModifiedAt time.Time
+	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
 }
 
 type (
@@ -46,6 +46,8 @@ type (
 	ToolID string
 	// ParamName is an argument of a tool: "file".
 	ParamName string
+	// Seconds is a duration as recipes write it.
+	Seconds int
 	// Topics are those that an event's type may be of: "rss.new_item", or all that begin
 	// so: "rss.*".
 	Topics string
@@ -53,30 +55,30 @@ type (
 
 // Tool is a command that a model can call.
 type Tool struct {
-	ID          ToolID
-	Description string
-	Parameters  map[ParamName]Param
+	ID          ToolID              `json:"id"`
+	Description string              `json:"description"`
+	Parameters  map[ParamName]Param `json:"parameters,omitempty"`
 	// Run is a shell command. It runs as the agent, in the plugin's folder, with its arguments
 	// in the environment: see ParamName.Variable.
-	Run string
+	Run string `json:"run"`
 	// Timeout is how long it may run; 0 is DefaultTimeout.
-	Timeout time.Duration
-	Output  Output
-	Extra   Extra
+	Timeout Seconds `json:"timeout,omitempty"`
+	Output  Output  `json:"output,omitempty"`
+	Extra   Extra   `json:"+,omitempty"`
 }
 
 // Param is an argument.
 type Param struct {
-	Type        ParamType
-	Description string
+	Type        ParamType `json:"type"`
+	Description string    `json:"description,omitempty"`
 	// Default is handed over when the argument is not given, as a text of its type.
-	Default *string
+	Default *string `json:"default,omitempty"`
 	// Enum, where there is any, has all that it may be.
-	Enum []string
+	Enum []string `json:"enum,omitempty"`
 	// Required says whether it must be given. Where the recipe does not say, it must be
 	// unless it has a default: see MustBeGiven.
-	Required *bool
-	Extra    Extra
+	Required *bool `json:"required,omitempty"`
+	Extra    Extra `json:"+,omitempty"`
 }
 
 // ParamType is what an argument is. Lists and objects are handed over as JSON.
@@ -105,9 +107,9 @@ const (
 
 // Permissions are what a plugin asks for. Nothing said is the least that there is.
 type Permissions struct {
-	Network   Network
-	Inference bool
-	Extra     Extra
+	Network   Network `json:"network,omitempty"`
+	Inference bool    `json:"inference,omitempty"`
+	Extra     Extra   `json:"+,omitempty"`
 }
 
 // Network is what a plugin may reach: "outbound", "none", domains with commas
@@ -139,26 +141,26 @@ func (n Network) Domains() []Domain {
 
 // Daemon is a command that runs for as long as the plugin is there.
 type Daemon struct {
-	Command string
-	Env     map[string]string
-	Extra   Extra
+	Command string            `json:"command"`
+	Env     map[string]string `json:"env,omitempty"`
+	Extra   Extra             `json:"+,omitempty"`
 }
 
 // Events are what a plugin hears and tells.
 type Events struct {
-	Subscribe []Subscription
+	Subscribe []Subscription `json:"subscribe,omitempty"`
 	// Emit has what it may tell. With none it may tell nothing.
-	Emit  []Topics
-	Extra Extra
+	Emit  []Topics `json:"emit,omitempty"`
+	Extra Extra    `json:"+,omitempty"`
 }
 
 // Subscription is a command that runs for each event of its topics, with the payload on
 // its standard input. Without Run nobody hears: a recipe of the desktop app may say so.
 type Subscription struct {
-	Topic   Topics
-	Run     string
-	Timeout time.Duration // 0 is DefaultTimeout
-	Extra   Extra
+	Topic   Topics  `json:"topic,omitempty"`
+	Run     string  `json:"run,omitempty"`
+	Timeout Seconds `json:"timeout,omitempty"` // 0 is DefaultTimeout
+	Extra   Extra   `json:"+,omitempty"`
 }
 
 // Extra are keys of a part of a recipe that this program knows nothing of, kept as they are.
@@ -184,11 +186,11 @@ func (t Tool) Limit() time.Duration { return limit(t.Timeout) }
 // Limit is how long the handler may run for one event.
 func (s Subscription) Limit() time.Duration { return limit(s.Timeout) }
 
-func limit(said time.Duration) time.Duration {
-	if said == 0 {
+func limit(s Seconds) time.Duration {
+	if s == 0 {
 		return DefaultTimeout
 	}
-	return said
+	return time.Duration(s) * time.Second
 }
 
 // Holds reports whether an event's type is one of the topics.

@@ -275,8 +275,8 @@ func (v *validator) topics(path string, t Topics) {
 	}
 }
 
-func (v *validator) timeout(path string, d time.Duration) {
-	if d < 0 || d > MaxTimeout || d%time.Second != 0 {
-		v.fault(path, "timeout", fmt.Sprintf("Write whole seconds, at most %d; what takes longer belongs into a daemon.", MaxTimeout/time.Second), "%v is too much or no number of seconds", d)
+func (v *validator) timeout(path string, s Seconds) {
+	if most := Seconds(MaxTimeout / time.Second); s < 0 || s > most {
+		v.fault(path, "timeout", fmt.Sprintf("Write at most %d seconds; use a daemon for what takes longer.", most), "%d seconds is out of range", s)
 	}
 }
