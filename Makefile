@@ -39,7 +39,7 @@ GUEST_TIMEOUT := 40m
 # tier reads real kernels and archives, the unit tier does neither.
 TIERS = $(shell $(GO) list -f '{{.ImportPath}} {{.Deps}} {{.TestImports}} {{.XTestImports}}' ./... | \
   awk '/osaurus-sandbox\/(internal\/lab|vm\/vmtest)[] ]/ {print (/osaurus-sandbox\/vm\/(qemu|vmtest)[] ]/ ? "guest:" : "kernel:") $$1}')
-LONGEST     = osaurus-sandbox/supervisor/launch
+LONGEST     = osaurus-sandbox/supervisor/boot
 BENCHMARKS  = osaurus-sandbox/bench
 GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST) $(BENCHMARKS),$(patsubst guest:%,%,$(filter guest:%,$(TIERS))))
 KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))

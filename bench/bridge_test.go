@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/qemu"
@@ -82,7 +82,7 @@ func BenchmarkBridge(b *testing.B) {
 // the same.
 type askWorld struct {
 	b     *testing.B
-	guest *launch.Guest
+	guest *boot.Guest
 }
 
 func newAskWorld(b *testing.B) *askWorld {
@@ -102,10 +102,10 @@ func newAskWorld(b *testing.B) *askWorld {
 		b.Fatal(err)
 	}
 	bridged := bridgetest.New(b)
-	g, err := launch.Boot(b.Context(), launch.Spec{
+	g, err := boot.Boot(b.Context(), boot.Spec{
 		Driver: &qemu.Driver{}, Image: lab.Image(b, lab.DebianPack(b)), Name: "bench", Hostname: "bench", CPUs: cpus, Memory: memoryMB << 20,
 		DataDisk: data, StateDir: dir, ConsoleLog: filepath.Join(dir, "console.log"), Bridge: bridged.Server,
-		Shares: []launch.Share{{Share: vm.Share{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}, MountPoint: "/workspace"}},
+		Shares: []boot.Share{{Share: vm.Share{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}, MountPoint: "/workspace"}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -102,8 +102,8 @@ func (h Home) SecretsKey() string { return h.join("config", "secrets.key") }
 // Downloads is for what is fetched; all in it can be fetched again.
 func (h Home) Downloads() string { return h.join("cache", "downloads") }
 
-// Bake is for the disk of an unfinished bake, which the next one goes on with.
-func (h Home) Bake() string { return h.join("cache", "bake") }
+// Builder keeps the disk of an unfinished toolbox build.
+func (h Home) Builder() string { return h.join("cache", "builder") }
 
 // Locks is for the files that keep two programs apart.
 func (h Home) Locks() string { return h.join("run", "locks") }

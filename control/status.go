@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
@@ -17,7 +17,7 @@ func statusProto(s machine.Status) *controlpb.Status {
 	p := &controlpb.Status{
 		State: string(s.State), Since: moment(s.Since), Cause: string(s.Cause), Operation: string(s.Operation),
 		Accelerator: s.Accelerator, Started: moment(s.StartedAt), Answered: moment(s.AnsweredAt),
-		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: journeyProto(s.Journey), Guest: guestProto(s),
+		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: progressProto(s.Progress), Guest: guestProto(s),
 	}
 	if s.Reason != "" {
 		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: shown(s.Reason), Advice: shown(s.Advice)}
@@ -47,14 +47,14 @@ func guestProto(s machine.Status) *controlpb.Guest {
 	}
 }
 
-func journeyProto(j *journey.Journey) *controlpb.Journey {
+func progressProto(j *progress.Status) *controlpb.Journey {
 	if j == nil {
 		return nil
 	}
-	p := &controlpb.Journey{Began: moment(j.Began), Left: span(j.Left), Notes: j.Notes}
-	for _, l := range j.Legs {
+	p := &controlpb.Journey{Began: moment(j.Began), Notes: j.Notes}
+	for _, l := range j.Steps {
 		p.Steps = append(p.Steps, &controlpb.Step{
-			Name: string(l.Step), Status: string(l.Status), Detail: shown(l.Detail),
+			Name: string(l.Name), Status: string(l.State), Detail: shown(l.Detail),
 			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
 		})
 	}

@@ -1,9 +1,8 @@
-// Package sandbox is the execution SPI: what whoever runs commands for agents promises to whoever asks for them.
+// Package engine defines the interface of execution backends, which run commands for agents.
 //
-// A backend implements Sandbox, in most cases by giving its own means to a
-// Live, which does what is the same in all of them. Whether it keeps what the
-// comments here promise is shown by package sandboxtest; docs/spi.md is the
-// guide for authors.
+// A backend implements Sandbox, usually by embedding its own functions in a Live.
+// Package enginetest checks that a backend keeps the promises documented here.
+// docs/spi.md is the guide for authors of backends.
 package engine
 
 import (

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 // bootFlags are what boot was asked for.
@@ -43,7 +43,7 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return boot(cmd.Context(), c, flags, args)
+			return runBoot(cmd.Context(), c, flags, args)
 		},
 	}
 	f := cmd.Flags()
@@ -58,7 +58,7 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 	return cmd
 }
 
-func boot(ctx context.Context, c console, flags bootFlags, args []string) error {
+func runBoot(ctx context.Context, c console, flags bootFlags, args []string) error {
 	watch := newStopwatch()
 	home, settings, err := loadSettings()
 	if err != nil {
@@ -85,7 +85,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 	defer state.close()
 	spec.StateDir, spec.ConsoleLog = state.dir(), filepath.Join(state.dir(), "console.log")
 
-	g, err := launch.Boot(ctx, spec)
+	g, err := boot.Boot(ctx, spec)
 	if err != nil {
 		return keepConsole(home, spec.ConsoleLog, err)
 	}
@@ -133,7 +133,7 @@ func boot(ctx context.Context, c console, flags bootFlags, args []string) error 
 }
 
 // guestSteps notes how far the guest was when, by its own clock.
-func guestSteps(ctx context.Context, watch *stopwatch, g *launch.Guest) error {
+func guestSteps(ctx context.Context, watch *stopwatch, g *boot.Guest) error {
 	info, err := g.Client.Info(ctx)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func guestSteps(ctx context.Context, watch *stopwatch, g *launch.Guest) error {
 }
 
 // accelerator names what ran the guest's instructions.
-func accelerator(ctx context.Context, spec launch.Spec) string {
+func accelerator(ctx context.Context, spec boot.Spec) string {
 	caps, err := spec.Driver.Capabilities(context.WithoutCancel(ctx), spec.Image.Arch)
 	if err != nil {
 		return spec.Driver.Name()

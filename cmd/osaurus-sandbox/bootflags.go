@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 )
 
@@ -19,8 +19,8 @@ const shareRoot = "/mnt"
 
 // spec is the machine that the flags and settings describe, but for its image
 // and its files.
-func (f bootFlags) spec(s config.Settings) (launch.Spec, error) {
-	spec := launch.Spec{
+func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
+	spec := boot.Spec{
 		Driver: driver(), Name: fmt.Sprintf("boot-%d", os.Getpid()), Hostname: "sandbox",
 		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30, Network: vm.NetworkNone,
 	}
@@ -30,13 +30,13 @@ func (f bootFlags) spec(s config.Settings) (launch.Spec, error) {
 	var err error
 	if f.memory != "" {
 		if spec.Memory, err = parseMemory(f.memory); err != nil {
-			return launch.Spec{}, err
+			return boot.Spec{}, err
 		}
 	}
 	for _, text := range f.shares {
 		share, err := parseShare(text)
 		if err != nil {
-			return launch.Spec{}, err
+			return boot.Spec{}, err
 		}
 		spec.Shares = append(spec.Shares, share)
 	}
@@ -59,20 +59,20 @@ func parseMemory(text string) (int64, error) {
 
 // parseShare reads FOLDER:TAG or FOLDER:TAG:ro. What may be a tag, the driver
 // knows.
-func parseShare(text string) (launch.Share, error) {
+func parseShare(text string) (boot.Share, error) {
 	rest, readOnly := strings.CutSuffix(text, ":ro")
 	at := strings.LastIndexByte(rest, ':')
 	if at < 1 || at == len(rest)-1 {
-		return launch.Share{}, fault.Newf(fault.InvalidArgs, "read --share", text, "not FOLDER:TAG").
+		return boot.Share{}, fault.Newf(fault.InvalidArgs, "read --share", text, "not FOLDER:TAG").
 			Advise("Write the folder, a colon and a short name for it: ~/project:project, with :ro at the end to protect it.")
 	}
 	folder, err := filepath.Abs(rest[:at])
 	if err != nil {
-		return launch.Share{}, fault.New(fault.InvalidArgs, "read --share", text, err)
+		return boot.Share{}, fault.New(fault.InvalidArgs, "read --share", text, err)
 	}
 	tag := rest[at+1:]
-	return launch.Share{
-		Share:      vm.Share{Tag: tag, Path: folder, ReadOnly: readOnly, MinFree: launch.MinFree},
+	return boot.Share{
+		Share:      vm.Share{Tag: tag, Path: folder, ReadOnly: readOnly, MinFree: boot.MinFree},
 		MountPoint: filepath.Join(shareRoot, tag),
 	}, nil
 }

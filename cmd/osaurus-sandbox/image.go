@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/supervisor/bake"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
@@ -35,13 +35,13 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 }
 
 // baker makes images of packs, with the toolbox of the settings in them.
-func baker(home config.Home, s config.Settings) bake.Baker {
-	return bake.For(home, s, driver(), image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]})
+func baker(home config.Home, s config.Settings) boot.ToolboxBuilder {
+	return boot.NewToolboxBuilder(home, s, driver(), image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]})
 }
 
 // findImage is the image of a pack as it is here, built if there is none. It
 // says what the guest will lack.
-func findImage(ctx context.Context, b bake.Baker, p pack.Pack, report progress.Func) (image.Image, error) {
+func findImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report progress.Func) (image.Image, error) {
 	i, missing, err := b.Find(ctx, p, report)
 	if err == nil && len(missing) > 0 {
 		report.Note("not installed in " + p.Manifest.Name + ": " + strings.Join(missing, " ") + " (`osaurus-sandbox pack build` adds them)")
@@ -51,7 +51,7 @@ func findImage(ctx context.Context, b bake.Baker, p pack.Pack, report progress.F
 
 // buildImage makes the image of a pack as it should be: whole, and with the
 // toolbox where the network allows that.
-func buildImage(ctx context.Context, b bake.Baker, p pack.Pack, report progress.Func) error {
+func buildImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report progress.Func) error {
 	// What is baked is baked of the bare one.
 	bare := func() (image.Image, error) { return b.Images.Ensure(ctx, p, report) }
 	if err := mend(ctx, b.Images, report, bare); err != nil {
@@ -65,7 +65,7 @@ func buildImage(ctx context.Context, b bake.Baker, p pack.Pack, report progress.
 	if err := mend(ctx, b.Images, report, best); err != nil || len(missing) == 0 {
 		return err
 	}
-	_, err := b.Bake(ctx, p, report)
+	_, err := b.Build(ctx, p, report)
 	if fault.KindOf(err) == fault.Unavailable {
 		report.Note("not installed: " + strings.Join(missing, " ") + ": " + err.Error() + "\n" + fault.AdviceOf(err))
 		return nil

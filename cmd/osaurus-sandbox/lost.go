@@ -8,7 +8,7 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // endIfSilent ends the machine of a guest that hangs, and then sends the reason.
 // When the context ends it sends nil.
-func endIfSilent(ctx context.Context, g *launch.Guest) <-chan error {
+func endIfSilent(ctx context.Context, g *boot.Guest) <-chan error {
 	reason := make(chan error, 1)
 	go func() {
 		err := awaitSilence(ctx, g.Client)

@@ -14,18 +14,18 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 )
 
 // deaf has guests that do not end when they are told to, but only when their
 // machines are ended.
 type deaf struct{ *hosttest.Backend }
 
-func (d deaf) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
-	g, m, err := d.Backend.Boot(ctx, s, walk)
+func (d deaf) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
+	g, m, err := d.Backend.Boot(ctx, s, tracker)
 	return deafGuest{g}, m, err
 }
 

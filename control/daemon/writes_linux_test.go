@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -20,14 +19,13 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm/image/disk"
 )
 
 // write is something that is written to a home while a sandbox is used. The
 // packs, the images and the record of what was provisioned, which take a pack to
-// write, are in the tests of supervisor/provision and vm/image/pack.
+// write, are in the tests of supervisor/boot and vm/image/pack.
 type write struct {
 	name  string
 	files string // which it writes, as a pattern of their paths in the home
@@ -69,9 +67,6 @@ func writes() []write {
 				return err
 			}
 			return l.Release()
-		}},
-		{name: "durations", files: `cache/durations\.json`, do: func(_ context.Context, home config.Home, round int) error {
-			return journey.Durations{journey.Boot: time.Duration(round+1) * time.Second}.Save(filepath.Join(filepath.Dir(home.Downloads()), "durations.json"))
 		}},
 		{name: "events", files: `sandbox\.db.*`, do: inDatabase(func(ctx context.Context, db *store.DB) error {
 			journal, err := events.Open(ctx, db)

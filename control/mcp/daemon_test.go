@@ -23,11 +23,11 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 )
 
 // An app may read until a person lets it do more, and hears of that; what it cancels
@@ -133,14 +133,14 @@ type slow struct {
 	begun, released chan bool
 }
 
-func (s slow) Boot(ctx context.Context, c config.Settings, walk *journey.Walk) (g machine.Guest, m provision.Machine, err error) {
+func (s slow) Boot(ctx context.Context, c config.Settings, tracker *progress.Tracker) (g machine.Guest, m boot.Machine, err error) {
 	close(s.begun)
 	select {
 	case <-s.released:
 	case <-ctx.Done():
 		return nil, m, context.Cause(ctx)
 	}
-	return s.Backend.Boot(ctx, c, walk)
+	return s.Backend.Boot(ctx, c, tracker)
 }
 
 // A call while the sandbox starts waits for it, and says so. The app goes on after

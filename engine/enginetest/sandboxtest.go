@@ -1,29 +1,26 @@
-// Package sandboxtest is what every execution backend must pass.
+// Package enginetest is the conformance suite of execution backends.
 //
 // # To add a backend
 //
-// Implement sandbox.Sandbox, in most cases by handing your own means to a
-// sandbox.Live. Then write one test:
+// Implement engine.Sandbox, usually with an engine.Live. Then write one test:
 //
 //	func TestBackend(t *testing.T) {
-//		sandboxtest.Run(t, sandboxtest.Suite{
+//		enginetest.Run(t, enginetest.Suite{
 //			Name:    "mine",
 //			Sandbox: mine.New(),
-//			Root:    t.TempDir(), // a folder that commands of the backend may write in, as they name it
+//			Root:    t.TempDir(), // a folder that the backend's commands may write to, as they name it
 //			Audited: mine.records,
 //		})
 //	}
 //
-// The suite touches the backend through its interface alone: it prepares files
-// with commands and looks at them with commands, so the folder may be on another
-// computer. Where commands run there must be a POSIX shell with the usual small
-// programs (cat, cksum, cmp, find, head, ln, mkdir, mv, printf, rm, sleep, stat,
-// tail, touch, wc); busybox has all of them.
+// The suite uses only the backend's interface: it writes and reads files with
+// commands, so Root may be on another computer. Commands need a POSIX shell and
+// cat, cksum, cmp, find, head, ln, mkdir, mv, printf, rm, sleep, stat, tail, touch
+// and wc, all of which busybox has.
 //
-// A scenario that fails says what was promised and what was seen. What a
-// backend cannot do by its nature goes into Suite.Lacks with the reason. It is
-// then reported as lacking, never as passed and never silently; it is tried all
-// the same, and what works after all must be taken off the list. The eight
+// A failure says what was promised and what happened. What a backend cannot do
+// goes into Suite.Lacks with the reason. It is tried nevertheless and reported as
+// lacking; if it works, the suite demands that it is taken off the list. The eight
 // scenarios of Kairo's contract cannot be lacking.
 //
 // Outside of go test, Check does the same and returns a Report.

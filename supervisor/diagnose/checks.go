@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 const (
@@ -225,7 +225,7 @@ func hostRoom(_ context.Context, b bench) (string, error) {
 	if err := unix.Statfs(string(b.Home()), &s); err != nil {
 		return "", fault.New(fault.Execution, "ask for room", string(b.Home()), err)
 	}
-	return room(int64(s.Bavail)*int64(s.Bsize), launch.MinFree, "Free some space on the disk of "+string(b.Home())+".")
+	return room(int64(s.Bavail)*int64(s.Bsize), boot.MinFree, "Free some space on the disk of "+string(b.Home())+".")
 }
 
 func room(free, need int64, advice string) (string, error) {

@@ -18,9 +18,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/diagnose"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
 )
 
@@ -89,7 +89,7 @@ func (f file) write(text string) { _ = os.WriteFile(string(f), []byte(text), 0o6
 func (f *fake) Home() config.Home                          { return f.home }
 func (f *fake) Start(context.Context, machine.Cause) error { return f.start }
 func (f *fake) Status() machine.Status {
-	return machine.Status{State: machine.Running, Machine: &provision.Machine{Network: vm.NetworkNAT}}
+	return machine.Status{State: machine.Running, Machine: &boot.Machine{Network: vm.NetworkNAT}}
 }
 func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
 

@@ -30,8 +30,8 @@ func TestLife(t *testing.T) {
 	began := time.Now()
 	s.must(s.Start(t.Context(), by))
 	t.Logf("provisioned and started in %v", time.Since(began))
-	for _, leg := range s.Status().Journey.Legs {
-		t.Logf("%s %s %v %s", leg.Step, leg.Status, leg.Took, leg.Detail)
+	for _, step := range s.Status().Progress.Steps {
+		t.Logf("%s %s %v %s", step.Name, step.State, step.Took, step.Detail)
 	}
 	for _, link := range []string{home.Kernel(), home.BaseImage()} {
 		if _, err := os.Stat(link); err != nil {

@@ -17,9 +17,8 @@ import (
 	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 )
 
 // Backend is a supervisor's backend without machines. Its data disk outlives
@@ -67,12 +66,12 @@ func (b *Backend) Reset(context.Context) error {
 	return nil
 }
 
-func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, walk *journey.Walk) error {
-	return walk.Do(journey.Pack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
+func (*Backend) Prepare(_ context.Context, _ config.Settings, _ bool, tracker *progress.Tracker) error {
+	return tracker.Do(progress.StepPack, func(report progress.Func) error { report.Note("the pack is no pack"); return nil })
 }
 
-func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
-	err := walk.Do(journey.Boot, func(progress.Func) error {
+func (b *Backend) Boot(ctx context.Context, _ config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
+	err := tracker.Do(progress.StepBoot, func(progress.Func) error {
 		if b.Stuck {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -80,16 +79,16 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, walk *journey.Wal
 		return b.Broken
 	})
 	if err != nil {
-		return nil, provision.Machine{}, err
+		return nil, boot.Machine{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]engine.RoomConfig{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}}
 	if g.terminals, err = newTerminals(g); err != nil {
-		return nil, provision.Machine{}, err
+		return nil, boot.Machine{}, err
 	}
 	b.guest = g
-	return g, provision.Machine{Pack: "none", CPUs: 1}, nil
+	return g, boot.Machine{Pack: "none", CPUs: 1}, nil
 }
 
 // Guest runs commands on this host, whoever they are for.

@@ -8,8 +8,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 // Backend is everything that touches the home's disk, a machine or the
@@ -29,10 +29,10 @@ type Backend interface {
 	// Prepare makes what a boot with these settings needs and is not there.
 	// With fresh, it trusts nothing that can be made again: all is verified
 	// and made anew where it is broken.
-	Prepare(ctx context.Context, s config.Settings, fresh bool, walk *journey.Walk) error
+	Prepare(ctx context.Context, s config.Settings, fresh bool, tracker *progress.Tracker) error
 	// Boot boots what was prepared and returns when the guest is ready for
 	// commands. Nothing is left behind if it fails.
-	Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (Guest, provision.Machine, error)
+	Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (Guest, boot.Machine, error)
 	// Reset removes what the guest has changed outside the workspace. No guest
 	// runs. Prepare then begins with an empty data disk.
 	Reset(ctx context.Context) error

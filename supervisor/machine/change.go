@@ -44,9 +44,9 @@ func (s *Machine) note(e Event) {
 func (s *Machine) snapshot() Status {
 	status := s.status
 	status.Commands = s.busy
-	if s.walk != nil {
-		j := s.walk.Journey()
-		status.Journey = &j
+	if s.tracker != nil {
+		steps := s.tracker.Status()
+		status.Progress = &steps
 	}
 	status.IdleStop = s.idleStop()
 	status.Failures, status.CoolUntil, status.NeverAgain = s.failures.count, s.failures.until, s.failures.exhausted()

@@ -14,9 +14,8 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 )
 
 // fakeBackend takes the place of disk and machines, so that a test decides
@@ -95,8 +94,8 @@ func (b *fakeBackend) Provisioned() bool {
 
 func (b *fakeBackend) Ready(config.Settings) bool { return b.Provisioned() }
 
-func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool, walk *journey.Walk) error {
-	return walk.Do(journey.Image, func(report progress.Func) error {
+func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool, tracker *progress.Tracker) error {
+	return tracker.Do(progress.StepImage, func(report progress.Func) error {
 		b.mu.Lock()
 		b.alone("Prepare")
 		if fresh {
@@ -117,9 +116,9 @@ func (b *fakeBackend) Prepare(ctx context.Context, _ config.Settings, fresh bool
 	})
 }
 
-func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
+func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
 	var g *fakeGuest
-	err := walk.Do(journey.Boot, func(progress.Func) error {
+	err := tracker.Do(progress.StepBoot, func(progress.Func) error {
 		b.mu.Lock()
 		b.alone("Boot")
 		if !b.provisioned {
@@ -142,9 +141,9 @@ func (b *fakeBackend) Boot(ctx context.Context, _ config.Settings, walk *journey
 		return nil
 	})
 	if err != nil {
-		return nil, provision.Machine{}, err
+		return nil, boot.Machine{}, err
 	}
-	return g, provision.Machine{Pack: "fake"}, nil
+	return g, boot.Machine{Pack: "fake"}, nil
 }
 
 func (b *fakeBackend) Reset(ctx context.Context) error {

@@ -7,16 +7,15 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/launch"
-	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 // local is the Backend that works on this computer.
-type local struct{ *provision.Site }
+type local struct{ *boot.Site }
 
-func (l local) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (Guest, provision.Machine, error) {
-	g, m, err := l.Site.Boot(ctx, s, walk)
+func (l local) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (Guest, boot.Machine, error) {
+	g, m, err := l.Site.Boot(ctx, s, tracker)
 	if err != nil {
 		return nil, m, err
 	}
@@ -24,9 +23,9 @@ func (l local) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) 
 }
 
 // Launched is a guest that was launched as supervisors see it.
-func Launched(g *launch.Guest) Guest { return launched{g} }
+func Launched(g *boot.Guest) Guest { return launched{g} }
 
-type launched struct{ guest *launch.Guest }
+type launched struct{ guest *boot.Guest }
 
 func (l launched) Ping(ctx context.Context) error               { return l.guest.Client.Ping(ctx) }
 func (l launched) Info(ctx context.Context) (guest.Info, error) { return l.guest.Client.Info(ctx) }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/internal/progress"
 )
 
 const (
@@ -228,15 +228,15 @@ func (s *Machine) enter(op *operation, state State) {
 	}
 }
 
-// travel begins the journey that an operation shows.
-func (s *Machine) travel() *journey.Walk {
-	walk := journey.Begin(s.lastDurations(), func() {
+// track starts the tracker whose steps the status shows.
+func (s *Machine) track() *progress.Tracker {
+	tracker := progress.NewTracker(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.touch()
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.walk = walk
-	return walk
+	s.tracker = tracker
+	return tracker
 }

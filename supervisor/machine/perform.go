@@ -3,12 +3,11 @@ package machine
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/internal/progress"
 )
 
 // stopLimit bounds a gentle stop: it has steps with limits of their own, which
@@ -82,7 +81,7 @@ func (s *Machine) makeReady(op *operation) error {
 	if err != nil {
 		return err
 	}
-	return s.prepare(op, settings, true, s.travel())
+	return s.prepare(op, settings, true, s.track())
 }
 
 // startGuest prepares what is missing and boots. A boot that fails is tried
@@ -92,28 +91,27 @@ func (s *Machine) startGuest(op *operation) error {
 	if err != nil {
 		return err
 	}
-	walk := s.travel()
+	tracker := s.track()
 	fresh := op.command == Provision || op.command == Reset
 	if fresh || !s.backend.Ready(settings) {
 		s.enter(op, Provisioning)
 	}
-	if err := s.prepare(op, settings, fresh, walk); err != nil {
+	if err := s.prepare(op, settings, fresh, tracker); err != nil {
 		return err
 	}
 	s.enter(op, Starting)
-	g, m, err := s.backend.Boot(op.context, settings, walk)
+	g, m, err := s.backend.Boot(op.context, settings, tracker)
 	if err != nil && op.context.Err() == nil {
 		s.log.Warn("the first boot failed, everything is checked before the second", "error", err)
-		walk = s.travel()
-		if again := s.prepare(op, settings, true, walk); again != nil {
+		tracker = s.track()
+		if again := s.prepare(op, settings, true, tracker); again != nil {
 			return errors.Join(err, again)
 		}
-		g, m, err = s.backend.Boot(op.context, settings, walk)
+		g, m, err = s.backend.Boot(op.context, settings, tracker)
 	}
 	if err != nil {
 		return err
 	}
-	s.keepDurations(walk.Durations())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -123,7 +121,7 @@ func (s *Machine) startGuest(op *operation) error {
 }
 
 // prepare checks the host, if that may matter, and makes what is missing.
-func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, walk *journey.Walk) error {
+func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, tracker *progress.Tracker) error {
 	s.mu.Lock()
 	unchecked := fresh || s.status.Accelerator == ""
 	s.mu.Unlock()
@@ -136,7 +134,7 @@ func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, w
 			return &hostError{err}
 		}
 	}
-	return s.backend.Prepare(op.context, settings, fresh, walk)
+	return s.backend.Prepare(op.context, settings, fresh, tracker)
 }
 
 // reload reads the settings, which somebody may have edited by hand.
@@ -151,17 +149,4 @@ func (s *Machine) reload() (config.Settings, error) {
 	defer s.mu.Unlock()
 	s.settings = file.Settings()
 	return s.settings, nil
-}
-
-// durationsFile is under cache since it is good for nothing but an estimate.
-func (s *Machine) durationsFile() string {
-	return filepath.Join(filepath.Dir(s.home.Downloads()), "durations.json")
-}
-
-func (s *Machine) lastDurations() journey.Durations { return journey.Load(s.durationsFile()) }
-
-func (s *Machine) keepDurations(d journey.Durations) {
-	if err := d.Save(s.durationsFile()); err != nil {
-		s.log.Warn("the durations of the boot are not kept", "error", err)
-	}
 }

@@ -5,8 +5,8 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/provision"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 // Status is all that is known of the sandbox, from memory.
@@ -24,14 +24,14 @@ type Status struct {
 
 	// Operation is what is under way, or empty.
 	Operation Command
-	// Journey is that of the operation, or of the last one that had any.
-	Journey *journey.Journey
+	// Progress is that of the operation, or of the last one that had steps.
+	Progress *progress.Status
 
 	// Accelerator is what runs the guest's instructions ("kvm", "tcg"), or
 	// empty where this host cannot run machines.
 	Accelerator string
 	// Machine is what runs, or ran last; nil before the first boot.
-	Machine *provision.Machine
+	Machine *boot.Machine
 	// StartedAt is when the guest that runs was ready; zero if none runs.
 	StartedAt time.Time
 	// AnsweredAt is when the guest last answered; zero if none runs.

@@ -1,4 +1,4 @@
-// Package supervisor owns the one VM of a home folder: it is always in a known state, whatever dies, hangs or is asked at once.
+// Package machine owns the one VM of a home and keeps it in a known state, whatever dies, hangs or is called concurrently.
 package machine
 
 import (
@@ -15,10 +15,9 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/launch"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm"
 )
 
@@ -34,7 +33,7 @@ type Options struct {
 	// change while the guest runs; nil is none.
 	Folders *vm.Subtrees
 	// Bridge answers what programs in the guest ask for; nil is nobody.
-	Bridge launch.Bridge
+	Bridge boot.Bridge
 	// Record takes note of the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // of what has no event; nil discards
@@ -64,7 +63,7 @@ type Machine struct {
 	changed  notify.Bell // rung with every revision of the status
 	settings config.Settings
 	op       *operation // under way, or nil
-	walk     *journey.Walk
+	tracker  *progress.Tracker
 	guest    Guest // what runs, or nil
 	last     Guest // what ran last, or nil
 	busy     int   // commands of callers
@@ -106,7 +105,7 @@ func newSupervisor(ctx context.Context, o Options, lock *homelock.Lock) (*Machin
 		if o.Arch == "" {
 			o.Arch = vm.HostArch()
 		}
-		o.Backend = local{provision.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
+		o.Backend = local{boot.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
 	}
 	s := &Machine{
 		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),

@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -280,18 +280,15 @@ func TestStatusWhileEverythingHangs(t *testing.T) {
 	})
 }
 
-func TestJourneyIsShownAndRemembered(t *testing.T) {
+func TestStatusShowsProgress(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute })
 		defer w.close()
-		w.must(w.Start(t.Context(), by))
-		w.must(w.Stop(t.Context(), by))
 		go func() { _ = w.Start(context.Background(), by) }()
 		time.Sleep(30 * time.Second)
-		j := w.Status().Journey
-		leg := j.Legs[1]
-		if leg.Step != journey.Image || leg.Status != journey.InProgress || leg.Left != 30*time.Second || j.Left != 90*time.Second {
-			t.Errorf("after half of the first of two minutes: %+v", j)
+		steps := w.Status().Progress.Steps
+		if s := steps[1]; s.Name != progress.StepImage || s.State != progress.InProgress || s.Took != 30*time.Second {
+			t.Errorf("after 30 s: %+v", steps)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package pluginbench is what plugins act through in a home: its agents' rooms, secrets, tools and events, and who looks after them.
+// Package pluginhost gives installed plugins access to their agent's room, secrets, tools and events.
 package pluginhost
 
 import (

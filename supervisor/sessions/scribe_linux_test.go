@@ -17,13 +17,13 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
@@ -125,8 +125,8 @@ type watched struct {
 	listed, closed func()
 }
 
-func (w *watched) Boot(ctx context.Context, s config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
-	g, m, err := w.Backend.Boot(ctx, s, walk)
+func (w *watched) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
+	g, m, err := w.Backend.Boot(ctx, s, tracker)
 	return watchedGuest{g, w}, m, err
 }
 

@@ -1,4 +1,4 @@
-// Package terminal is what agents and people work in: persistent shells, whose transcripts outlive the guest, and jobs in the background.
+// Package sessions runs persistent shells, with transcripts that outlive the guest, and background jobs.
 package sessions
 
 import (

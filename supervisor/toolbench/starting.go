@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"osaurus-sandbox/supervisor/journey"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/tools"
 )
@@ -31,13 +31,13 @@ func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 			continue
 		}
 		text := "the sandbox is starting"
-		leg, ok := underWay(status)
+		step, ok := underWay(status)
 		if ok {
-			text += ": " + textOf(leg)
+			text += ": " + textOf(step)
 		}
 		if text != told || time.Since(at) >= tellEvery {
 			told, at = text, time.Now()
-			tell(tools.Progress{Text: text, Done: float64(leg.Done), Total: float64(leg.Total)})
+			tell(tools.Progress{Text: text, Done: float64(step.Done), Total: float64(step.Total)})
 		}
 	}
 }
@@ -47,28 +47,28 @@ func (s starting) Pending() string {
 	if status.State == machine.Running || status.Operation == "" {
 		return ""
 	}
-	if leg, ok := underWay(status); ok {
-		return textOf(leg)
+	if step, ok := underWay(status); ok {
+		return textOf(step)
 	}
 	return string(status.State)
 }
 
 // underWay is the step that a start is at.
-func underWay(s machine.Status) (journey.Leg, bool) {
-	if s.Operation != "" && s.Journey != nil {
-		for _, leg := range s.Journey.Legs {
-			if leg.Status == journey.InProgress {
-				return leg, true
+func underWay(s machine.Status) (progress.Step, bool) {
+	if s.Operation != "" && s.Progress != nil {
+		for _, step := range s.Progress.Steps {
+			if step.State == progress.InProgress {
+				return step, true
 			}
 		}
 	}
-	return journey.Leg{}, false
+	return progress.Step{}, false
 }
 
 // textOf is a step in a few words.
-func textOf(leg journey.Leg) string {
-	if leg.Detail != "" {
-		return string(leg.Step) + ", " + leg.Detail
+func textOf(step progress.Step) string {
+	if step.Detail != "" {
+		return string(step.Name) + ", " + step.Detail
 	}
-	return string(leg.Step)
+	return string(step.Name)
 }

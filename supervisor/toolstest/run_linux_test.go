@@ -14,10 +14,9 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/hosttest"
-	"osaurus-sandbox/supervisor/journey"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
@@ -92,8 +91,8 @@ type slow struct {
 
 func (s *slow) release() { s.once.Do(func() { close(s.boot) }) }
 
-func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (machine.Guest, provision.Machine, error) {
-	err := walk.Do(journey.Disk, func(report progress.Func) error {
+func (s *slow) Boot(ctx context.Context, set config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
+	err := tracker.Do(progress.StepDisk, func(report progress.Func) error {
 		report(progress.Event{Step: "make the disk"})
 		select {
 		case <-s.boot:
@@ -103,9 +102,9 @@ func (s *slow) Boot(ctx context.Context, set config.Settings, walk *journey.Walk
 		}
 	})
 	if err != nil {
-		return nil, provision.Machine{}, err
+		return nil, boot.Machine{}, err
 	}
-	return s.Backend.Boot(ctx, set, walk)
+	return s.Backend.Boot(ctx, set, tracker)
 }
 
 // TestGuestThatDoesNotStart: what is told of it says why, and what to do.

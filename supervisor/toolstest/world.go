@@ -11,19 +11,18 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/supervisor/loglines"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/pluginconfig"
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolbench"
@@ -125,7 +124,7 @@ func (forgetful) Note(events.Event) {}
 
 // Adopted is the backend of a guest that runs already, and goes on when its
 // supervisor ends.
-type Adopted struct{ Guest *launch.Guest }
+type Adopted struct{ Guest *boot.Guest }
 
 func (Adopted) Check(context.Context) (string, error) { return "adopted", nil }
 func (Adopted) Provisioned() bool                     { return true }
@@ -133,12 +132,12 @@ func (Adopted) Ready(config.Settings) bool            { return true }
 func (Adopted) Reset(context.Context) error           { return nil }
 func (Adopted) Remove(context.Context) error          { return nil }
 
-func (Adopted) Prepare(context.Context, config.Settings, bool, *journey.Walk) error { return nil }
+func (Adopted) Prepare(context.Context, config.Settings, bool, *progress.Tracker) error { return nil }
 
-func (a Adopted) Boot(context.Context, config.Settings, *journey.Walk) (machine.Guest, provision.Machine, error) {
+func (a Adopted) Boot(context.Context, config.Settings, *progress.Tracker) (machine.Guest, boot.Machine, error) {
 	g := &stays{Guest: machine.Launched(a.Guest), done: make(chan struct{})}
 	g.end = sync.OnceFunc(func() { close(g.done) })
-	return g, provision.Machine{}, nil
+	return g, boot.Machine{}, nil
 }
 
 // stays is a guest that ends for its supervisor alone.

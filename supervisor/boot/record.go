@@ -1,4 +1,4 @@
-package provision
+package boot
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// record says what the sandbox was provisioned with. It is written last and
-// removed first, so that there is none while anything is half done.
+// record describes what was provisioned. It is written last and removed first, so
+// that it exists only while everything is complete.
 type record struct {
 	Pack    config.PackRef       `json:"pack"`    // the setting
 	Toolbox []config.PackageName `json:"toolbox"` // the setting
@@ -20,7 +20,7 @@ type record struct {
 	Image   string               `json:"image"`   // the image's digest
 	Kernel  string               `json:"kernel"`
 	Base    string               `json:"base"`
-	Missing []string             `json:"missing,omitempty"` // what of the toolbox could not be installed
+	Missing []string             `json:"missing,omitempty"` // packages of the toolbox that could not be installed
 }
 
 func newRecord(set config.Settings, p prepared) record {
@@ -30,7 +30,7 @@ func newRecord(set config.Settings, p prepared) record {
 	}
 }
 
-// fits reports whether the settings still ask for what was made.
+// fits reports whether the record is for these settings.
 func (r record) fits(set config.Settings) bool {
 	return r.Pack == set.Pack && slices.Equal(r.Toolbox, set.Toolbox)
 }
@@ -47,7 +47,7 @@ func (s *Site) record() (r record, ok bool) {
 	return r, true
 }
 
-func (s *Site) keep(r record) error {
+func (s *Site) writeRecord(r record) error {
 	if old, ok := s.record(); ok && old.Image == r.Image && old.Pack == r.Pack && slices.Equal(old.Toolbox, r.Toolbox) && slices.Equal(old.Missing, r.Missing) {
 		return nil
 	}
@@ -58,13 +58,13 @@ func (s *Site) keep(r record) error {
 	return config.WriteFile(s.recordFile(), text)
 }
 
-// Provisioned reports whether Prepare has been through since the last Remove.
+// Provisioned reports whether Prepare has succeeded since the last Remove.
 func (s *Site) Provisioned() bool {
 	_, ok := s.record()
 	return ok
 }
 
-// Ready reports whether Prepare has next to nothing to do.
+// Ready reports whether Prepare has almost nothing to do.
 func (s *Site) Ready(set config.Settings) bool {
 	r, ok := s.record()
 	if !ok || !r.fits(set) {

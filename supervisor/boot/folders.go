@@ -1,4 +1,4 @@
-package provision
+package boot
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 
 const privateDir fs.FileMode = 0o700
 
-// makeFolders makes the folders that a guest is shown. The root of the guest before
-// could put anything into the workspace: what stands there in place of a folder is
-// refused, as the next guest would be shown what a link points to.
+// makeFolders makes the folders that are shared with the guest. Root in an earlier
+// guest could write to the workspace, so anything but a folder is refused there: the
+// next guest would see what a link points to.
 func makeFolders(home config.Home) error {
 	const op = "make folder"
 	workspace, err := home.Make(home.Workspace())
@@ -26,20 +26,20 @@ func makeFolders(home config.Home) error {
 	}
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
-		return fault.New(fault.Unavailable, op, workspace, err).Advise("See that it is a folder of yours.")
+		return fault.New(fault.Unavailable, op, workspace, err).Advise("Make it a folder that you own.")
 	}
 	defer root.Close()
 	for _, name := range []string{filepath.Base(home.SharedFolder()), "agents"} {
 		path := filepath.Join(workspace, name)
 		if err := root.Mkdir(name, privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fault.New(fault.Unavailable, op, path, err).Advise("See that the workspace is yours, and that its disk has room.")
+			return fault.New(fault.Unavailable, op, path, err).Advise("Make sure that you own the workspace and that its disk has free space.")
 		}
 		info, err := root.Lstat(name)
 		if err == nil && !info.IsDir() {
-			err = errors.New("something in the guest has put another thing in its place")
+			err = errors.New("the guest replaced this folder with something else")
 		}
 		if err != nil {
-			return fault.New(fault.Rejected, op, path, err).Advise("See what it is, and remove it; the next start makes the folder.")
+			return fault.New(fault.Rejected, op, path, err).Advise("Look at it and remove it. The next start makes the folder.")
 		}
 	}
 	return nil

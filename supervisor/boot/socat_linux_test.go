@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 )
 
 // Any ports but the guest service's own.
@@ -24,7 +24,7 @@ const socatPatience = time.Minute
 
 // testSocat lets a program that nobody here wrote judge the vsock device, from
 // either end: what it is sent must come back.
-func testSocat(t *testing.T, g *launch.Guest) {
+func testSocat(t *testing.T, g *boot.Guest) {
 	sent := make([]byte, 1<<20)
 	_, _ = rand.Read(sent) // never fails
 
@@ -87,7 +87,7 @@ func testSocat(t *testing.T, g *launch.Guest) {
 }
 
 // dial connects to socat as soon as it listens.
-func dial(t *testing.T, g *launch.Guest) (net.Conn, error) {
+func dial(t *testing.T, g *boot.Guest) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), socatPatience)
 	defer cancel()
 	for {

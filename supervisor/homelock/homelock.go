@@ -1,4 +1,4 @@
-// Package owner gives a home folder to one program at a time, and says which one has it.
+// Package homelock makes sure that one program at a time uses a home, and names that program.
 package homelock
 
 import (

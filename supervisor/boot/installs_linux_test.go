@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build linux
 
-package provision_test
+package boot_test
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/provision"
 	"osaurus-sandbox/vm/qemu"
 )
 
@@ -34,15 +34,15 @@ func settings(t *testing.T) config.Settings {
 	return s
 }
 
-func prepare(site *provision.Site, s config.Settings, fresh bool) (journey.Journey, error) {
-	walk := journey.Begin(nil, func() {})
-	err := site.Prepare(context.Background(), s, fresh, walk)
-	return walk.Journey(), err
+func prepare(site *boot.Site, s config.Settings, fresh bool) (progress.Status, error) {
+	tracker := progress.NewTracker(func() {})
+	err := site.Prepare(context.Background(), s, fresh, tracker)
+	return tracker.Status(), err
 }
 
 func TestPrepare(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	if site.Provisioned() || site.Ready(s) {
 		t.Fatal("a new home is provisioned")
 	}
@@ -171,12 +171,12 @@ func TestPrepare(t *testing.T) {
 // On a disk on which a pack has no room it is said before anything is fetched or made.
 func TestNoRoomForAPack(t *testing.T) {
 	home, _ := tmpfs(t)
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
 		s.Pack = pack
 		ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
 		defer cancel()
-		err := site.Prepare(ctx, s, false, journey.Begin(nil, func() {}))
+		err := site.Prepare(ctx, s, false, progress.NewTracker(func() {}))
 		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free some space") {
 			t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
 		}
@@ -186,7 +186,7 @@ func TestNoRoomForAPack(t *testing.T) {
 // TestFullDisk fills the disk that the home is on at every step.
 func TestFullDisk(t *testing.T) {
 	home, mounted := tmpfs(t)
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 
 	free := fill(t, mounted)
 	if _, err := prepare(site, s, false); err == nil || !errors.Is(err, syscall.ENOSPC) {
@@ -226,7 +226,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestReadOnlyHome(t *testing.T) {
 	home, mounted := tmpfs(t)
-	site, s := provision.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
 	if _, err := home.Make(home.Locks()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
@@ -96,7 +96,7 @@ type home struct {
 	ownership       vm.Ownership
 	subtrees        vm.Subtrees
 	programs        *bridgetest.Bridge
-	guest           *launch.Guest
+	guest           *boot.Guest
 }
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
@@ -170,10 +170,10 @@ func (h *home) boot(t testing.TB) {
 			t.Logf("the console: %s", b)
 		}
 	})
-	g, err := launch.Boot(context.Background(), launch.Spec{
+	g, err := boot.Boot(context.Background(), boot.Spec{
 		Driver: h.driver, Image: h.image, Name: "rooms", Hostname: hostname,
 		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: vm.NetworkNAT,
-		Shares: []launch.Share{
+		Shares: []boot.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
 			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},
 			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},

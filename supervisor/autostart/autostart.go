@@ -1,4 +1,4 @@
-// Package service has this computer start the daemon of a home when its user logs in.
+// Package autostart starts the daemon of a home when its user logs in.
 package autostart
 
 import (

@@ -1,4 +1,4 @@
-package bake
+package boot
 
 import (
 	"context"
@@ -24,13 +24,13 @@ func TestReleaseBranch(t *testing.T) {
 func TestRefused(t *testing.T) {
 	manifest := pack.Manifest{PackageTool: pack.APK, Version: "3.24.1"}
 	for name, c := range map[string]struct {
-		baker Baker
-		edit  func(*pack.Manifest)
+		builder ToolboxBuilder
+		edit    func(*pack.Manifest)
 	}{
-		"an option for a package": {baker: Baker{Packages: []string{"--allow-untrusted"}}},
-		"two words":               {baker: Baker{Packages: []string{"git curl"}}},
-		"nothing":                 {baker: Baker{Packages: []string{""}}},
-		"two lines for a mirror":  {baker: Baker{Mirrors: []string{"http://a\nhttp://b"}}},
+		"an option for a package": {builder: ToolboxBuilder{Packages: []string{"--allow-untrusted"}}},
+		"two words":               {builder: ToolboxBuilder{Packages: []string{"git curl"}}},
+		"nothing":                 {builder: ToolboxBuilder{Packages: []string{""}}},
+		"two lines for a mirror":  {builder: ToolboxBuilder{Mirrors: []string{"http://a\nhttp://b"}}},
 		"a pack for apt":          {edit: func(m *pack.Manifest) { m.PackageTool = pack.APT }},
 		"no release":              {edit: func(m *pack.Manifest) { m.Version = "edge" }},
 	} {
@@ -39,32 +39,32 @@ func TestRefused(t *testing.T) {
 			if c.edit != nil {
 				c.edit(&m)
 			}
-			if _, err := c.baker.Bake(t.Context(), pack.Pack{Manifest: m}, nil); fault.KindOf(err) != fault.InvalidArgs {
-				t.Errorf("Bake = %v", err)
+			if _, err := c.builder.Build(t.Context(), pack.Pack{Manifest: m}, nil); fault.KindOf(err) != fault.InvalidArgs {
+				t.Errorf("Build = %v", err)
 			}
 		})
 	}
 }
 
-func TestLimitedKeepsTheEnd(t *testing.T) {
-	var l limited
+func TestTail(t *testing.T) {
+	var out tail
 	for range 3 {
-		if n, err := l.Write([]byte(strings.Repeat("a", maxOutput))); n != maxOutput || err != nil {
+		if n, err := out.Write([]byte(strings.Repeat("a", maxOutput))); n != maxOutput || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	_, _ = l.Write([]byte("the end"))
-	if l.Len() != maxOutput || !strings.HasSuffix(l.String(), "aathe end") {
-		t.Errorf("%d bytes are kept, ending in %q", l.Len(), tail(l.String())[maxShown-10:])
+	_, _ = out.Write([]byte("the end"))
+	if text := out.String(); len(text) != maxOutput || !strings.HasSuffix(text, "aathe end") {
+		t.Errorf("kept %d bytes, ending in %q", len(text), text[len(text)-20:])
 	}
 }
 
-// TestStoppedWhileItBoots: what earlier tries have downloaded stays where a person stops the
-// builder, and goes with a disk that may be why it does not boot.
-func TestStoppedWhileItBoots(t *testing.T) {
+// TestFailedBoot checks that earlier downloads survive a cancelled build, but not a
+// disk that may be the reason why the builder does not boot.
+func TestFailedBoot(t *testing.T) {
 	for name, stopped := range map[string]bool{"stopped": true, "does not boot": false} {
-		b := Baker{Dir: t.TempDir(), Driver: broken{}}
-		data := filepath.Join(b.Dir, "bake-"+string(vm.AMD64), "data.ext4")
+		b := ToolboxBuilder{Dir: t.TempDir(), Driver: broken{}}
+		data := filepath.Join(b.Dir, string(vm.AMD64), "data.ext4")
 		if err := os.MkdirAll(filepath.Dir(data), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestStoppedWhileItBoots(t *testing.T) {
 		if stopped {
 			stop()
 		}
-		if err := b.bake(ctx, image.Image{Arch: vm.AMD64}, "v3.24", "", nil); err == nil {
+		if err := b.build(ctx, image.Image{Arch: vm.AMD64}, "v3.24", "", nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		stop()

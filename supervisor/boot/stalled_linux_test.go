@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 )
 
 // A boot whose machine stands still since the host's disk is full fails at once, and says why.
-func TestStandstill(t *testing.T) {
+func TestStalled(t *testing.T) {
 	image := lab.Image(t, lab.BusyboxPack(t, "arm64"))
 	began := time.Now()
-	_, err := launch.Boot(t.Context(), launch.Spec{Driver: stillDriver{}, Image: image})
+	_, err := boot.Boot(t.Context(), boot.Spec{Driver: stillDriver{}, Image: image})
 	if fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "boot guest: the disk is full") || !strings.Contains(fault.AdviceOf(err), "Make room") {
 		t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
 	}

@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"bytes"
@@ -23,13 +23,12 @@ import (
 // TestBareBoots boots machines that are not made as a sandbox's are.
 func TestBareBoots(t *testing.T) {
 	i := lab.Image(t, lab.BusyboxPack(t, "arm64"))
-	troubledBoots(t, i)
+	failedBoots(t, i)
 	t.Run("a network as it is told, and no data disk", func(t *testing.T) { testStaticNetwork(t, i) })
 }
 
-// troubledBoots has real guests boot what is damaged or not there. Each says
-// what is wrong and what to do about it.
-func troubledBoots(t *testing.T, i image.Image) {
+// failedBoots boots guests with damaged or missing parts. Each error names the problem and the fix.
+func failedBoots(t *testing.T, i image.Image) {
 	nothing := filepath.Join(t.TempDir(), "zeros")
 	if err := os.WriteFile(nothing, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,7 +47,7 @@ func troubledBoots(t *testing.T, i image.Image) {
 		{"a share that is not there", []vm.Disk{base}, []guest.Mount{{Tag: "nowhere", Path: "/mnt/nowhere"}}, fault.NotFound, "mount share nowhere", "no share of this tag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := greet(t, i, tc.disks, vm.NetworkNone, guest.Boot{Mounts: tc.mounts})
+			_, err := connect(t, i, tc.disks, vm.NetworkNone, guest.Boot{Mounts: tc.mounts})
 			if fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.text) || !strings.Contains(fault.AdviceOf(err), tc.advice) {
 				t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
 			}
@@ -59,7 +58,7 @@ func troubledBoots(t *testing.T, i image.Image) {
 // testStaticNetwork boots a guest that is told its address, and that has nothing
 // but memory to write to.
 func testStaticNetwork(t *testing.T, i image.Image) {
-	c, err := greet(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, guest.Boot{Network: guest.NetworkPlan{
+	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, guest.Boot{Network: guest.NetworkPlan{
 		Kind: guest.NetworkStatic, Address: "10.0.2.77/24", Gateway: "10.0.2.2", DNS: []string{"10.0.2.3"},
 	}})
 	if err != nil {
@@ -93,8 +92,8 @@ func testStaticNetwork(t *testing.T, i image.Image) {
 	}
 }
 
-// greet starts a machine of an image with these disks and has its guest boot.
-func greet(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot guest.Boot) (*guest.Client, error) {
+// connect starts a machine with these disks and boots its guest.
+func connect(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot guest.Boot) (*guest.Client, error) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "console.log")
 	m, err := new(qemu.Driver).New(t.Context(), vm.Config{

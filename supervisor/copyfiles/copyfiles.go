@@ -1,4 +1,4 @@
-// Package parcel moves files between this computer and rooms as tar archives: both ends of it, of which the one in the room is a shell script.
+// Package copyfiles streams files into and out of rooms as tar archives. The guest end is a shell script.
 package copyfiles
 
 // How a parcel for a room is made: what it is about is in a folder, and after it comes a

@@ -1,4 +1,4 @@
-package bake_test
+package boot_test
 
 import (
 	"archive/tar"
@@ -23,8 +23,7 @@ import (
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/supervisor/bake"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/tools/packages/packagestest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
@@ -34,14 +33,14 @@ import (
 
 // Where the packages are below a mirror.
 const (
-	libgreet = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
-	greet    = "/v3.20/main/x86_64/greet-1.0-r0.apk"
+	libgreetFile = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
+	greetFile    = "/v3.20/main/x86_64/greet-1.0-r0.apk"
 )
 
 // dead is a mirror that nobody answers at.
 const dead = "http://" + packagestest.ToGuests + ":9"
 
-func packages() []packagestest.Package {
+func greetPackages() []packagestest.Package {
 	return []packagestest.Package{
 		{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from a package\n"}},
 		{Name: "greet", Depends: "libgreet", PostInstall: "#!/bin/sh\necho configured > /etc/greet.conf\n",
@@ -120,35 +119,34 @@ func withKey(t testing.TB, rootFile, key string) []byte {
 	return b.Bytes()
 }
 
-func newBaker(dir string, mirrors ...string) bake.Baker {
-	return bake.Baker{
+func newBuilder(dir string, mirrors ...string) boot.ToolboxBuilder {
+	return boot.ToolboxBuilder{
 		Driver: &qemu.Driver{}, Dir: filepath.Join(dir, "state"), Mirrors: mirrors, Packages: []string{"greet"},
 		Images: image.Store{Dir: filepath.Join(dir, "images"), Programs: embedded.Programs[vm.Arch]},
 	}
 }
 
-// TestBake is the life of one baker: it is sold what nobody signed, killed, and done
-// at last. Each bake is a machine, so each shows what it can.
-func TestBake(t *testing.T) {
-	r := packagestest.NewAPK(t, packages()...)
+// TestToolboxBuilder builds after a build with tampered packages and one that was killed.
+func TestToolboxBuilder(t *testing.T) {
+	r := packagestest.NewAPK(t, greetPackages()...)
 	p := alpinePack(t, r.PublicKey(t))
 	dir := t.TempDir()
 	mirror := r.Serve(t, packagestest.ToGuests)
-	b := newBaker(dir, dead, mirror)
+	b := newBuilder(dir, dead, mirror)
 
 	tampered(t, r, b, p)
 	bare, missing, err := b.Find(t.Context(), p, nil)
 	if err != nil || len(missing) != 1 || missing[0] != "greet" {
-		t.Fatalf("what was refused passes for baked: Find = %v missing, %v", missing, err)
+		t.Fatalf("after refused packages Find = %v missing, %v", missing, err)
 	}
 	killed(t, r, dir, p, mirror)
 	if _, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) == 0 {
-		t.Fatalf("a killed bake passes for done: %v", err)
+		t.Fatalf("after a killed build nothing is missing: %v", err)
 	}
 
-	before := r.Count(libgreet)
+	before := r.Count(libgreetFile)
 	var notes []string
-	baked, err := b.Bake(t.Context(), p, func(e progress.Event) {
+	built, err := b.Build(t.Context(), p, func(e progress.Event) {
 		if e.Note != "" {
 			notes = append(notes, e.Note)
 		}
@@ -156,27 +154,27 @@ func TestBake(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, console(dir))
 	}
-	if again := r.Count(libgreet) - before; again != 0 {
-		t.Errorf("what the killed baker had was downloaded %d times more", again)
+	if again := r.Count(libgreetFile) - before; again != 0 {
+		t.Errorf("the downloads of the killed builder were repeated %d times", again)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], dead) {
 		t.Errorf("notes are %q, want one about the dead mirror", notes)
 	}
 	for _, want := range []string{"\ngreet-1.0-r0\n", "\nlibgreet-1.0-r0\n", "\nmusl-"} {
-		if list := packageList(t, baked); !strings.Contains(list, want) {
+		if list := packageList(t, built); !strings.Contains(list, want) {
 			t.Errorf("no %q in the packages %q", want, list)
 		}
 	}
-	if baked.Base == bare.Base || baked.Initrd != bare.Initrd || baked.Digest == bare.Digest {
-		t.Errorf("bare %v, baked %v", bare, baked)
+	if built.Base == bare.Base || built.Initrd != bare.Initrd || built.Digest == bare.Digest {
+		t.Errorf("bare %v, baked %v", bare, built)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "state", "bake-amd64")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, "state", "amd64")); !os.IsNotExist(err) {
 		t.Errorf("the builder's disk is left: %v", err)
 	}
-	if found, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) != 0 || found.Digest != baked.Digest {
-		t.Errorf("after the bake Find = %v, %v missing, %v", found, missing, err)
+	if found, missing, err := b.Find(t.Context(), p, nil); err != nil || len(missing) != 0 || found.Digest != built.Digest {
+		t.Errorf("after the build Find = %v, %v missing, %v", found, missing, err)
 	}
-	run := boot(t, baked)
+	run := bootImage(t, built)
 	for command, want := range map[string]string{
 		"greet":                "hello from a package\nconfigured\n",
 		"ls -A /var/cache/apk": "",
@@ -184,40 +182,40 @@ func TestBake(t *testing.T) {
 		"stat -c %a:%U /bin/busybox /usr/bin/greet": "755:root\n755:root\n",
 	} {
 		if got := run(command); got != want {
-			t.Errorf("%s in the baked guest prints %q, want %q", command, got, want)
+			t.Errorf("%s in the built guest prints %q, want %q", command, got, want)
 		}
 	}
 }
 
-// tampered has a baker get packages whose files are not those that were signed:
-// one is made by somebody else, one has changed on its way.
-func tampered(t *testing.T, r *packagestest.APK, b bake.Baker, p pack.Pack) {
+// tampered serves packages whose files differ from what was signed:
+// one from another maker, one damaged on the way.
+func tampered(t *testing.T, r *packagestest.APK, b boot.ToolboxBuilder, p pack.Pack) {
 	t.Helper()
 	signed := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})
-	whole := r.File(greet)
+	whole := r.File(greetFile)
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-20] ^= 1 // in the compressed files
-	r.Put(greet, damaged)
-	_, err := b.Bake(t.Context(), p, nil)
+	r.Put(greetFile, damaged)
+	_, err := b.Build(t.Context(), p, nil)
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "ERROR: libgreet-1.0-r0: ") || !strings.Contains(err.Error(), "ERROR: greet-1.0-r0: ") {
-		t.Errorf("Bake = %q %v\n%s", fault.KindOf(err), err, console(filepath.Dir(b.Dir)))
+		t.Errorf("Build = %q %v\n%s", fault.KindOf(err), err, console(filepath.Dir(b.Dir)))
 	}
-	r.Put(libgreet, signed)
-	r.Put(greet, whole)
+	r.Put(libgreetFile, signed)
+	r.Put(greetFile, whole)
 }
 
 // commit is more than a guest takes to have a file's name on its disk when it has the file's content
 // there: it syncs every two seconds.
 const commit = 5 * time.Second
 
-// killed kills a baker while apk downloads the second package.
+// killed kills a builder while apk downloads the second package.
 func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror string) {
 	t.Helper()
-	before := r.Count(libgreet)
+	before := r.Count(libgreetFile)
 	second := make(chan struct{}, 1)
 	release := make(chan struct{})
 	r.Inspect(func(path string) {
-		if path == greet {
+		if path == greetFile {
 			select {
 			case second <- struct{}{}:
 			default:
@@ -226,7 +224,7 @@ func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror s
 		}
 	})
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), bakerEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
+	cmd.Env = append(os.Environ(), builderEnv+"="+strings.Join([]string{dir, p.Dir, mirror}, "\n"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -238,25 +236,25 @@ func killed(t *testing.T, r *packagestest.APK, dir string, p pack.Pack, mirror s
 	select {
 	case <-second:
 	case err := <-ended:
-		t.Fatalf("the baker ended before: %v\n%s", err, out.Bytes())
+		t.Fatalf("the builder ended before: %v\n%s", err, out.Bytes())
 	case <-time.After(3 * time.Minute):
 		t.Fatalf("the second package was never asked for\n%s", console(dir))
 	}
-	awaitOnDisk(t, filepath.Join(dir, "state", "bake-amd64", "data.ext4"), r.File(libgreet))
+	awaitOnDisk(t, filepath.Join(dir, "state", "amd64", "data.ext4"), r.File(libgreetFile))
 	timetest.Sleep(commit)
 	_ = cmd.Process.Kill()
 	<-ended
 	r.Inspect(nil)
 	close(release)
-	if got := r.Count(libgreet) - before; got != 1 {
+	if got := r.Count(libgreetFile) - before; got != 1 {
 		t.Fatalf("the first package was asked for %d times before the kill", got)
 	}
 }
 
-// boot boots an image for the test's time and returns what runs commands in it.
-func boot(t *testing.T, i image.Image) (run func(command string) string) {
+// bootImage boots an image until the test ends and returns a function that runs commands in it.
+func bootImage(t *testing.T, i image.Image) (run func(command string) string) {
 	t.Helper()
-	g, err := launch.Boot(t.Context(), launch.Spec{Driver: &qemu.Driver{}, Image: i, Name: "baked", CPUs: 2, Memory: 512 << 20,
+	g, err := boot.Boot(t.Context(), boot.Spec{Driver: &qemu.Driver{}, Image: i, Name: "built", CPUs: 2, Memory: 512 << 20,
 		ConsoleLog: filepath.Join(t.TempDir(), "console.log")})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +275,7 @@ func boot(t *testing.T, i image.Image) (run func(command string) string) {
 
 func packageList(t *testing.T, i image.Image) string {
 	t.Helper()
-	list, err := os.ReadFile(filepath.Join(filepath.Dir(i.Base), bake.PackagesName))
+	list, err := os.ReadFile(filepath.Join(filepath.Dir(i.Base), boot.PackageList))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +283,7 @@ func packageList(t *testing.T, i image.Image) string {
 }
 
 func console(dir string) string {
-	text, _ := os.ReadFile(filepath.Join(dir, "state", "bake-amd64", "console.log"))
+	text, _ := os.ReadFile(filepath.Join(dir, "state", "amd64", "console.log"))
 	return "console:\n" + string(text)
 }
 
@@ -339,14 +337,14 @@ func holds(t *testing.T, path string, want []byte) bool {
 	}
 }
 
-const bakerEnv = "OSAURUS_TEST_BAKER"
+const builderEnv = "OSAURUS_TEST_BUILDER"
 
-// TestMain is also the baker that TestBake kills.
+// TestMain is also the builder that TestToolboxBuilder kills.
 func TestMain(m *testing.M) {
-	if words := strings.Split(os.Getenv(bakerEnv), "\n"); len(words) == 3 {
+	if words := strings.Split(os.Getenv(builderEnv), "\n"); len(words) == 3 {
 		p, err := pack.Open(words[1])
 		if err == nil {
-			_, err = newBaker(words[0], words[2]).Bake(context.Background(), p, nil)
+			_, err = newBuilder(words[0], words[2]).Build(context.Background(), p, nil)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

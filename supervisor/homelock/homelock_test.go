@@ -67,7 +67,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	home := newHome(t)
 	other := hold(t, home)
 	_, err := homelock.Take(t.Context(), home)
-	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), fmt.Sprintf("owner.test, process %d, since ", other.Process.Pid)) || fault.AdviceOf(err) == "" {
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), fmt.Sprintf("%s, process %d, since ", filepath.Base(os.Args[0]), other.Process.Pid)) || fault.AdviceOf(err) == "" {
 		t.Fatalf("Take: %v", err)
 	}
 	if o, ok := homelock.Holder(home); !ok || o.PID != other.Process.Pid {

@@ -1,4 +1,4 @@
-package launch_test
+package boot_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
-	"osaurus-sandbox/supervisor/launch"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 )
 
@@ -46,7 +46,7 @@ const (
 
 // testNameAndDisk: the guest has the name that it was given, and soon all of its
 // disk.
-func testNameAndDisk(t *testing.T, g *launch.Guest) {
+func testNameAndDisk(t *testing.T, g *boot.Guest) {
 	run := func(script string) string {
 		var out bytes.Buffer
 		exit, err := g.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out, Timeout: time.Minute})

@@ -1,4 +1,4 @@
-package provision
+package boot
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/supervisor/journey"
-	"osaurus-sandbox/supervisor/launch"
 	"osaurus-sandbox/vm"
 )
 
@@ -21,10 +19,10 @@ const (
 	outputTag, outputMount       = "output", "/output"
 )
 
-// Machine is what a guest runs on and is made of.
+// Machine describes a booted machine and its image.
 type Machine struct {
 	Pack        string   // its name
-	PackReason  string   // why it is not the pack that comes first, or empty
+	PackReason  string   // why it is not the preferred pack, or empty
 	Image       string   // its digest
 	Missing     []string // packages of the toolbox that could not be installed
 	Arch        vm.Arch
@@ -33,25 +31,25 @@ type Machine struct {
 	Memory      int64 // bytes
 	Network     vm.NetworkKind
 	ConsoleLog  string
-	Timings     launch.Timings
+	Timings     Timings
 }
 
-// Boot boots what was prepared last, and asks the guest whether it has what it needs.
-func (s *Site) Boot(ctx context.Context, set config.Settings, walk *journey.Walk) (*launch.Guest, Machine, error) {
+// Boot boots what Prepare made, and verifies that the guest can use its disk.
+func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.Tracker) (*Guest, Machine, error) {
 	spec, err := s.spec(set)
 	if err != nil {
 		return nil, Machine{}, err
 	}
-	var g *launch.Guest
-	err = walk.Do(journey.Boot, func(progress.Func) (err error) {
-		g, err = launch.Boot(ctx, spec)
+	var g *Guest
+	err = tracker.Do(progress.StepBoot, func(progress.Func) (err error) {
+		g, err = Boot(ctx, spec)
 		return err
 	})
 	if err != nil {
-		return nil, Machine{}, s.seeConsole(spec.ConsoleLog, err)
+		return nil, Machine{}, s.addConsole(spec.ConsoleLog, err)
 	}
-	if err := walk.Do(journey.Verify, func(report progress.Func) error { return verify(ctx, g, report) }); err != nil {
-		return nil, Machine{}, errors.Join(s.seeConsole(spec.ConsoleLog, err), g.Close())
+	if err := tracker.Do(progress.StepVerify, func(report progress.Func) error { return verify(ctx, g, report) }); err != nil {
+		return nil, Machine{}, errors.Join(s.addConsole(spec.ConsoleLog, err), g.Close())
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
@@ -59,32 +57,31 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, walk *journey.Walk
 	}, nil
 }
 
-func (s *Site) spec(set config.Settings) (launch.Spec, error) {
+func (s *Site) spec(set config.Settings) (Spec, error) {
 	logs, err := s.home.Make(s.home.Logs())
 	if err != nil {
-		return launch.Spec{}, err
+		return Spec{}, err
 	}
 	state, err := s.home.Make(filepath.Join(s.home.Run(), "machine"))
 	if err != nil {
-		return launch.Spec{}, err
+		return Spec{}, err
 	}
 	if err := makeFolders(s.home); err != nil {
-		return launch.Spec{}, err
+		return Spec{}, err
 	}
-	return launch.Spec{
+	return Spec{
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
 		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: s.network(set),
-		Shares: []launch.Share{
-			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: launch.MinFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: s.common, MinFree: launch.MinFree}, MountPoint: sharedMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: s.common, MinFree: launch.MinFree}, MountPoint: outputMount},
+		Shares: []Share{
+			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
+			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: s.common, MinFree: MinFree}, MountPoint: sharedMount},
+			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: s.common, MinFree: MinFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
 	}, nil
 }
 
-// verify asks the guest whether it has what it needs. What it warns of is told.
-func verify(ctx context.Context, g *launch.Guest, report progress.Func) error {
+func verify(ctx context.Context, g *Guest, report progress.Func) error {
 	info, err := g.Client.Info(ctx)
 	if err != nil {
 		return err
@@ -93,13 +90,13 @@ func verify(ctx context.Context, g *launch.Guest, report progress.Func) error {
 		report.Note("the guest warns: " + w)
 	}
 	if !info.HasData {
-		return fault.Newf(fault.Execution, "verify guest", "", "it could not use its data disk")
+		return fault.Newf(fault.Execution, "verify guest", "", "the guest cannot use its data disk")
 	}
 	return nil
 }
 
-// seeConsole says where the guest's own words are.
-func (s *Site) seeConsole(log string, err error) error {
+// addConsole adds the path of the console log to an error.
+func (s *Site) addConsole(log string, err error) error {
 	advice := "The guest's console is in " + log + "."
 	if before := fault.AdviceOf(err); before != "" {
 		advice = before + " " + advice

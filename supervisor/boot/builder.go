@@ -1,0 +1,268 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/vm/image"
+)
+
+// Folders of the builder's guest. The new base is an overlay: the bare base below,
+// a fresh folder of the data disk above. The package cache survives a failed build.
+const (
+	guestBase = "/run/osaurus/base"
+	guestData = "/run/osaurus/data"
+	newRoot   = "/run/build"
+	scratch   = guestData + "/build"
+	upper     = scratch + "/upper"
+	workdir   = scratch + "/work"
+	apkCache  = guestData + "/apk-cache"
+	// apk keeps its downloads in the folder that this link names.
+	cacheLink = newRoot + "/etc/apk/cache"
+)
+
+const (
+	networkTimeout = 30 * time.Second // to get an address
+	networkPoll    = 100 * time.Millisecond
+	mirrorTimeout  = 30 * time.Second // to fetch a mirror's index
+	installTimeout = 2 * time.Hour    // a slow connection needs one hour for the toolbox
+	exportTimeout  = 30 * time.Minute // 1 GB at the speed of an emulated machine
+	stepTimeout    = 5 * time.Minute  // for any other step
+	syncEvery      = 2 * time.Second  // how much downloading a killed builder may lose
+	maxOutput      = 1 << 20          // kept of a command's output; the package list is the longest
+	maxShown       = 2 << 10          // of a failed command's output in its error
+)
+
+// builder installs a toolbox in a running guest.
+type builder struct {
+	guest             *guest.Client
+	report            progress.Func
+	branch            string
+	mirrors, packages []string
+}
+
+// build installs the packages and writes the base and its package list to dir.
+func (b *builder) build(ctx context.Context, dir string) error {
+	if err := b.awaitNetwork(ctx); err != nil {
+		return err
+	}
+	if err := b.each(ctx, setUp); err != nil {
+		return err
+	}
+	mirror, err := b.findMirror(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.install(ctx, mirror); err != nil {
+		return err
+	}
+	list, err := b.run(ctx, stepTimeout, nil, "chroot", newRoot, "apk", "info", "-v")
+	if err != nil {
+		return err
+	}
+	if err := b.each(ctx, cleanUp); err != nil {
+		return err
+	}
+	if err := b.export(ctx, dir); err != nil {
+		return err
+	}
+	packages := strings.Fields(list)
+	slices.Sort(packages)
+	return os.WriteFile(filepath.Join(dir, PackageList), []byte(strings.Join(packages, "\n")+"\n"), 0o600)
+}
+
+func (b *builder) awaitNetwork(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
+	defer cancel()
+	for {
+		info, err := b.guest.Info(ctx)
+		if err != nil {
+			return err
+		}
+		switch info.Network.Status {
+		case guest.NetworkUp:
+			return nil
+		case guest.NetworkPending:
+		default:
+			return offline("get an address", errors.New(info.Network.Trouble))
+		}
+		select {
+		case <-ctx.Done():
+			return offline("get an address", ctx.Err())
+		case <-time.After(networkPoll):
+		}
+	}
+}
+
+func offline(op string, err error) error {
+	return fault.New(fault.Unavailable, op, "", err).
+		Advise("Check the network and build again. Until then the bare image works, without its tools.")
+}
+
+// setUp mounts the new root. It removes what an earlier build left in it.
+var setUp = []string{
+	"rm -rf " + scratch,
+	"mkdir -p " + strings.Join([]string{upper, workdir, apkCache, newRoot}, " "),
+	"mount -t overlay -o lowerdir=" + guestBase + ",upperdir=" + upper + ",workdir=" + workdir + " overlay " + newRoot,
+	"mkdir -p " + newRoot + "/var/cache/apk " + newRoot + "/etc/apk",
+	"mount --bind " + apkCache + " " + newRoot + "/var/cache/apk",
+	"ln -s /var/cache/apk " + cacheLink,
+	"mount --bind /dev " + newRoot + "/dev", // scripts of packages expect these
+	"mount --bind /proc " + newRoot + "/proc",
+	"cp /etc/resolv.conf " + newRoot + "/etc/resolv.conf",
+}
+
+// cleanUp leaves only what belongs to a base.
+var cleanUp = []string{
+	"umount " + newRoot + "/proc",
+	"umount " + newRoot + "/dev",
+	"umount " + newRoot + "/var/cache/apk",
+	"rm -rf " + newRoot + "/etc/resolv.conf " + newRoot + "/var/log/apk.log " + cacheLink,
+}
+
+// each runs commands, whose words contain no spaces.
+func (b *builder) each(ctx context.Context, commands []string) error {
+	for _, command := range commands {
+		if _, err := b.run(ctx, stepTimeout, nil, strings.Fields(command)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findMirror returns the first mirror that has the release's index.
+func (b *builder) findMirror(ctx context.Context) (string, error) {
+	machine, err := b.run(ctx, stepTimeout, nil, "chroot", newRoot, "apk", "--print-arch")
+	if err != nil {
+		return "", err
+	}
+	var failed []error
+	for _, mirror := range b.mirrors {
+		index := strings.Join([]string{mirror, b.branch, "main", strings.TrimSpace(machine), "APKINDEX.tar.gz"}, "/")
+		_, err := b.run(ctx, mirrorTimeout, nil, "wget", "-q", "-T", "10", "-O", "/dev/null", index)
+		if err == nil {
+			return mirror, nil
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		b.report.Note("cannot reach " + mirror + ", trying the next mirror")
+		failed = append(failed, err)
+	}
+	return "", offline("find a mirror", errors.Join(failed...))
+}
+
+// install installs the packages. apk checks signatures against the keys of the
+// bare base, so a mirror is not trusted.
+func (b *builder) install(ctx context.Context, mirror string) error {
+	var repositories strings.Builder
+	for _, name := range []string{"main", "community"} {
+		fmt.Fprintf(&repositories, "%s/%s/%s\n", mirror, b.branch, name)
+	}
+	if _, err := b.run(ctx, stepTimeout, strings.NewReader(repositories.String()), "dd", "of="+newRoot+"/etc/apk/repositories"); err != nil {
+		return err
+	}
+	meter := b.report.Start("install packages", 0, 0)
+	defer meter.Finish()
+	defer b.keepDownloads(ctx)()
+	add := append([]string{"chroot", newRoot, "apk", "--no-progress", "add"}, b.packages...)
+	if _, err := b.run(ctx, installTimeout, nil, add...); err != nil {
+		return explainAPK(err)
+	}
+	return nil
+}
+
+// keepDownloads syncs the builder's disk from time to time until stop is called,
+// so that a killed builder keeps its downloads.
+func (b *builder) keepDownloads(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(syncEvery):
+			}
+			_, _ = b.run(ctx, stepTimeout, nil, "sync") // the install reports what is wrong
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// explainAPK gives an error of apk its kind and advice: a wrong signature or
+// checksum is Rejected.
+func explainAPK(err error) error {
+	for _, sign := range []string{"BAD signature", "UNTRUSTED signature", "BAD archive", "BAD checksum"} {
+		if strings.Contains(err.Error(), sign) {
+			return fault.New(fault.Rejected, "install packages", "", err).
+				Advise("A mirror delivers packages that Alpine did not sign: use another mirror.")
+		}
+	}
+	if strings.Contains(err.Error(), "(no such package)") {
+		return fault.Wrap("install packages", "", err).Advise("Remove it from the setting toolbox. Until then the bare image works.")
+	}
+	return err
+}
+
+// export writes the base from the new root, as a stream.
+func (b *builder) export(ctx context.Context, dir string) error {
+	meter := b.report.Start("write base", 0, 0)
+	defer meter.Finish()
+	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	r, w := io.Pipe()
+	defer r.Close() // ends the export if WriteBase fails
+	ended := make(chan error, 1)
+	go func() {
+		err := b.guest.ExportTar(ctx, newRoot, io.MultiWriter(w, meter))
+		w.CloseWithError(err)
+		ended <- err
+	}()
+	if err := image.WriteBase(ctx, r, "the builder's root", dir); err != nil {
+		return err
+	}
+	return <-ended
+}
+
+// run runs a command and returns its output.
+func (b *builder) run(ctx context.Context, timeout time.Duration, stdin io.Reader, args ...string) (string, error) {
+	const op = "run in builder"
+	var out, errs tail
+	command := strings.Join(args, " ")
+	exit, err := b.guest.Run(ctx, engine.Command{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, Timeout: timeout})
+	switch {
+	case err != nil:
+		return "", err
+	case exit.TimedOut:
+		return "", fault.Newf(fault.Timeout, op, command, "it took more than %v", timeout)
+	case exit.Status() != 0:
+		text := strings.TrimSpace(errs.String() + out.String()) // apk writes errors to both
+		return "", fault.Newf(fault.Execution, op, command, "exit %d: %s", exit.Status(), text[max(0, len(text)-maxShown):])
+	}
+	return out.String(), nil
+}
+
+// tail keeps the last maxOutput bytes that are written to it.
+type tail struct{ bytes.Buffer }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.Buffer.Write(p)
+	if over := t.Len() - maxOutput; over > 0 {
+		t.Next(over)
+	}
+	return len(p), nil
+}

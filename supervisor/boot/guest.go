@@ -1,0 +1,230 @@
+// Package boot prepares what a home's sandbox boots from, builds its toolbox and boots its guest.
+package boot
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+)
+
+const (
+	// bootTimeout is how long a guest has to answer. An emulated guest takes two
+	// to four seconds on an idle host and took twenty on a busy one.
+	bootTimeout = 90 * time.Second
+	// clockEvery is how often the guest's clock is set. It drifts by milliseconds
+	// in that time, and is wrong at once after the host slept.
+	clockEvery = 30 * time.Second
+	// stallEvery is how often a booting machine is checked for a stall, so that a
+	// full disk is reported before bootTimeout.
+	stallEvery = time.Second
+	stopGrace  = 3 * time.Second  // between SIGTERM and SIGKILL when the guest powers off
+	offGrace   = 20 * time.Second // for the whole power-off
+)
+
+// MinFree is the disk space that guests leave free on the disk of a share, since
+// a host with a full disk cannot even save its settings.
+const MinFree = 512 << 20
+
+// Spec describes a guest to boot.
+type Spec struct {
+	Driver vm.Driver
+	Image  image.Image
+
+	// Name is shown in process lists and errors; Hostname is the guest's own.
+	Name, Hostname string
+	CPUs           int
+	Memory         int64 // bytes
+	// DataDisk is the image file for what the guest changes outside its shares.
+	// Without one, all of that is gone when the machine ends.
+	DataDisk string
+	Shares   []Share
+	Network  vm.NetworkKind
+	// ConsoleLog and StateDir are as in vm.Config.
+	ConsoleLog, StateDir string
+	// Bridge answers requests of programs in the guest. It may be nil.
+	Bridge Bridge
+}
+
+// Share is a folder of the host and its place in the guest.
+type Share struct {
+	vm.Share
+	MountPoint string
+}
+
+// Bridge answers requests of programs in guests.
+type Bridge interface {
+	// Serve answers the connections of one guest until the listener is closed.
+	// Each connection has a UID method that names the Linux user in the guest: see
+	// preface.Conn. Serve may run for several guests at once.
+	Serve(net.Listener) error
+}
+
+// Guest is a running machine whose guest answers.
+type Guest struct {
+	Machine vm.Machine
+	Client  *guest.Client
+	Timings Timings
+
+	stopClock context.CancelFunc
+	clock     chan struct{} // closed when the clock is no longer set
+	bridge    *bridgeServer // or nil
+}
+
+// Timings are the durations of the consecutive parts of a boot.
+type Timings struct {
+	Verify time.Duration // verify kernel and initramfs
+	Start  time.Duration // start the machine
+	Base   time.Duration // verify the base
+	Answer time.Duration // wait for the guest to accept commands
+}
+
+// Boot starts a machine and returns when its guest accepts commands. If it fails,
+// nothing is left behind. It fails with fault.Timeout if the guest does not answer,
+// with the machine's error if that ends first, and with that of image.Verify if the
+// image was changed. The base is verified while the kernel boots, which uses it only
+// after connect.
+func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
+	g := &Guest{}
+	began := time.Now()
+	measure := func(d *time.Duration) { *d, began = time.Since(began), time.Now() }
+
+	if err := spec.Image.VerifyBoot(ctx); err != nil {
+		return nil, err
+	}
+	measure(&g.Timings.Verify)
+
+	g.Machine, err = spec.Driver.New(ctx, spec.machineConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Machine.Close())
+		}
+	}()
+	if err := g.Machine.Start(ctx); err != nil {
+		return nil, err
+	}
+	measure(&g.Timings.Start)
+	if err := spec.Image.VerifyBase(ctx); err != nil {
+		return nil, err
+	}
+	measure(&g.Timings.Base)
+
+	config := spec.guestBoot()
+	if g.bridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
+		return nil, err
+	}
+	if g.bridge != nil {
+		config.Bridge = &g.bridge.key
+	}
+	if g.Client, err = connect(ctx, g.Machine, config); err != nil {
+		return nil, errors.Join(err, g.bridge.close())
+	}
+	measure(&g.Timings.Answer)
+
+	clock, stop := context.WithCancel(context.WithoutCancel(ctx))
+	g.stopClock, g.clock = stop, make(chan struct{})
+	go func() {
+		defer close(g.clock)
+		debug.FreeOSMemory() // of the start: this program mostly waits from now on
+		g.Client.KeepTime(clock, clockEvery)
+	}()
+	return g, nil
+}
+
+// connect waits until the guest answers, the machine ends or stalls, or bootTimeout is over.
+func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Client, error) {
+	const op = "boot guest"
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	go func() {
+		check := time.NewTicker(stallEvery)
+		defer check.Stop()
+		for m.Standstill() == nil {
+			select {
+			case <-m.Done():
+				cancel()
+			case <-check.C:
+				continue
+			case <-ctx.Done():
+			}
+			return
+		}
+		cancel()
+	}()
+	client, err := guest.Connect(ctx, m.Dial, config)
+	if err == nil {
+		return client, nil
+	}
+	select {
+	case <-m.Done():
+		if m.Err() != nil { // more useful than the connection's error
+			return nil, m.Err()
+		}
+		return nil, fault.Newf(fault.Execution, op, "", "the guest powered off before it answered").
+			Advise("Its console log says why.")
+	default:
+	}
+	if stall := m.Standstill(); stall != nil {
+		return nil, fault.New(fault.Execution, op, "", stall).Advise("Free disk space on this computer, then start again.")
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fault.New(fault.Timeout, op, "", err).
+			Advise("Its console log says how far it got. On a busy host, try again.")
+	}
+	return nil, err
+}
+
+// Shutdown powers the guest off, by force if it does not comply, and releases
+// everything. It may be called more than once.
+func (g *Guest) Shutdown(ctx context.Context) error {
+	err := vm.Shutdown(ctx, g.Machine, offGrace, func(ctx context.Context) error {
+		return g.Client.Shutdown(ctx, stopGrace)
+	})
+	return errors.Join(err, g.Close())
+}
+
+// Close ends the machine at once and releases everything.
+func (g *Guest) Close() error {
+	g.stopClock()
+	err := errors.Join(g.Client.Close(), g.Machine.Close(), g.bridge.close())
+	<-g.clock
+	return err
+}
+
+func (s Spec) machineConfig() vm.Config {
+	c := vm.Config{
+		Name: s.Name, Arch: s.Image.Arch, CPUs: s.CPUs, Memory: s.Memory,
+		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
+		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
+		Network:    s.Network,
+		ConsoleLog: s.ConsoleLog, StateDir: s.StateDir,
+	}
+	if s.DataDisk != "" {
+		c.Disks = append(c.Disks, vm.Disk{Path: s.DataDisk})
+	}
+	for _, share := range s.Shares {
+		c.Shares = append(c.Shares, share.Share)
+	}
+	return c
+}
+
+// guestBoot returns what the guest is told when it boots.
+func (s Spec) guestBoot() guest.Boot {
+	b := guest.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
+	if s.Network == vm.NetworkNAT {
+		b.Network.Kind = guest.NetworkDHCP
+	}
+	for _, share := range s.Shares {
+		b.Mounts = append(b.Mounts, guest.Mount{Tag: share.Tag, Path: share.MountPoint, ReadOnly: share.ReadOnly})
+	}
+	return b
+}

@@ -1,0 +1,163 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/disk"
+	"osaurus-sandbox/vm/image/pack"
+)
+
+// PackageList is the file beside a base with a toolbox that lists its packages,
+// one package and version a line.
+const PackageList = "packages.txt"
+
+const (
+	builderMemory = 1 << 30 // far more than apk needs for Alpine's index
+	builderCPUs   = 2
+	builderDisk   = 8 << 30 // the toolbox is 0.5 GB, and is stored packed and unpacked
+	// recipeFormat is raised to rebuild every base.
+	recipeFormat = "1"
+)
+
+// ToolboxBuilder installs the toolbox into the bare base of an Alpine pack. It
+// runs the package manager in a machine of its own.
+type ToolboxBuilder struct {
+	Driver vm.Driver
+	Images image.Store
+	// Dir keeps the disk of an unfinished build, so that the next one does not
+	// download everything again.
+	Dir      string
+	Mirrors  []string
+	Packages []string
+}
+
+// NewToolboxBuilder returns a builder for the toolbox and mirrors of the settings.
+func NewToolboxBuilder(home config.Home, s config.Settings, driver vm.Driver, images image.Store) ToolboxBuilder {
+	return ToolboxBuilder{Driver: driver, Images: images, Dir: home.Builder(), Mirrors: texts(s.Mirrors), Packages: texts(s.Toolbox)}
+}
+
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// Find returns the image of a pack without building the toolbox: the image with
+// the toolbox if it exists, otherwise the bare image and the missing packages.
+func (b ToolboxBuilder) Find(ctx context.Context, p pack.Pack, report progress.Func) (i image.Image, missing []string, err error) {
+	if !isBare(p) || len(b.Packages) == 0 {
+		i, err = b.Images.Ensure(ctx, p, report)
+		return i, nil, err
+	}
+	if b.Images.IsBaked(p, b.recipe()) {
+		i, err = b.Build(ctx, p, report)
+		return i, nil, err
+	}
+	i, err = b.Images.Ensure(ctx, p, report)
+	return i, b.Packages, err
+}
+
+// isBare reports whether a pack comes without tools. Packs for apt include them.
+func isBare(p pack.Pack) bool { return p.Manifest.PackageTool == pack.APK }
+
+// Build returns the image of a pack with the toolbox, installing it if needed.
+// Only one program builds at a time. Build fails with fault.Unavailable if no
+// mirror can be reached, and with fault.Rejected if a package's signature is wrong.
+func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.Func) (image.Image, error) {
+	const op = "build image with toolbox"
+	if !isBare(p) {
+		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "its package tool is %s", p.Manifest.PackageTool).
+			Advise("Only packs for apk need this: use the pack as it is.")
+	}
+	branch, err := releaseBranch(p.Manifest.Version)
+	if err != nil {
+		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err)
+	}
+	if err := checkWords(b.Packages, b.Mirrors); err != nil {
+		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err).Advise("Fix the settings toolbox and mirrors.")
+	}
+	i, err := b.Images.EnsureBaked(ctx, p, b.recipe(), report, func(ctx context.Context, bare image.Image, dir string) error {
+		return b.build(ctx, bare, branch, dir, report)
+	})
+	if err != nil {
+		return image.Image{}, fault.Wrap(op, p.Manifest.Name, err)
+	}
+	return i, nil
+}
+
+// recipe identifies what is added to the bare base. Mirrors are left out, since
+// what they deliver is signed.
+func (b ToolboxBuilder) recipe() []string {
+	return append([]string{"apk", recipeFormat}, b.Packages...)
+}
+
+// build boots the bare image and writes a base with the toolbox to dir. The
+// caller holds the image store's lock, so nobody else uses the disk.
+func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir string, report progress.Func) error {
+	work := filepath.Join(b.Dir, string(bare.Arch))
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return err
+	}
+	data := filepath.Join(work, "data.ext4")
+	if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
+		if err := disk.Create(data, builderDisk); err != nil {
+			return err
+		}
+	}
+	meter := report.Start("boot builder", 0, 0)
+	g, err := Boot(ctx, Spec{
+		Driver: b.Driver, Image: bare, Name: "builder", Hostname: "builder", CPUs: builderCPUs, Memory: builderMemory,
+		DataDisk: data, Network: vm.NetworkNAT, ConsoleLog: filepath.Join(work, "console.log"), StateDir: work,
+	})
+	meter.Finish()
+	if err != nil {
+		if ctx.Err() == nil {
+			err = errors.Join(err, os.Remove(data)) // the disk may be the reason
+		}
+		return err
+	}
+	defer g.Close()
+	run := &builder{guest: g.Client, report: report, branch: branch, mirrors: b.Mirrors, packages: b.Packages}
+	if err := run.build(ctx, dir); err != nil {
+		if fault.KindOf(err) == fault.Rejected {
+			err = errors.Join(err, os.Remove(data)) // its download cache is not trusted
+		}
+		return err
+	}
+	return errors.Join(g.Close(), os.RemoveAll(work))
+}
+
+// releaseBranch returns a release's folder on a mirror: "v3.24" for "3.24.1".
+func releaseBranch(version string) (string, error) {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 || !digits(parts[0]) || !digits(parts[1]) {
+		return "", fmt.Errorf("version %q is not of the form 3.24.1", version)
+	}
+	return "v" + parts[0] + "." + parts[1], nil
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// checkWords refuses words that apk would read as options or as several words.
+func checkWords(lists ...[]string) error {
+	for _, list := range lists {
+		for _, w := range list {
+			if w == "" || w[0] == '-' || strings.ContainsFunc(w, func(r rune) bool { return r <= ' ' || r > '~' }) {
+				return fmt.Errorf("%q is not a package or a mirror", w)
+			}
+		}
+	}
+	return nil
+}
