@@ -6,16 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finding is one thing that a driver says of this host when asked whether and
-// how well it can run machines.
+// Finding is the result of one check of this host, such as whether QEMU is installed.
 type Finding struct {
-	// What was looked at: "qemu-system-x86_64", "KVM".
-	What   string        `json:"what"`
+	What   string        `json:"what"` // what was checked: "qemu-system-x86_64", "KVM"
 	Status FindingStatus `json:"status"`
-	// Detail is what was found, in a few words.
-	Detail string `json:"detail"`
-	// Mend is the exact command or step that mends it, or empty.
-	Mend string `json:"mend,omitempty"`
+	Detail string        `json:"detail"`
+	// Fix is the command or step that fixes a problem, or empty.
+	Fix string `json:"fix,omitempty"`
 }
 
 // FindingStatus says how much a finding matters.
@@ -24,22 +21,23 @@ type FindingStatus string
 const (
 	FindingOK      FindingStatus = "ok"
 	FindingLimited FindingStatus = "limited" // machines run, but slower or with less
-	FindingMissing FindingStatus = "missing" // no machine runs until it is mended
+	FindingMissing FindingStatus = "missing" // no machine runs until it is fixed
 )
 
-// CheckFiles says whether this process may have as many files open as a driver
-// wants, and what mends it if not.
-func CheckFiles(want uint64, mend string) Finding {
+// CheckFiles checks that this process may have want files open. With fewer, guests
+// run out of open files in shared folders: a share takes a quarter of the limit.
+func CheckFiles(want uint64, fix string) Finding {
 	f := Finding{What: "open files", Status: FindingOK}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		f.Status, f.Detail = FindingLimited, err.Error()
 		return f
 	}
-	// Go has raised the soft limit by itself, as far as the system lets it.
-	f.Detail = fmt.Sprintf("%d may be open", limit.Cur)
+	// Go has raised the soft limit to the hard limit.
+	f.Detail = fmt.Sprintf("limit %d", limit.Cur)
 	if limit.Cur < want {
-		f.Status, f.Mend = FindingLimited, mend
+		f.Status, f.Fix = FindingLimited, fix
+		f.Detail += fmt.Sprintf(" (hard limit %d, recommended %d): guests can run out of open files in shared folders", limit.Max, want)
 	}
 	return f
 }

@@ -8,11 +8,11 @@ import (
 )
 
 func TestCheckFiles(t *testing.T) {
-	const mend = "ask for more"
-	if f := vm.CheckFiles(1, mend); f.Status != vm.FindingOK || f.Mend != "" || f.Detail == "" {
+	const fix = "ask for more"
+	if f := vm.CheckFiles(1, fix); f.Status != vm.FindingOK || f.Fix != "" || f.Detail == "" {
 		t.Errorf("one file: %+v", f)
 	}
-	if f := vm.CheckFiles(math.MaxUint64-1, mend); f.Status != vm.FindingLimited || f.Mend != mend {
+	if f := vm.CheckFiles(math.MaxUint64-1, fix); f.Status != vm.FindingLimited || f.Fix != fix {
 		t.Errorf("more than any system has: %+v", f)
 	}
 }

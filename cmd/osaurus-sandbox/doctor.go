@@ -13,8 +13,9 @@ import (
 func newDoctor() *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "doctor",
-		Short: "Show what this computer can do, and what is missing",
-		Long:  "Checks whether this computer can run the sandbox, and changes nothing. For everything that is missing or slow it names the\ncommand that helps. The exit code is 6 if no guest can be booted before something is repaired.",
+		Short: "Check whether this computer can run the sandbox",
+		Long: `Checks this computer and changes nothing. For everything that is missing or slow it prints the command that fixes it.
+The exit code is 6 if no guest can boot.`,
 		Example: `  osaurus-sandbox doctor
   osaurus-sandbox doctor --json | jq .`,
 		Args: cobra.NoArgs,
@@ -23,10 +24,10 @@ func newDoctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := doctor.Examine(cmd.Context(), doctor.Host{Home: home, Driver: checkDriver})
+			report := doctor.Examine(cmd.Context(), home, checkDriver)
 			err = reply(cmd, report, nil, printReport)
 			if err == nil && !report.Ready {
-				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Mend what is missing above, then run osaurus-sandbox doctor again.")
+				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Fix what is missing above, then run osaurus-sandbox doctor again.")
 			}
 			return err
 		},
@@ -38,12 +39,12 @@ func printReport(w io.Writer, r doctor.Report) error {
 	table := newTable(w)
 	for _, f := range r.Findings {
 		status := p.good(string(f.Status))
-		if f.Mend != "" {
+		if f.Fix != "" {
 			status = p.bad(string(f.Status))
 		}
 		table.row(status, f.What, f.Detail)
-		if f.Mend != "" {
-			table.row(p.bad(""), "", "mend: "+f.Mend)
+		if f.Fix != "" {
+			table.row(p.bad(""), "", "fix: "+f.Fix)
 		}
 	}
 	return table.Flush()

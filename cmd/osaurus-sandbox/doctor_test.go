@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/supervisor/doctor"
 )
 
-// doctor says whether guests can be booted here, and names what mends it.
 func TestDoctor(t *testing.T) {
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	code, out, said := sandbox(t, "doctor", "--json")
@@ -33,7 +32,7 @@ func TestDoctor(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	code, out, said = sandbox(t, "doctor")
-	if code != fault.ExitUnavailable || !strings.Contains(out, "version 5.2 is too old") || !strings.Contains(out, "mend: ") || !strings.Contains(said, "setup is required") {
+	if code != fault.ExitUnavailable || !strings.Contains(out, "version 5.2 is too old") || !strings.Contains(out, "fix: ") || !strings.Contains(said, "setup is required") {
 		t.Errorf("doctor with an old QEMU: %d\n%s%s", code, out, said)
 	}
 }

@@ -9,7 +9,7 @@ func newRoot(c console) *cobra.Command {
 		Use:   "osaurus-sandbox",
 		Short: "A Linux VM for AI agents to work in",
 		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
-		Example: `  osaurus-sandbox doctor                          what this computer can do, and what is missing
+		Example: `  osaurus-sandbox doctor                          check whether this computer can run the sandbox
   osaurus-sandbox up                              start the sandbox
   osaurus-sandbox agent create alice              make an agent
   osaurus-sandbox exec alice -- uname -a          run a command as it

@@ -177,7 +177,7 @@ func TestNoRoomForAPack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
 		defer cancel()
 		err := site.Prepare(ctx, s, false, progress.NewTracker(func() {}))
-		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free some space") {
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free disk space") {
 			t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
 		}
 	}

@@ -1,4 +1,4 @@
-// Package doctor says what this computer can do as a host of guests, what is missing, and the exact command that mends it.
+// Package doctor checks what this computer and a running guest can do, and names the fix for each problem.
 package doctor
 
 import (
@@ -14,32 +14,27 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/debian"
 	"osaurus-sandbox/vm/image/sources"
 )
 
-// Report is all that was found.
+// Report lists what Examine found.
 type Report struct {
-	// Ready is whether guests can be booted: nothing is missing.
-	Ready    bool         `json:"ready"`
+	Ready    bool         `json:"ready"` // whether guests can boot: nothing is missing
 	Findings []vm.Finding `json:"findings"`
 }
 
-// Host is what is looked at.
-type Host struct {
-	Home config.Home
-	// Driver asks the driver what it finds here.
-	Driver func(context.Context, vm.Arch) []vm.Finding
-}
-
-// Examine looks at the host and changes nothing.
-func Examine(ctx context.Context, h Host) Report {
-	return newReport(slices.Concat(
-		h.Driver(ctx, vm.HostArch()),
-		[]vm.Finding{home(h.Home), settings(h.Home), room(h.Home), secretStore(ctx, h.Home), inference(h.Home), debianPacks()},
-		guestPrograms(),
-	)...)
+// Examine checks this computer without changing anything. The driver's check is
+// part of the report.
+func Examine(ctx context.Context, home config.Home, driver func(context.Context, vm.Arch) []vm.Finding) Report {
+	found := driver(ctx, vm.HostArch())
+	found = append(found, checkHome(home))
+	found = append(found, checkSettings(ctx, home)...)
+	found = append(found, checkSpace(home), checkDebianPacks())
+	found = append(found, checkGuestPrograms()...)
+	return newReport(found...)
 }
 
 func newReport(found ...vm.Finding) Report {
@@ -49,33 +44,35 @@ func newReport(found ...vm.Finding) Report {
 	}
 }
 
-// home: the folder can be written to, by this user alone.
-func home(h config.Home) vm.Finding {
-	f := vm.Finding{What: "home folder", Status: vm.FindingMissing, Detail: string(h)}
+// finding returns an OK finding, or one with the error and its advice.
+func finding(what, detail string, err error, otherwise vm.FindingStatus) vm.Finding {
+	if err != nil {
+		return vm.Finding{What: what, Status: otherwise, Detail: err.Error(), Fix: fault.AdviceOf(err)}
+	}
+	return vm.Finding{What: what, Status: vm.FindingOK, Detail: detail}
+}
+
+// checkHome checks that the user can write to the folder, and that others cannot.
+func checkHome(h config.Home) vm.Finding {
+	f := vm.Finding{What: "home folder", Status: vm.FindingMissing, Fix: "export " + config.HomeVariable + "=/a/folder/of/yours"}
 	parent := nearest(string(h))
 	info, err := os.Stat(parent)
 	switch {
 	case err != nil:
 		f.Detail = err.Error()
-		f.Mend = otherHome
 	case !info.IsDir():
 		f.Detail = parent + " is not a folder"
-		f.Mend = otherHome
 	case unix.Access(parent, unix.W_OK|unix.X_OK) != nil:
 		f.Detail = parent + " is not writable for you"
-		f.Mend = otherHome
 	case parent == string(h) && info.Mode().Perm()&0o022 != 0:
-		f.Detail = string(h) + " is writable for other users"
-		f.Mend = "chmod go-w " + string(h)
+		f.Detail, f.Fix = string(h)+" is writable for other users", "chmod go-w "+string(h)
 	default:
-		f.Status = vm.FindingOK
+		return finding(f.What, string(h), nil, "")
 	}
 	return f
 }
 
-const otherHome = "export " + config.HomeVariable + "=/a/folder/of/yours"
-
-// nearest is the folder itself or the closest one above it that exists.
+// nearest returns the folder or its closest parent that exists.
 func nearest(dir string) string {
 	for {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
@@ -85,42 +82,49 @@ func nearest(dir string) string {
 	}
 }
 
-func settings(h config.Home) vm.Finding {
-	f := vm.Finding{What: "settings", Status: vm.FindingOK, Detail: h.SettingsFile()}
-	if _, err := os.Stat(h.SettingsFile()); errors.Is(err, fs.ErrNotExist) {
-		f.Detail = "defaults (there is no " + h.SettingsFile() + ")"
+// checkSettings checks the settings file and what it selects: the secret store,
+// without which programs get no secrets, and the model that programs can ask.
+func checkSettings(ctx context.Context, h config.Home) []vm.Finding {
+	detail := h.SettingsFile()
+	if _, err := os.Stat(detail); errors.Is(err, fs.ErrNotExist) {
+		detail = "defaults (" + detail + " does not exist)"
 	}
-	if _, err := config.Load(h.SettingsFile()); err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
-	}
-	return f
-}
-
-// room: there is space on the disk of the home.
-func room(h config.Home) vm.Finding {
-	free, err := sources.Room(nearest(string(h)))
+	file, err := config.Load(h.SettingsFile())
+	found := []vm.Finding{finding("settings", detail, err, vm.FindingMissing)}
 	if err != nil {
-		return vm.Finding{What: "room on disk", Status: vm.FindingMissing, Detail: err.Error(), Mend: fault.AdviceOf(err)}
+		return found
 	}
-	return vm.Finding{What: "room on disk", Status: vm.FindingOK, Detail: free}
+	set := file.Settings()
+	store, err := stores.Open(set.Secrets, h, nil).Check(ctx)
+	found = append(found, finding("secrets", store, err, vm.FindingLimited))
+	model := vm.Finding{What: "inference", Status: vm.FindingOK, Detail: "inference.baseURL is not set"}
+	switch s := set.Inference; {
+	case s.BaseURL == "":
+	case s.Model == "":
+		model.Status, model.Detail, model.Fix = vm.FindingLimited, "no model is set for "+string(s.BaseURL), "osaurus-sandbox config set inference.model=NAME"
+	default:
+		model.Detail = string(s.Model) + " at " + string(s.BaseURL)
+	}
+	return append(found, model)
 }
 
-// debianPacks: a Debian pack can be made here. Alpine's needs nothing.
-func debianPacks() vm.Finding {
-	f := vm.Finding{What: "Debian packs", Status: vm.FindingOK, Detail: "can be made here"}
-	if err := debian.Available(vm.HostArch()); err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingLimited, err.Error(), fault.AdviceOf(err)
-	}
-	return f
+func checkSpace(h config.Home) vm.Finding {
+	free, err := sources.Room(nearest(string(h)))
+	return finding("free disk space", free, err, vm.FindingMissing)
 }
 
-// guestPrograms: this program carries what becomes the guest's first process.
-func guestPrograms() []vm.Finding {
+// checkDebianPacks checks that Debian packs can be built. Alpine packs need no tools.
+func checkDebianPacks() vm.Finding {
+	return finding("Debian packs", "can be built", debian.Available(vm.HostArch()), vm.FindingLimited)
+}
+
+// checkGuestPrograms checks that this program contains the guest's first process.
+func checkGuestPrograms() []vm.Finding {
 	var found []vm.Finding
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		f := vm.Finding{What: "guest program, " + string(arch), Status: vm.FindingOK, Detail: "built in"}
 		if _, err := embedded.Programs(arch); err != nil {
-			f.Status, f.Detail, f.Mend = vm.FindingMissing, "not built in", "make build"
+			f.Status, f.Detail, f.Fix = vm.FindingMissing, "not built in", "make build"
 			if arch != vm.HostArch() {
 				f.Status = vm.FindingLimited
 			}

@@ -20,15 +20,12 @@ func findingOf(t *testing.T, r Report, what string) vm.Finding {
 			return f
 		}
 	}
-	t.Fatalf("nothing was found about %q: %+v", what, r.Findings)
+	t.Fatalf("no finding %q: %+v", what, r.Findings)
 	return vm.Finding{}
 }
 
 func examine(home config.Home) Report {
-	return Examine(context.Background(), Host{
-		Home:   home,
-		Driver: func(context.Context, vm.Arch) []vm.Finding { return nil },
-	})
+	return Examine(context.Background(), home, func(context.Context, vm.Arch) []vm.Finding { return nil })
 }
 
 func TestHome(t *testing.T) {
@@ -44,7 +41,7 @@ func TestHome(t *testing.T) {
 		name   string
 		home   string
 		status vm.FindingStatus
-		mend   string
+		fix    string
 	}{
 		{"not there yet", filepath.Join(dir, "a", "b"), vm.FindingOK, ""},
 		{"there", dir, vm.FindingOK, ""},
@@ -54,8 +51,8 @@ func TestHome(t *testing.T) {
 		{"deeper than a socket may be", filepath.Join(dir, strings.Repeat("d", 100)), vm.FindingOK, ""},
 	} {
 		f := findingOf(t, examine(config.Home(tc.home)), "home folder")
-		if f.Status != tc.status || !strings.Contains(f.Mend, tc.mend) || (tc.mend == "") != (f.Mend == "") {
-			t.Errorf("%s: %+v, want %s and %q", tc.name, f, tc.status, tc.mend)
+		if f.Status != tc.status || !strings.Contains(f.Fix, tc.fix) || (tc.fix == "") != (f.Fix == "") {
+			t.Errorf("%s: %+v, want %s and %q", tc.name, f, tc.status, tc.fix)
 		}
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
@@ -72,28 +69,27 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := examine(home)
-	if f := findingOf(t, r, "settings"); f.Status != vm.FindingMissing || !strings.Contains(f.Mend, "from 1 to 8") || r.Ready {
+	if f := findingOf(t, r, "settings"); f.Status != vm.FindingMissing || !strings.Contains(f.Fix, "from 1 to 8") || r.Ready {
 		t.Errorf("a broken file: %+v, ready %v", f, r.Ready)
 	}
 }
 
-// It says where secrets are kept, whether that works, and what mends it.
 func TestSecrets(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
 	t.Setenv(agefile.PassphraseFileVariable, "")
 	home := config.Home(t.TempDir())
-	want := func(choice string, status vm.FindingStatus, detail, mend string) {
+	want := func(choice string, status vm.FindingStatus, detail, fix string) {
 		t.Helper()
 		if err := config.WriteFile(home.SettingsFile(), []byte(`{"secrets": "`+choice+`"}`)); err != nil {
 			t.Fatal(err)
 		}
 		r := examine(home)
 		f := findingOf(t, r, "secrets")
-		if f.Status != status || !strings.Contains(f.Detail, detail) || !strings.Contains(f.Mend, mend) || (mend == "") != (f.Mend == "") {
-			t.Errorf("%s: %+v, want %s, %q, %q", choice, f, status, detail, mend)
+		if f.Status != status || !strings.Contains(f.Detail, detail) || !strings.Contains(f.Fix, fix) || (fix == "") != (f.Fix == "") {
+			t.Errorf("%s: %+v, want %s, %q, %q", choice, f, status, detail, fix)
 		}
 	}
-	want("secret-service", vm.FindingLimited, "not there", "osaurus-sandbox config set secrets=")
+	want("secret-service", vm.FindingLimited, "not available", "osaurus-sandbox config set secrets=")
 	want("file", vm.FindingOK, "weaker", "")
 	secret, err := secrets.ParseValue("x")
 	if err != nil {
@@ -102,53 +98,51 @@ func TestSecrets(t *testing.T) {
 	if err := agefile.New(home, nil).Set(t.Context(), secrets.Key{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "A"}, secret); err != nil {
 		t.Fatal(err)
 	}
-	sealed := []byte("age-encryption.org/v1\n-> scrypt ") // as far as anybody reads who has no passphrase
+	sealed := []byte("age-encryption.org/v1\n-> scrypt ") // the part that is read without a passphrase
 	if err := config.WriteFile(home.SecretsKey(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	want("file", vm.FindingLimited, "locked", agefile.PassphraseFileVariable)
-	want("nowhere", vm.FindingLimited, "secrets", `"file"`)
 }
 
 func TestDebianPacks(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv("PATH", t.TempDir()) // which has no mmdebstrap
-	if f := findingOf(t, examine(home), "Debian packs"); f.Status != vm.FindingLimited || f.Mend == "" {
+	if f := findingOf(t, examine(home), "Debian packs"); f.Status != vm.FindingLimited || f.Fix == "" {
 		t.Errorf("without any program: %+v", f)
 	}
 }
 
-func TestRoom(t *testing.T) {
-	// A file system of 1 MiB would need root to make; /proc has no room at all.
-	if f := room("/proc/osaurus"); f.Status != vm.FindingMissing || f.Mend == "" {
-		t.Errorf("no room: %+v", f)
+func TestNoSpace(t *testing.T) {
+	// A small file system needs root; /proc has no space at all.
+	if f := checkSpace("/proc/osaurus"); f.Status != vm.FindingMissing || f.Fix == "" {
+		t.Errorf("no space: %+v", f)
 	}
 }
 
-func TestReadyUnlessSomethingIsMissing(t *testing.T) {
+func TestReady(t *testing.T) {
 	for status, ready := range map[vm.FindingStatus]bool{vm.FindingOK: true, vm.FindingLimited: true, vm.FindingMissing: false} {
 		if r := newReport(vm.Finding{Status: vm.FindingOK}, vm.Finding{Status: status}); r.Ready != ready {
-			t.Errorf("with a finding that is %s, Ready is %v", status, r.Ready)
+			t.Errorf("Ready is %v with a finding that is %s", r.Ready, status)
 		}
 	}
 }
 
-// It says which model answers, and what is missing for one.
 func TestInference(t *testing.T) {
 	home := config.Home(t.TempDir())
 	for _, tc := range []struct {
 		settings, detail string
 		status           vm.FindingStatus
 	}{
-		{`{}`, "no endpoint", vm.FindingOK},
-		{`{"inference.baseURL": "http://127.0.0.1:1/v1"}`, "not told which model", vm.FindingLimited},
+		{`{}`, "not set", vm.FindingOK},
+		{`{"inference.baseURL": "http://127.0.0.1:1/v1"}`, "no model is set", vm.FindingLimited},
 		{`{"inference.baseURL": "http://127.0.0.1:1/v1", "inference.model": "m"}`, "m at http://127.0.0.1:1/v1", vm.FindingOK},
 	} {
 		if err := config.WriteFile(home.SettingsFile(), []byte(tc.settings)); err != nil {
 			t.Fatal(err)
 		}
 		f := findingOf(t, examine(home), "inference")
-		if f.Status != tc.status || !strings.Contains(f.Detail, tc.detail) || (f.Mend == "") != (tc.status == vm.FindingOK) {
+		if f.Status != tc.status || !strings.Contains(f.Detail, tc.detail) || (f.Fix == "") != (tc.status == vm.FindingOK) {
 			t.Errorf("%s: %+v", tc.settings, f)
 		}
 	}

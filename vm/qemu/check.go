@@ -26,7 +26,7 @@ func checkProgram(ctx context.Context, arch vm.Arch) vm.Finding {
 	f := vm.Finding{What: "qemu-system-" + guestMachine(arch), Status: vm.FindingOK}
 	p, err := findProgram(ctx, arch)
 	if err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+		f.Status, f.Detail, f.Fix = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
 		return f
 	}
 	f.Detail = fmt.Sprintf("version %d.%d at %s", p.major, p.minor, p.path)
@@ -38,7 +38,7 @@ func checkAccelerator(arch vm.Arch) vm.Finding {
 	if t.reason == "" {
 		return vm.Finding{What: "KVM", Status: vm.FindingOK, Detail: "works"}
 	}
-	return vm.Finding{What: "KVM", Status: vm.FindingLimited, Detail: t.reason + ": machines run under TCG, which is slower", Mend: t.mend}
+	return vm.Finding{What: "KVM", Status: vm.FindingLimited, Detail: t.reason + ": machines run under TCG, which is slower", Fix: t.mend}
 }
 
 // checkMemory makes what guests' memory is made of.
@@ -50,7 +50,7 @@ func checkMemory() vm.Finding {
 		unix.Close(fd)
 	}
 	if err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, fmt.Sprintf("memfd_create: %v", err), "Allow memfd_create and its seals in the container or policy that this program runs in."
+		f.Status, f.Detail, f.Fix = vm.FindingMissing, fmt.Sprintf("memfd_create: %v", err), "Allow memfd_create and its seals in the container or policy that this program runs in."
 	}
 	return f
 }

@@ -61,7 +61,7 @@ func TestABadQEMU(t *testing.T) {
 				t.Errorf("Capabilities = %v (%s)", err, fault.AdviceOf(err))
 			}
 			found := qemu.Check(t.Context(), vm.AMD64)[0]
-			if found.Status != vm.FindingMissing || found.Mend != fault.AdviceOf(err) {
+			if found.Status != vm.FindingMissing || found.Fix != fault.AdviceOf(err) {
 				t.Errorf("Check = %+v", found)
 			}
 		})
@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("an empty finding: %+v", f)
 			}
 			if f.Status == vm.FindingMissing {
-				t.Errorf("these tests need what is missing: %s", f.Mend)
+				t.Errorf("these tests need what is missing: %s", f.Fix)
 			}
 		}
 		accel, reason := qemu.ChooseAccelerator(arch)

@@ -27,7 +27,7 @@ func checkHost(arch vm.Arch) vm.Finding {
 	f := vm.Finding{What: "macOS", Status: vm.FindingOK}
 	r, err := findHost(arch)
 	if err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+		f.Status, f.Detail, f.Fix = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
 		return f
 	}
 	f.Detail = "version " + r.String()
@@ -39,7 +39,7 @@ func checkHost(arch vm.Arch) vm.Finding {
 func checkEntitlement() vm.Finding {
 	f := vm.Finding{What: "entitlement", Status: vm.FindingOK, Detail: entitlement}
 	if err := tryMachine(); err != nil {
-		f.Status, f.Detail, f.Mend = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
+		f.Status, f.Detail, f.Fix = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
 	}
 	return f
 }

@@ -42,7 +42,7 @@ func TestRefusals(t *testing.T) {
 			var missing []string
 			for _, f := range vz.Check(t.Context(), vm.ARM64) {
 				if f.Status == vm.FindingMissing {
-					missing = append(missing, f.What+f.Mend)
+					missing = append(missing, f.What+f.Fix)
 				}
 			}
 			if reason != "silently" && !strings.Contains(strings.Join(missing, " "), want.text) {

@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("an empty finding: %+v", f)
 		}
 		if f.Status == vm.FindingMissing {
-			t.Errorf("these tests need what is missing: %s", f.Mend)
+			t.Errorf("these tests need what is missing: %s", f.Fix)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 // file system: two copies of 400 MB, a kernel, and the work between.
 const NeedRoom = 2 << 30
 
-// Room says what is free on the disk of a folder, and refuses one on which making a pack would
-// go on until it is full.
+// Room returns the free space on the disk of a folder, or an error if it is too little to
+// make a pack.
 func Room(dir string) (free string, err error) {
-	const op = "look for room on disk"
-	const advice = "Free some space, or have another home: export " + config.HomeVariable + "=/a/folder/of/yours"
+	const op = "check free disk space"
+	const advice = "Free disk space, or use another home: export " + config.HomeVariable + "=/a/folder/of/yours"
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return "", fault.New(fault.Unavailable, op, dir, err).Advise(advice)

@@ -1,4 +1,4 @@
-package diagnose_test
+package doctor_test
 
 import (
 	"context"
@@ -19,37 +19,34 @@ import (
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/boot"
-	"osaurus-sandbox/supervisor/diagnose"
+	"osaurus-sandbox/supervisor/doctor"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
-// fake is a sandbox and its agents, all of which are well until a test says
-// otherwise.
+// fake is a healthy sandbox with agents, until a test changes it.
 type fake struct {
 	home      config.Home
 	start     error
 	info      func(context.Context) (guest.Info, error)
 	diagnosed error
-	// said is what a command says, by what its line contains: the first that
-	// fits counts.
-	said []saying
+	answers   []answer // of commands; the first that matches counts
 }
 
-type saying struct {
-	in   string
+type answer struct {
+	in   string // the command line contains this
 	do   func(f *fake, args []string) string
 	code int
 	hang bool // until its context ends
 }
 
-func well(t *testing.T) *fake {
+func healthyFake(t *testing.T) *fake {
 	f := &fake{home: config.Home(t.TempDir()), info: func(context.Context) (guest.Info, error) { return healthy(), nil }}
 	if err := os.MkdirAll(f.home.SharedFolder(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	text := func(s string) func(*fake, []string) string { return func(*fake, []string) string { return s } }
-	f.said = []saying{
+	f.answers = []answer{
 		{in: "echo hello", do: text("hello from sandbox")},
 		{in: "fetch", do: text("200 OK, 5 bytes")},
 		{in: "getent", do: text("192.0.2.1 example.com")},
@@ -71,12 +68,12 @@ func agent() agents.Agent {
 	return agents.Agent{Name: agents.Diagnostic, User: "agent-diag", UID: 10001, Folder: agents.Diagnostic}
 }
 
-// says has commands whose line contains a text end otherwise.
-func (f *fake) says(in, text string, code int) {
-	f.said = slices.Insert(f.said, 0, saying{in: in, do: func(*fake, []string) string { return text }, code: code})
+// answer changes the output and exit code of commands that contain a text.
+func (f *fake) answer(in, text string, code int) {
+	f.answers = slices.Insert(f.answers, 0, answer{in: in, do: func(*fake, []string) string { return text }, code: code})
 }
 
-// shared is a guest's file of the shared folder, as this host has it.
+// shared is the host's file for a path in the guest's shared folder.
 func (f *fake) shared(inGuest string) file {
 	return file(filepath.Join(f.home.SharedFolder(), filepath.Base(inGuest)))
 }
@@ -95,32 +92,30 @@ func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx
 
 func (f *fake) Exec(ctx context.Context, cmd engine.Command) (machine.Process, error) {
 	line := strings.Join(cmd.Args, " ")
-	for _, s := range f.said {
+	for _, s := range f.answers {
 		if strings.Contains(line, s.in) {
 			return process{ctx, s, s.do(f, cmd.Args), cmd.Stdout}, nil
 		}
 	}
-	return nil, fault.Newf(fault.NotFound, "run", line, "nobody knows this command")
+	return nil, fault.Newf(fault.NotFound, "run", line, "unknown command")
 }
 
-// staff are a fake's agents.
-type staff struct{ *fake }
+type fakeAgents struct{ *fake }
 
-func (s staff) Diagnostic(context.Context, machine.Cause) (agents.Agent, error) {
+func (s fakeAgents) Diagnostic(context.Context, machine.Cause) (agents.Agent, error) {
 	return agent(), s.diagnosed
 }
 
-func (s staff) Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
+func (s fakeAgents) Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
 	if ref != string(agents.Diagnostic) {
 		return nil, errors.New("another agent's room: " + ref)
 	}
 	return s.fake.Exec(ctx, cmd)
 }
 
-// process is a command that has said what it says.
 type process struct {
 	ctx context.Context
-	saying
+	answer
 	text string
 	out  io.Writer
 }
@@ -138,15 +133,15 @@ func (p process) Wait() (engine.Exit, error) {
 	return engine.Exit{Code: p.code}, err
 }
 
-// run is what every check found, by its name.
-func run(t *testing.T, f *fake) map[string]diagnose.Result {
+// run returns the results of all checks by name.
+func run(t *testing.T, f *fake) map[string]doctor.Result {
 	t.Helper()
-	target, err := diagnose.ParseTarget("http://example.com/file")
+	target, err := doctor.ParseTarget("http://example.com/file")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := map[string]diagnose.Result{}
-	for r := range diagnose.Run(t.Context(), f, staff{f}, target) {
+	results := map[string]doctor.Result{}
+	for r := range doctor.Diagnose(t.Context(), f, fakeAgents{f}, target) {
 		if _, twice := results[r.Name]; twice {
 			t.Errorf("%s is checked twice", r.Name)
 		}
@@ -155,13 +150,12 @@ func run(t *testing.T, f *fake) map[string]diagnose.Result {
 	return results
 }
 
-// Without a target the network is proved by what this guest's package tool asks, and one
-// mirror that answers is enough.
-func TestMirrorsOfThePackageTool(t *testing.T) {
+// TestMirrors: without a target, one of the package tool's mirrors must answer.
+func TestMirrors(t *testing.T) {
 	const mirrors = "http://deb.example/debian/InRelease\nhttp://deb.example/security/InRelease\nhttp://other.example/InRelease\nhttp://third.example/InRelease"
 	for _, tc := range []struct {
 		name   string
-		said   string
+		output string
 		dead   []string
 		nat    string
 		passes bool
@@ -169,22 +163,22 @@ func TestMirrorsOfThePackageTool(t *testing.T) {
 		{"the first answers", mirrors, nil, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", true},
 		{"the second answers", mirrors, []string{"deb.example"}, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", true},
 		{"none answers", mirrors, []string{"deb.example", "other.example"}, "fetch http://deb.example/debian/InRelease or http://other.example/InRelease in", false},
-		{"the tool says nothing", "", nil, "fetch http://dl-cdn.alpinelinux.org/", true},
+		{"the tool prints nothing", "", nil, "fetch http://dl-cdn.alpinelinux.org/", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := well(t)
+			f := healthyFake(t)
 			f.info = func(context.Context) (guest.Info, error) {
 				info := healthy()
 				info.OSRelease = map[string]string{"ID": "debian"}
 				return info, nil
 			}
-			f.says("apt-get install", "OK", 0)
+			f.answer("apt-get install", "OK", 0)
 			for _, host := range tc.dead {
-				f.says(host, "no route to "+host, 1)
+				f.answer(host, "no route to "+host, 1)
 			}
-			f.says("apt-get update", tc.said, 0)
-			found := map[string]diagnose.Result{}
-			for r := range diagnose.Run(t.Context(), f, staff{f}, diagnose.Target{}) {
+			f.answer("apt-get update", tc.output, 0)
+			found := map[string]doctor.Result{}
+			for r := range doctor.Diagnose(t.Context(), f, fakeAgents{f}, doctor.Target{}) {
 				found[r.Name] = r
 			}
 			nat, dns := found["nat"], found["dns"]
@@ -202,8 +196,8 @@ func TestMirrorsOfThePackageTool(t *testing.T) {
 
 var afterStart = []string{"agent-user", "bridge", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
 
-func TestAllIsWell(t *testing.T) {
-	results := run(t, well(t))
+func TestHealthy(t *testing.T) {
+	results := run(t, healthyFake(t))
 	for _, name := range afterStart {
 		if r, did := results[name]; !did || !r.Passed() || r.Did == "" || r.Found() == "" {
 			t.Errorf("%s: %v, %+v", name, did, r)
@@ -214,7 +208,7 @@ func TestAllIsWell(t *testing.T) {
 	}
 }
 
-// Each fault is found by its own check and no other, which says what to do.
+// TestEachCheckFails: each problem fails its own check only, with advice.
 func TestEachCheckFails(t *testing.T) {
 	of := func(change func(*guest.Info)) func(*fake) {
 		return func(f *fake) {
@@ -231,26 +225,26 @@ func TestEachCheckFails(t *testing.T) {
 		fail   []string
 		advice string
 	}{
-		{"says something else", func(f *fake) { f.says("echo hello", "goodbye", 0) }, []string{"exec"}, "osaurus-sandbox restart"},
-		{"runs nothing", func(f *fake) { f.says("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
+		{"prints something else", func(f *fake) { f.answer("echo hello", "goodbye", 0) }, []string{"exec"}, "osaurus-sandbox restart"},
+		{"runs nothing", func(f *fake) { f.answer("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
 		{"network has failed", of(func(i *guest.Info) { i.Network = guest.NetworkState{Status: guest.NetworkFailed, Trouble: "no lease"} }), []string{"nat", "dns"}, "firewall or VPN"},
-		{"fetches nothing", func(f *fake) { f.says("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
-		{"resolves nothing", func(f *fake) { f.says("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
-		{"reads another file", func(f *fake) { f.says("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "the workspace is yours"},
-		{"writes nothing", func(f *fake) { f.says("printf %s", "read-only file system", 1) }, []string{"virtiofs-to-host"}, "the workspace is yours"},
-		{"writes elsewhere", func(f *fake) { f.says("printf %s", "", 0) }, []string{"virtiofs-to-host"}, "the workspace is yours"},
+		{"fetches nothing", func(f *fake) { f.answer("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
+		{"resolves nothing", func(f *fake) { f.answer("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
+		{"reads another file", func(f *fake) { f.answer("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "you own the workspace"},
+		{"writes nothing", func(f *fake) { f.answer("printf %s", "read-only file system", 1) }, []string{"virtiofs-to-host"}, "you own the workspace"},
+		{"writes elsewhere", func(f *fake) { f.answer("printf %s", "", 0) }, []string{"virtiofs-to-host"}, "you own the workspace"},
 		{"clock is behind", of(func(i *guest.Info) { i.Time = i.Time.Add(-time.Minute) }), []string{"clock"}, "set every half minute"},
 		{"clock is ahead", of(func(i *guest.Info) { i.Time = i.Time.Add(time.Minute) }), []string{"clock"}, "set every half minute"},
-		{"disk is full", func(f *fake) { f.says("df -Pk", "1024", 0) }, []string{"disk-guest"}, "diskGB"},
-		{"has no df", func(f *fake) { f.says("df -Pk", "not found", 127) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
-		{"df says nothing", func(f *fake) { f.says("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
-		{"is another user", func(f *fake) { f.says("id -un", "root 0 /root", 0) }, []string{"agent-user"}, "reset"},
-		{"has no room", func(f *fake) { f.says("id -un", "no room", 1) }, []string{"agent-user"}, "reset"},
-		{"reaches no bridge", func(f *fake) { f.says("osaurus-host", "no token", 6) }, []string{"bridge"}, "osaurus-sandbox restart"},
-		{"installs nothing", func(f *fake) { f.says("apk add", "no mirror", 1) }, []string{"packages"}, "mirrors"},
+		{"disk is full", func(f *fake) { f.answer("df -Pk", "1024", 0) }, []string{"disk-guest"}, "diskGB"},
+		{"has no df", func(f *fake) { f.answer("df -Pk", "not found", 127) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
+		{"df prints nothing", func(f *fake) { f.answer("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
+		{"is another user", func(f *fake) { f.answer("id -un", "root 0 /root", 0) }, []string{"agent-user"}, "reset"},
+		{"no agent room", func(f *fake) { f.answer("id -un", "no room", 1) }, []string{"agent-user"}, "reset"},
+		{"reaches no bridge", func(f *fake) { f.answer("osaurus-host", "no token", 6) }, []string{"bridge"}, "osaurus-sandbox restart"},
+		{"installs nothing", func(f *fake) { f.answer("apk add", "no mirror", 1) }, []string{"packages"}, "mirrors"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := well(t)
+			f := healthyFake(t)
 			c.spoil(f)
 			results := run(t, f)
 			for _, name := range afterStart {
@@ -266,9 +260,9 @@ func TestEachCheckFails(t *testing.T) {
 	}
 }
 
-// An agent that cannot be made is a fault of what is tried as it.
+// TestNoAgent: without a test agent, the checks that need it fail.
 func TestNoAgent(t *testing.T) {
-	f := well(t)
+	f := healthyFake(t)
 	f.diagnosed = fault.Newf(fault.Unavailable, "make agent", "", "no more").Advise("Remove one.")
 	for name, r := range run(t, f) {
 		if failed := name == "agent-user" || name == "bridge" || name == "packages"; r.Passed() == failed || failed && r.Advice() != "Remove one." {
@@ -277,9 +271,8 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// Without a home there is no room for anything, and it is said where.
 func TestNoHome(t *testing.T) {
-	f := well(t)
+	f := healthyFake(t)
 	f.start = fault.Newf(fault.Unavailable, "start", "", "no home").Advise("Make one.")
 	f.home = config.Home(filepath.Join(t.TempDir(), "missing"))
 	results := run(t, f)
@@ -290,14 +283,13 @@ func TestNoHome(t *testing.T) {
 		t.Errorf("disk-host: %+v", r)
 	}
 	if len(results) != 2 {
-		t.Errorf("without a guest, %d things are checked: %v", len(results), results)
+		t.Errorf("%d checks without a guest: %v", len(results), results)
 	}
 }
 
-// An answer that takes seconds is a fault, though it comes.
 func TestSlowGuest(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
-		f := well(t)
+		f := healthyFake(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			time.Sleep(2100 * time.Millisecond)
 			return healthy(), nil
@@ -309,9 +301,9 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
-// A guest that does not say how it is fails what asks it, and no more.
+// TestSilentGuest: a guest without an answer to Info fails only the checks that use Info.
 func TestSilentGuest(t *testing.T) {
-	f := well(t)
+	f := healthyFake(t)
 	f.info = func(context.Context) (guest.Info, error) { return guest.Info{}, errors.New("no answer") }
 	results := run(t, f)
 	for _, name := range []string{"vsock", "clock", "nat", "dns"} {
@@ -326,13 +318,13 @@ func TestSilentGuest(t *testing.T) {
 	}
 }
 
-// However much hangs, all is said after the deadline of one check: they run at once.
+// TestEverythingHangs: checks run concurrently, so all end after the timeout of one.
 func TestEverythingHangs(t *testing.T) {
 	const limit = 30 * time.Second
 	timetest.Synthetic(t, func(t *testing.T) {
-		f := well(t)
-		for i := range f.said {
-			f.said[i].hang = true
+		f := healthyFake(t)
+		for i := range f.answers {
+			f.answers[i].hang = true
 		}
 		began := time.Now()
 		results := run(t, f)
@@ -350,10 +342,9 @@ func TestEverythingHangs(t *testing.T) {
 	})
 }
 
-// A network that is still coming is waited for, and no longer than a check may take.
-func TestNetworkThatNeverComes(t *testing.T) {
+func TestNetworkStaysPending(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
-		f := well(t)
+		f := healthyFake(t)
 		f.info = func(context.Context) (guest.Info, error) {
 			info := healthy()
 			info.Network.Status = guest.NetworkPending
@@ -368,19 +359,18 @@ func TestNetworkThatNeverComes(t *testing.T) {
 	})
 }
 
-// Whoever has seen enough waits for nothing.
 func TestEndsEarly(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
-		f := well(t)
-		for i := range f.said {
-			f.said[i].hang = true
+		f := healthyFake(t)
+		for i := range f.answers {
+			f.answers[i].hang = true
 		}
-		target, err := diagnose.ParseTarget("http://example.com/")
+		target, err := doctor.ParseTarget("http://example.com/")
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		for range diagnose.Run(t.Context(), f, staff{f}, target) {
+		for range doctor.Diagnose(t.Context(), f, fakeAgents{f}, target) {
 			break
 		}
 		if took := time.Since(began); took != 0 {
@@ -389,15 +379,15 @@ func TestEndsEarly(t *testing.T) {
 	})
 }
 
-// The guest's root can put a link to anywhere in place of the folder that is checked:
-// nothing is written or read there.
-func TestLinkInPlaceOfTheFolder(t *testing.T) {
-	f, elsewhere := well(t), t.TempDir()
+// TestSharedFolderReplaced: the guest's root can replace the shared folder with a link.
+// Nothing is written or read through it.
+func TestSharedFolderReplaced(t *testing.T) {
+	f, elsewhere := healthyFake(t), t.TempDir()
 	if err := errors.Join(os.Remove(f.home.SharedFolder()), os.Symlink(elsewhere, f.home.SharedFolder())); err != nil {
 		t.Fatal(err)
 	}
 	written := ""
-	f.said = slices.Insert(f.said, 0, saying{in: "cat ", do: func(f *fake, args []string) string {
+	f.answers = slices.Insert(f.answers, 0, answer{in: "cat ", do: func(f *fake, args []string) string {
 		list, _ := os.ReadDir(elsewhere)
 		written = fmt.Sprint(list)
 		return ""

@@ -1,0 +1,292 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/boot"
+)
+
+const (
+	greeting    = "hello from sandbox"
+	sharedDir   = "shared"        // the guest's shared folder, in the workspace
+	maxSkew     = 2 * time.Second // of the guest's clock; more breaks certificates, builds and logs
+	networkPoll = 200 * time.Millisecond
+	roundTrips  = 10              // the slowest counts, since one may be lucky
+	maxTrip     = 2 * time.Second // far above what any accelerator needs; more makes tools feel slow
+	minFree     = 256 << 20       // of the guest's disk: enough to install a medium package
+)
+
+const restartAdvice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, run osaurus-sandbox provision."
+
+func checkExec(ctx context.Context, b checker) (string, error) {
+	output, err := b.sh(ctx, "echo "+greeting)
+	if err == nil && output != greeting {
+		err = fault.Newf(fault.Execution, "run in guest", "echo", "it printed %q", output)
+	}
+	return output, advise(err, restartAdvice)
+}
+
+func checkVsock(ctx context.Context, b checker) (string, error) {
+	var slowest time.Duration
+	for range roundTrips {
+		asked := time.Now()
+		if _, err := b.Info(ctx); err != nil {
+			return "", advise(err, restartAdvice)
+		}
+		slowest = max(slowest, time.Since(asked))
+	}
+	if slowest > maxTrip {
+		return "", fault.Newf(fault.Timeout, "ask guest", "", "an answer took %v", slowest.Round(time.Millisecond)).
+			Advise("This computer or the guest is very busy. See osaurus-sandbox status and what else runs here.")
+	}
+	return fmt.Sprintf("the slowest of %d answers took %v", roundTrips, slowest.Round(100*time.Microsecond)), nil
+}
+
+const networkAdvice = "Check that this computer itself reaches it and that no firewall or VPN blocks the sandbox. Then run osaurus-sandbox restart."
+
+// fetch uses this project's guest program, since a distribution may have no
+// program for it, or one that crashes when it resolves a name.
+func fetch(addresses []string) func(context.Context, checker) (string, error) {
+	return func(ctx context.Context, b checker) (string, error) {
+		return b.anyOf(ctx, addresses, networkAdvice, func(address string) (string, error) {
+			return b.run(ctx, guest.Program, "fetch", address)
+		})
+	}
+}
+
+// anyOf waits for the network and asks one after the other until one answers.
+func (b checker) anyOf(ctx context.Context, list []string, advice string, ask func(string) (string, error)) (string, error) {
+	if err := b.networkUp(ctx); err != nil {
+		return "", advise(err, networkAdvice)
+	}
+	var failed []error
+	for _, one := range list {
+		answer, err := ask(one)
+		if err == nil {
+			return answer, nil
+		}
+		failed = append(failed, err)
+	}
+	return "", advise(errors.Join(failed...), advice)
+}
+
+// networkUp waits until a guest that has just booted has its address.
+func (b checker) networkUp(ctx context.Context) error {
+	for {
+		info, err := b.Info(ctx)
+		if err != nil {
+			return err
+		}
+		switch n := info.Network; n.Status {
+		case guest.NetworkUp:
+			return nil
+		case guest.NetworkPending:
+		default:
+			return fault.Newf(fault.Unavailable, "check the guest's network", "", "it is %s: %s", n.Status, n.Trouble)
+		}
+		select {
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "wait for the guest's network", "", ctx.Err())
+		case <-time.After(networkPoll):
+		}
+	}
+}
+
+func resolve(names []string) func(context.Context, checker) (string, error) {
+	return func(ctx context.Context, b checker) (string, error) {
+		return b.anyOf(ctx, names, "Check that this computer itself resolves names, and what /etc/resolv.conf in the guest contains.", func(name string) (string, error) {
+			return b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, name)
+		})
+	}
+}
+
+// isName reports whether a host is a name and not an address.
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
+const shareAdvice = "Restart the sandbox: osaurus-sandbox restart. Make sure that you own the workspace and that its disk has free space."
+
+func trialName() string { return ".diagnose-" + rand.Text() }
+
+func shareToGuest(ctx context.Context, b checker) (string, error) {
+	name := trialName()
+	root, err := os.OpenRoot(b.Home().Workspace())
+	if err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	defer root.Close()
+	file := path.Join(sharedDir, name)
+	if err := root.WriteFile(file, []byte(name), 0o600); err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	defer root.Remove(file)
+	text, err := b.sh(ctx, `cat "$1"`, path.Join(guest.SharedDir, name))
+	if err == nil && text != name {
+		err = fault.Newf(fault.Execution, "read in guest", name, "it contains %q", text)
+	}
+	return "the contents are the same", advise(err, shareAdvice)
+}
+
+func shareToHost(ctx context.Context, b checker) (string, error) {
+	name := trialName()
+	if _, err := b.sh(ctx, `printf %s "$1" > "$2"`, name, path.Join(guest.SharedDir, name)); err != nil {
+		return "", advise(err, shareAdvice)
+	}
+	text, err := readShared(b.Home(), name)
+	if err == nil && text != name {
+		err = fault.Newf(fault.Execution, "read", name, "it contains %q", text)
+	}
+	return "the contents are the same", advise(err, shareAdvice)
+}
+
+// readShared reads and removes a small file in the shared folder. The guest can
+// write there, so it follows no link out of the workspace and does not block on a FIFO.
+func readShared(home config.Home, name string) (string, error) {
+	root, err := os.OpenRoot(home.Workspace())
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	name = path.Join(sharedDir, name)
+	defer root.Remove(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxOutput))
+	return string(text), err
+}
+
+func checkClock(ctx context.Context, b checker) (string, error) {
+	before := time.Now()
+	info, err := b.Info(ctx)
+	if err != nil {
+		return "", advise(err, restartAdvice)
+	}
+	// The guest read its clock between the question and the answer.
+	skew := info.Time.Sub(before)
+	if passed := time.Since(before); skew > 0 {
+		skew = max(0, skew-passed)
+	}
+	if skew.Abs() > maxSkew {
+		err = fault.Newf(fault.Execution, "compare clocks", "", "the guest's clock is off by %v", skew.Round(time.Millisecond)).
+			Advise("It is set every half minute. If this persists, restart the sandbox: osaurus-sandbox restart.")
+	}
+	return fmt.Sprintf("off by less than %v", (skew.Abs() + time.Millisecond).Round(time.Millisecond)), err
+}
+
+func guestSpace(ctx context.Context, b checker) (string, error) {
+	output, err := b.sh(ctx, `df -Pk / | awk 'NR==2 {print $4}'`)
+	if err != nil {
+		return "", advise(err, restartAdvice)
+	}
+	kilobytes, err := strconv.ParseInt(output, 10, 64)
+	if err != nil {
+		return "", fault.New(fault.Execution, "read df", "", err).Advise(restartAdvice)
+	}
+	return checkFree(kilobytes<<10, minFree, "Remove files in the guest, enlarge its disk (osaurus-sandbox config set diskGB=…, then restart), or reset it: osaurus-sandbox reset.")
+}
+
+func hostSpace(_ context.Context, b checker) (string, error) {
+	home := string(b.Home())
+	var s unix.Statfs_t
+	if err := unix.Statfs(home, &s); err != nil {
+		return "", fault.New(fault.Execution, "look at free disk space", home, err)
+	}
+	return checkFree(int64(s.Bavail)*int64(s.Bsize), boot.MinFree, "Free disk space for "+home+".")
+}
+
+func checkFree(free, need int64, advice string) (string, error) {
+	text := fmt.Sprintf("%.1f GiB free", float64(free)/(1<<30))
+	if free < need {
+		return "", fault.Newf(fault.Execution, "look at free disk space", "", "%s", text).Advise(advice)
+	}
+	return text, nil
+}
+
+func checkAgent(ctx context.Context, b checker) (string, error) {
+	const advice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, reset the guest's disk: osaurus-sandbox reset."
+	output, err := b.inRoom(ctx, false, `echo "$(id -un) $(id -u) $PWD" && echo trial > .diagnose && rm .diagnose`)
+	if err != nil {
+		return "", advise(err, advice)
+	}
+	agent, err := b.agent()
+	if want := fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()); err == nil && output != want {
+		err = fault.Newf(fault.Execution, "run in room", "id", "it printed %q, not %q", output, want).Advise(advice)
+	}
+	return output, err
+}
+
+// checkBridge calls the bridge with the agent's token.
+func checkBridge(ctx context.Context, b checker) (string, error) {
+	if _, err := b.inRoom(ctx, false, "osaurus-host log debug diagnose"); err != nil {
+		return "", advise(err, restartAdvice)
+	}
+	return "it answered", nil
+}
+
+// packageTool is a distribution's package tool.
+type packageTool struct {
+	command string // simulates an install
+	mirrors string // a script that prints the addresses that the tool fetches first, one a line
+}
+
+// findPackageTool returns the tool of this guest's distribution, or nil.
+func findPackageTool(ctx context.Context, b checker) *packageTool {
+	apk := &packageTool{"apk add --no-cache --simulate jq", `sed -n "s,^http.*,&/$(apk --print-arch)/APKINDEX.tar.gz,p" /etc/apk/repositories`}
+	apt := &packageTool{"apt-get install --simulate jq", `apt-get update --print-uris | sed -n "s,^'\(http[^']*\)'.*,\1,p"`}
+	info, err := b.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	return map[string]*packageTool{"alpine": apk, "debian": apt, "ubuntu": apt}[info.OSRelease["ID"]]
+}
+
+// addresses returns the first address that the tool fetches from each mirror.
+func (t *packageTool) addresses(ctx context.Context, b checker) []string {
+	ctx, cancel := context.WithTimeout(ctx, mirrorsTimeout)
+	defer cancel()
+	var list, hosts []string
+	if t != nil {
+		output, _ := b.sh(ctx, t.mirrors) // the check "packages" reports what fails
+		for address := range strings.Lines(output) {
+			u, err := url.Parse(strings.TrimSpace(address))
+			if err != nil || slices.Contains(hosts, u.Host) || len(list) == maxMirrors {
+				continue
+			}
+			hosts = append(hosts, u.Host)
+			list = append(list, u.String())
+		}
+	}
+	if len(list) == 0 {
+		return []string{defaultTarget}
+	}
+	return list
+}
+
+func (t *packageTool) check(ctx context.Context, b checker) (string, error) {
+	_, err := b.inRoom(ctx, true, t.command)
+	return "it would install jq", advise(err, "The package tool needs the network and its mirrors. See the check of the network and the setting mirrors. "+
+		"An agent reaches a mirror on this computer only with the setting hostServices.")
+}

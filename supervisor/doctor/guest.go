@@ -1,0 +1,270 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/vm"
+)
+
+const (
+	// defaultTarget is fetched to test the network if the guest's package tool
+	// names no mirror. Every guest can fetch plain HTTP.
+	defaultTarget  = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
+	maxMirrors     = 2 // of the package tool; two that do not answer take all of checkTimeout
+	mirrorsTimeout = 10 * time.Second
+	checkTimeout   = 30 * time.Second
+	maxOutput      = 4 << 10 // kept of a command's output
+
+	cause machine.Cause = "diagnose"
+)
+
+// Sandbox runs the guest that Diagnose checks. *machine.Machine implements it.
+type Sandbox interface {
+	Home() config.Home
+	Status() machine.Status
+	Start(context.Context, machine.Cause) error
+	Exec(context.Context, engine.Command) (machine.Process, error)
+	Info(context.Context) (guest.Info, error)
+}
+
+// Agents runs commands in the room of a test agent. *agents.Agents implements it.
+type Agents interface {
+	Diagnostic(context.Context, machine.Cause) (agents.Agent, error)
+	Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error)
+}
+
+// Result is the result of one check.
+type Result struct {
+	Name   string
+	Did    string // what the check does
+	Detail string // what it found, if it passed
+	Err    error  // why it failed, with advice
+	Took   time.Duration
+}
+
+// Passed reports whether the check passed.
+func (r Result) Passed() bool { return r.Err == nil }
+
+// Found returns the detail or the error's text.
+func (r Result) Found() string {
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	return r.Detail
+}
+
+// Advice says what to do if the check failed.
+func (r Result) Advice() string { return fault.AdviceOf(r.Err) }
+
+// Target is the address that the network check fetches. The zero Target stands for
+// the mirrors of the guest's package tool, which agents need first.
+type Target struct{ url *url.URL }
+
+func (t Target) String() string {
+	if t.url == nil {
+		return ""
+	}
+	return t.url.String()
+}
+
+// ParseTarget reads an address such as http://example.com/file.
+func ParseTarget(text string) (Target, error) {
+	u, err := url.Parse(text)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+		err = errors.New("not an http or https address, or it has a user name")
+	}
+	if err != nil {
+		return Target{}, fault.New(fault.InvalidArgs, "read network target", text, err).Advise("Use the form http://example.com/file.")
+	}
+	return Target{u}, nil
+}
+
+// check is one check. Its function returns what it found.
+type check struct {
+	name, did string
+	do        func(context.Context, checker) (string, error)
+}
+
+// checker is what checks use.
+type checker struct {
+	Sandbox
+	agents Agents
+	agent  func() (agents.Agent, error) // the test agent, made once
+	target Target
+}
+
+// Diagnose starts the guest if it does not run, runs all checks concurrently and
+// yields each result when it is known. It skips checks that this guest cannot do,
+// and ends early with its context.
+func Diagnose(ctx context.Context, s Sandbox, who Agents, target Target) iter.Seq[Result] {
+	return func(yield func(Result) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		b := checker{s, who, sync.OnceValues(func() (agents.Agent, error) { return who.Diagnostic(ctx, cause) }), target}
+		results := make(chan Result)
+		begin := func(c check) {
+			all.Go(func() {
+				r := c.run(ctx, b)
+				select {
+				case results <- r:
+				case <-ctx.Done():
+				}
+			})
+		}
+		begin(check{"disk-host", "look at the free disk space of the home", hostSpace})
+		count := 1
+		started := check{"start", "start the guest", func(ctx context.Context, b checker) (string, error) {
+			err := b.Start(ctx, cause)
+			return string(b.Status().State), err
+		}}
+		// Start has its own deadlines, so checkTimeout does not apply.
+		if r := started.timed(ctx, b); !r.Passed() {
+			if !yield(r) {
+				return
+			}
+		} else {
+			for _, c := range guestChecks(ctx, b) {
+				begin(c)
+				count++
+			}
+		}
+		for range count {
+			select {
+			case r := <-results:
+				if !yield(r) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// guestChecks returns the checks that this guest can do.
+func guestChecks(ctx context.Context, b checker) []check {
+	checks := []check{
+		{"exec", "run `echo " + greeting + "` in the guest", checkExec},
+		{"vsock", fmt.Sprintf("ask the guest for its state %d times", roundTrips), checkVsock},
+		{"virtiofs-to-guest", "write a file into the workspace here, and read it in the guest", shareToGuest},
+		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", shareToHost},
+		{"clock", "compare the guest's clock with this computer's", checkClock},
+		{"disk-guest", "look at the free space of the guest's disk", guestSpace},
+		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", checkAgent},
+		{"bridge", "call this computer from a program of that agent", checkBridge},
+	}
+	tool := findPackageTool(ctx, b)
+	status := b.Status()
+	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
+		addresses, names := b.targets(ctx, tool)
+		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", fetch(addresses)})
+		if len(names) > 0 {
+			checks = append(checks, check{"dns", "resolve " + strings.Join(names, " or ") + " in the guest", resolve(names)})
+		}
+	}
+	if tool != nil {
+		checks = append(checks, check{"packages", "run `" + tool.command + "` as root of an agent's room", tool.check})
+	}
+	return checks
+}
+
+// targets returns the addresses that prove the network, one answer being enough,
+// and the host names in them.
+func (b checker) targets(ctx context.Context, tool *packageTool) (addresses, names []string) {
+	list := []string{b.target.String()}
+	if b.target.url == nil {
+		list = tool.addresses(ctx, b)
+	}
+	for _, text := range list {
+		t, err := ParseTarget(text)
+		if err != nil {
+			continue
+		}
+		addresses = append(addresses, text)
+		if name := t.url.Hostname(); isName(name) {
+			names = append(names, name)
+		}
+	}
+	return addresses, names
+}
+
+func (c check) run(ctx context.Context, b checker) Result {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return c.timed(ctx, b)
+}
+
+func (c check) timed(ctx context.Context, b checker) Result {
+	began := time.Now()
+	detail, err := c.do(ctx, b)
+	return Result{Name: c.name, Did: c.did, Detail: detail, Err: err, Took: time.Since(began)}
+}
+
+// sh runs a script in the guest: see collect.
+func (b checker) sh(ctx context.Context, script string, args ...string) (string, error) {
+	return b.run(ctx, append([]string{"sh", "-c", script, "sh"}, args...)...)
+}
+
+// run runs a command in the guest: see collect.
+func (b checker) run(ctx context.Context, args ...string) (string, error) {
+	return collect(ctx, engine.Command{Args: args}, b.Exec)
+}
+
+// inRoom runs a script in an agent's room: see collect.
+func (b checker) inRoom(ctx context.Context, asRoot bool, script string) (string, error) {
+	agent, err := b.agent()
+	if err != nil {
+		return "", err
+	}
+	return collect(ctx, engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd engine.Command) (machine.Process, error) {
+		return b.agents.Exec(ctx, string(agent.Name), cmd)
+	})
+}
+
+// collect runs a command and returns its trimmed output. If the exit code is not 0,
+// it returns an error that quotes the output.
+func collect(ctx context.Context, cmd engine.Command, start func(context.Context, engine.Command) (machine.Process, error)) (string, error) {
+	var out bounded
+	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, checkTimeout
+	process, err := start(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	exit, err := process.Wait()
+	text := strings.TrimSpace(out.String())
+	if err == nil && exit.Status() != 0 {
+		err = fault.Newf(fault.Execution, "run in guest", "", "exit code %d: %s", exit.Status(), text)
+	}
+	return text, err
+}
+
+// bounded keeps the first maxOutput bytes that are written to it.
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.Builder.Write(p[:min(len(p), max(0, maxOutput-b.Len()))])
+	return len(p), nil
+}
+
+// advise adds advice to an error that has none.
+func advise(err error, advice string) error {
+	if err == nil || fault.AdviceOf(err) != "" {
+		return err
+	}
+	return fault.Wrap("", "", err).Advise(advice)
+}
