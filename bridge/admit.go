@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,16 +13,14 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// ServeHTTP lets a request in: first what is too much for anybody, then who
-// asks, then what for.
+// ServeHTTP checks who makes a request and how large it is, reads it, and passes it to its route.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, server: s}
 	if r.Body != http.NoBody {
-		c.deadline(bodyLimit) // also for what is thrown away unread
+		c.readDeadline(bodyTimeout) // net/http also reads what is left of a refused body
 	}
 	if len(r.TransferEncoding) > 0 {
-		// Whoever sends a second length with it has nothing after it read.
-		w.Header().Set("Connection", "close")
+		w.Header().Set("Connection", "close") // a second length in the request must not matter
 	}
 	switch {
 	case r.ProtoMajor != 1 || r.ProtoMinor != 1:
@@ -36,45 +32,52 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	peer := r.Context().Value(peerKey{}).(Peer)
 	uid := peer.UID()
-	pass, ok := s.Tokens.find(bearer(r.Header), uid)
+	t, ok := s.Tokens.find(bearer(r.Header), uid)
 	if !ok {
-		c.stranger()
+		c.unauthorized()
 		return
 	}
-	c.who, c.pass = Caller{Agent: pass.Agent, Name: pass.Name, User: pass.User}, pass.life
-	c.plugin(peer.Plugin())
+	c.who, c.valid = Caller{Agent: t.Agent, Name: t.Name, User: t.User}, t.valid
+	c.identifyPlugin(peer.Plugin())
 	c.account = s.accounts.of(uid)
-	if err := c.account.enter(); err != nil {
+	if err := c.account.begin(); err != nil {
 		c.fail(err)
 		return
 	}
-	defer c.account.leave()
+	defer c.account.end()
 
-	ctx, cancel := context.WithTimeout(r.Context(), RequestLimit)
+	// Once an answer has begun, the end of the input means only that the program asks nothing more. If it has gone,
+	// the next write fails.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), RequestTimeout)
 	defer cancel()
-	defer context.AfterFunc(pass.life, cancel)()
+	defer context.AfterFunc(r.Context(), func() {
+		if !c.answered.Load() {
+			cancel()
+		}
+	})()
+	defer context.AfterFunc(t.valid, cancel)()
 	c.r = r.WithContext(ctx)
-	release, err := c.read()
+	release, err := c.readBody()
 	defer release()
 	if errors.Is(err, errTooLarge) {
 		c.tooLarge()
 		return
 	}
 	if err == nil {
-		err = c.pass.Err() // it may have been long under way
+		err = c.valid.Err() // reading may have taken long
 	}
 	if err == nil {
-		err = c.present(peer.Plugin())
+		err = c.checkInstalled(peer.Plugin())
 	}
 	if err == nil {
-		err = c.route()
+		err = c.dispatch()
 	}
 	if err != nil {
 		c.fail(err)
 	}
 }
 
-// bearer is the token that is shown, if exactly one is.
+// bearer returns the request's token, if it has exactly one.
 func bearer(h http.Header) string {
 	values := h.Values(wire.HeaderAuthorization)
 	if len(values) != 1 {
@@ -87,31 +90,26 @@ func bearer(h http.Header) string {
 	return strings.TrimSpace(token)
 }
 
-// stranger answers whoever is nobody's agent, for whatever reason, with one
-// text. What it sends is counted, so that too much is too much for
-// strangers too, and not kept.
-func (c *call) stranger() {
-	if c.r.ContentLength < 0 {
-		if n, _ := io.Copy(io.Discard, io.LimitReader(c.r.Body, wire.MaxBody+1)); n > wire.MaxBody {
-			c.tooLarge()
-			return
-		}
-	}
+// unauthorized answers everyone without a valid token with the same text, whatever is wrong.
+func (c *call) unauthorized() {
 	c.w.Header().Set("WWW-Authenticate", "Bearer")
-	c.refuse(http.StatusUnauthorized, fault.Newf(fault.Rejected, "check token", "", "no token, or not one that counts here").
-		Advise("Send the header Authorization: Bearer TOKEN, with what is in /run/osaurus/USER.token, as that user."))
+	if c.r.ContentLength < 0 {
+		c.w.Header().Set("Connection", "close")
+	}
+	c.refuse(http.StatusUnauthorized, fault.Newf(fault.Rejected, "check token", "", "the token is missing or not valid for this user").
+		Advise("As the agent's user, send the header Authorization: Bearer TOKEN with the contents of /run/osaurus/USER.token."))
 }
 
 var errTooLarge = errors.New("too large")
 
 func (c *call) tooLarge() {
 	c.w.Header().Set("Connection", "close")
-	c.refuse(http.StatusRequestEntityTooLarge, fault.Newf(fault.Rejected, "read body", "", "it is larger than %d bytes", wire.MaxBody).Advise("Send less at a time; files are handed over in the workspace."))
+	c.refuse(http.StatusRequestEntityTooLarge, fault.Newf(fault.Rejected, "read body", "", "larger than %d bytes", wire.MaxBody).
+		Advise("Send less at a time; pass files through the workspace."))
 }
 
-// read takes the body into memory. What it holds of the account for a large
-// one is given back by release.
-func (c *call) read() (release func(), err error) {
+// readBody reads the body into memory. A large one occupies a slot of the account until release.
+func (c *call) readBody() (release func(), err error) {
 	release = func() {}
 	if c.r.Body == http.NoBody {
 		return release, nil
@@ -122,10 +120,10 @@ func (c *call) read() (release func(), err error) {
 		select {
 		case c.account.large <- struct{}{}:
 			release = func() { <-c.account.large }
-			c.deadline(bodyLimit) // which has waited for us
+			c.readDeadline(bodyTimeout) // waiting for the slot took time
 		case <-c.r.Context().Done():
 			return release, context.Cause(c.r.Context())
-		case <-time.After(bodyLimit):
+		case <-time.After(bodyTimeout):
 			return release, limited(fmt.Sprintf("%d large bodies at a time", largeBodies), time.Second)
 		}
 		var rest []byte
@@ -136,34 +134,18 @@ func (c *call) read() (release func(), err error) {
 		return release, errTooLarge
 	}
 	if err != nil {
-		c.w.Header().Set("Connection", "close") // the rest is not worth waiting for
+		c.w.Header().Set("Connection", "close")
 		return release, fault.New(fault.InvalidArgs, "read body", "", err)
 	}
-	c.deadline(0) // it would end the request, which may take longer
+	c.readDeadline(0) // it would end the request itself
 	return release, nil
 }
 
-// deadline is how long reading may take from now on; 0 is for ever.
-func (c *call) deadline(limit time.Duration) {
+// readDeadline limits how long reading may take from now on; 0 is no limit. It cannot fail on an open connection.
+func (c *call) readDeadline(limit time.Duration) {
 	at := time.Time{}
 	if limit > 0 {
 		at = time.Now().Add(limit)
 	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(at) // a connection that has ended needs none
-}
-
-// route does what the path and the method say.
-func (c *call) route() error {
-	r, name, err := find(c.server.routes, c.r.URL)
-	if err != nil {
-		return err
-	}
-	do := r.methods[c.r.Method]
-	if do == nil {
-		c.w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(r.methods)), ", "))
-		c.refuse(http.StatusMethodNotAllowed, fault.New(fault.InvalidArgs, "use method", brief(c.r.Method), nil).Advise("Use the one in the header Allow."))
-		return nil
-	}
-	c.name = name
-	return do(c)
+	_ = http.NewResponseController(c.w).SetReadDeadline(at)
 }

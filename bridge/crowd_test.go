@@ -196,8 +196,8 @@ func TestRevokedInTheMiddle(t *testing.T) {
 	}
 }
 
-// Who closes only what it sends on has left too, as far as anybody can tell, and
-// hears of it.
+// TestHalfClosed ends the input before an answer has begun. The request is cancelled: the guest's relay reports a
+// half-close only later.
 func TestHalfClosed(t *testing.T) {
 	w := newWorld(t)
 	_, left, letGo := w.services.held()
@@ -211,7 +211,7 @@ func TestHalfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-left
-	if got := read(conn, 1); len(got) != 1 || got[0].status != 400 || !strings.Contains(got[0].body, "Keep both directions") {
+	if got := read(conn, 1); len(got) != 1 || got[0].status != 400 || !strings.Contains(got[0].body, "closed before it came") {
 		t.Errorf("%v", got)
 	}
 }
@@ -310,6 +310,44 @@ func TestStream(t *testing.T) {
 	w.services.fails(io.ErrUnexpectedEOF)
 	if got := w.ask(w.as(alice, "POST", "/api/inference/chat", `{"stream":true,"messages":[{"role":"user","content":"hi"}]}`)); got.status != 500 || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestHalfClosedStream ends the input while an answer is streamed. The rest of the answer still comes.
+func TestHalfClosedStream(t *testing.T) {
+	gate := make(chan struct{})
+	w := newWorld(t, func(o *bridge.Options) { o.Services.Inference = streamer{gate} })
+	conn := w.dial(alice.UID)
+	defer conn.Close()
+	body := `{"stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	if _, err := io.WriteString(conn, w.head("POST", "/api/inference/chat")+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { close(gate) })
+	if text, err := io.ReadAll(r.Body); err != nil || !strings.HasSuffix(string(text), "data: {\"content\":\"second\"}\n\ndata: [DONE]\n\n") {
+		t.Errorf("the program reads %q, %v", text, err)
+	}
+}
+
+// streamer answers in two parts, the second when its gate opens.
+type streamer struct{ gate chan struct{} }
+
+func (s streamer) Chat(ctx context.Context, _ bridge.Caller, _ bridge.Chat, tell func(string) error) (string, error) {
+	if err := tell("first"); err != nil {
+		return "", err
+	}
+	select {
+	case <-s.gate:
+		return "", tell("second")
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
 }
 

@@ -9,8 +9,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Limited is the cause of an error where the same request may be made again
-// later: its answer is 429 with Retry-After.
+const (
+	// maxRequests bounds the requests of an agent that are served at a time. The guest's relay lets the agent's programs
+	// have as many connections.
+	maxRequests = 96
+	// smallBody is the size up to which every request may have its body in memory. Of larger ones an agent may have
+	// largeBodies at a time; the others wait.
+	smallBody   = 64 << 10
+	largeBodies = 4
+	// period is the time in which limits count.
+	period = time.Minute
+)
+
+// Limited is the cause of errors where the same request may succeed later. The answer is 429 with Retry-After.
 type Limited struct {
 	Why   string        // "60 chats a minute"
 	After time.Duration // when
@@ -18,12 +29,45 @@ type Limited struct {
 
 func (l *Limited) Error() string { return fmt.Sprintf("the limit of %s is reached", l.Why) }
 
-// limited is the error of whoever has reached a limit of the bridge's own.
 func limited(why string, after time.Duration) error {
 	return fault.New(fault.Rejected, "ask the bridge", "", &Limited{why, after}).Advise("Wait, and ask less often.")
 }
 
-// bucket is what is counted together.
+// account is an agent's use of the bridge.
+type account struct {
+	windows  [buckets]window
+	requests chan struct{}
+	large    chan struct{}
+}
+
+// begin counts a request; end must follow.
+func (a *account) begin() error {
+	select {
+	case a.requests <- struct{}{}:
+		return nil
+	default:
+		return limited(fmt.Sprintf("%d requests at a time", maxRequests), time.Second)
+	}
+}
+
+func (a *account) end() { <-a.requests }
+
+// accounts holds an account for each user of the guest that has had a token. Users are few and never reused.
+type accounts struct {
+	mu    sync.Mutex
+	byUID map[uint32]*account
+}
+
+func (a *accounts) of(uid uint32) *account {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byUID[uid] == nil {
+		a.byUID[uid] = &account{requests: make(chan struct{}, maxRequests), large: make(chan struct{}, largeBodies)}
+	}
+	return a.byUID[uid]
+}
+
+// bucket is a group of routes that share a limit.
 type bucket int
 
 const (
@@ -32,14 +76,13 @@ const (
 	ofInference
 	ofHTTP
 	ofDispatch
-	ofMisdirected // tasks for other agents: refused, and in the audit
+	ofMisdirected // tasks for other agents: refused, and recorded in the audit log
 	ofMemory
 	ofLog
 	buckets
 )
 
-// limit is how many of a bucket are accepted in a minute, and what they are
-// called.
+// limit returns how many calls of a bucket are accepted in a minute, and a name for them.
 func (b bucket) limit(l config.BridgeLimits) (int, string) {
 	switch b {
 	case ofSecrets:
@@ -59,16 +102,13 @@ func (b bucket) limit(l config.BridgeLimits) (int, string) {
 	}
 }
 
-// period is what limits count in.
-const period = time.Minute
-
-// window is what was accepted within the last period, the oldest first.
+// window holds the times of the calls accepted within the last period, oldest first.
 type window struct {
 	mu    sync.Mutex
 	taken []time.Time
 }
 
-// take accepts one more, or says after what time it would.
+// take counts one more call, or returns after what time it would.
 func (w *window) take(limit int) (after time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +118,7 @@ func (w *window) take(limit int) (after time.Duration, ok bool) {
 		old++
 	}
 	if w.taken = w.taken[old:]; len(w.taken) == 0 {
-		w.taken = nil // what a busy minute took is given back
+		w.taken = nil // frees the memory of a busy minute
 	}
 	switch n := len(w.taken); {
 	case n < limit:

@@ -8,15 +8,15 @@ import (
 )
 
 type (
-	// ConfigKey is what a plugin keeps a value under: "last_sync".
+	// ConfigKey is the key of a plugin's value: "last_sync".
 	ConfigKey string
-	// Topic is the type of an event that programs tell: "rss.new_item".
+	// Topic is the type of an event: "rss.new_item".
 	Topic string
-	// Level is how much a line of a log matters.
+	// Level is the level of a log line.
 	Level string
 )
 
-// The levels of lines.
+// The levels of log lines.
 const (
 	Debug  Level = "debug"
 	Info   Level = "info"
@@ -28,38 +28,30 @@ const (
 var (
 	configKeyText = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 	topicText     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._:-]{0,127}$`)
+	levelText     = regexp.MustCompile(`^(debug|info|warn|error|stdout)$`)
 )
 
-// ParseConfigKey reads what a plugin keeps a value under.
+// ParseConfigKey checks the key of a plugin's value.
 func ParseConfigKey(text string) (ConfigKey, error) {
-	if !configKeyText.MatchString(text) {
-		return "", notAllowed("read config key", text, "It is 1 to 128 letters, digits, dots, dashes and underscores.")
-	}
-	return ConfigKey(text), nil
+	return parse[ConfigKey](text, configKeyText, "read config key", "Use 1 to 128 letters, digits, dots, dashes and underscores.")
 }
 
-// ParseTopic reads the type of an event.
+// ParseTopic checks the type of an event.
 func ParseTopic(text string) (Topic, error) {
-	if !topicText.MatchString(text) {
-		return "", notAllowed("read event type", text, "It is 1 to 128 letters, digits, dots, colons, dashes and underscores.")
-	}
-	return Topic(text), nil
+	return parse[Topic](text, topicText, "read event type", "Use 1 to 128 letters, digits, dots, colons, dashes and underscores.")
 }
 
-// ParseLevel reads how much a line matters.
+// ParseLevel checks the level of a log line.
 func ParseLevel(text string) (Level, error) {
-	switch l := Level(text); l {
-	case Debug, Info, Warn, Error, Stdout:
-		return l, nil
+	return parse[Level](text, levelText, "read level", "Use debug, info, warn, error or stdout.")
+}
+
+func parse[T ~string](text string, pattern *regexp.Regexp, op, advice string) (T, error) {
+	if !pattern.MatchString(text) {
+		return "", fault.Newf(fault.InvalidArgs, op, brief(text), "not allowed").Advise(advice)
 	}
-	return "", notAllowed("read level", text, "It is debug, info, warn, error or stdout.")
+	return T(text), nil
 }
 
-func notAllowed(op, text, allowed string) error {
-	return fault.Newf(fault.InvalidArgs, op, brief(text), "not allowed").Advise(allowed)
-}
-
-// brief is as much of a text as is enough to recognise it.
-func brief(text string) string {
-	return printable.First(text, 80)
-}
+// brief shortens a text for an error.
+func brief(text string) string { return printable.First(text, 80) }

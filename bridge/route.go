@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,34 +11,54 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// route is a path, which goes on with a name if it ends in a slash, and what it
-// answers to each method.
+// route is a path with a handler for each method. A name follows a path that ends in a slash.
 type route struct {
 	path    string
-	methods methods
+	methods map[string]func(*call) error
 }
 
-type methods map[string]func(*call) error
+func get(path string, f func(*call) error) route {
+	return route{path, map[string]func(*call) error{http.MethodGet: f}}
+}
 
-// routes are all there are.
-func routes() []route {
+func post(path string, f func(*call) error) route {
+	return route{path, map[string]func(*call) error{http.MethodPost: f}}
+}
+
+// allRoutes lists the routes. It is a function because the handlers refer to it.
+func allRoutes() []route {
 	return []route{
-		{wire.PathSecrets, methods{http.MethodGet: getSecret}},
-		{wire.PathConfig, methods{http.MethodGet: getConfig, http.MethodPost: setConfig}},
-		{wire.PathChat, methods{http.MethodPost: chat}},
-		{wire.PathDispatch, methods{http.MethodPost: dispatch}},
-		{wire.PathMemoryQuery, methods{http.MethodPost: queryMemory}},
-		{wire.PathMemoryStore, methods{http.MethodPost: storeMemory}},
-		{wire.PathEmit, methods{http.MethodPost: emit}},
-		{wire.PathPlugin, methods{http.MethodPost: createPlugin}},
-		{wire.PathLog, methods{http.MethodPost: appendLine}},
-		{wire.PathTool, methods{http.MethodPost: callTool}},
+		get(wire.PathSecrets, getSecret),
+		{wire.PathConfig, map[string]func(*call) error{http.MethodGet: getConfig, http.MethodPost: setConfig}},
+		post(wire.PathChat, chat),
+		post(wire.PathDispatch, dispatchTask),
+		post(wire.PathMemoryQuery, queryMemory),
+		post(wire.PathMemoryStore, storeMemory),
+		post(wire.PathEmit, emit),
+		post(wire.PathPlugin, createPlugin),
+		post(wire.PathLog, appendLine),
+		post(wire.PathTool, callTool),
 	}
 }
 
-// find returns the route of a path and the name in it, or an error: NotFound
-// where there is no such route.
-func find(all []route, u *url.URL) (found route, name string, err error) {
+// dispatch calls the handler for the request's path and method.
+func (c *call) dispatch() error {
+	r, name, err := findRoute(c.server.routes, c.r.URL)
+	if err != nil {
+		return err
+	}
+	do := r.methods[c.r.Method]
+	if do == nil {
+		c.w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(r.methods)), ", "))
+		c.refuse(http.StatusMethodNotAllowed, fault.New(fault.InvalidArgs, "use method", brief(c.r.Method), nil).Advise("Use a method from the header Allow."))
+		return nil
+	}
+	c.name = name
+	return do(c)
+}
+
+// findRoute returns the route for a path and the name at the path's end.
+func findRoute(all []route, u *url.URL) (found route, name string, err error) {
 	const op = "find route"
 	asked, err := segments(u)
 	if err != nil {
@@ -56,21 +77,17 @@ func find(all []route, u *url.URL) (found route, name string, err error) {
 			return r, "", nil
 		}
 	}
-	if len(asked) > 1 && asked[0] == "api" && asked[1] == "inference" { // what others' shims expect of it
+	if len(asked) > 1 && asked[0] == "api" && asked[1] == "inference" { // libraries for other bridges try more than chat
 		return route{}, "", fault.Newf(fault.InvalidArgs, op, brief(u.Path), "it can only chat").Advise("Ask for " + wire.PathChat + ".")
 	}
-	return route{}, "", fault.New(fault.NotFound, op, brief(u.Path), nil).Advise("There are " + strings.Join(paths(all), ", ") + ".")
-}
-
-func paths(all []route) (list []string) {
+	var paths []string
 	for _, r := range all {
-		list = append(list, r.path)
+		paths = append(paths, r.path)
 	}
-	return list
+	return route{}, "", fault.New(fault.NotFound, op, brief(u.Path), nil).Advise("The routes are " + strings.Join(paths, ", ") + ".")
 }
 
-// segments are the parts of a path, each percent-decoded once. Empty ones do
-// not count, and dots mean nothing.
+// segments splits a path and decodes each part once. It drops empty parts; dots have no meaning.
 func segments(u *url.URL) ([]string, error) {
 	var parts []string
 	for part := range strings.SplitSeq(u.EscapedPath(), "/") {

@@ -123,7 +123,7 @@ func TestWrongRequests(t *testing.T) {
 		{"POST", "/api/log", `{"level":"loud","message":"a"}`, 400, "read level loud"},
 		{"POST", "/api/log", `{"level":"info"}`, 400, "message: it is missing"},
 		{"POST", "/api/sandbox-tool/sandbox_exec", `7`, 400, "not a JSON object"},
-		{"POST", "/api/sandbox-tool/a%2Fb", `{}`, 400, "no tool has such a name"},
+		{"POST", "/api/sandbox-tool/a%2Fb", `{}`, 400, "not a tool's name"},
 	} {
 		r := w.as(alice, c.method, c.path, c.body)
 		r.headers["X-Osaurus-Script-Id"] = "s1"
@@ -220,14 +220,14 @@ func TestFailures(t *testing.T) {
 		t.Errorf("late: %v", got)
 	}
 	w.services.fails(errors.New("open /home/person/.osaurus: no"))
-	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 500 || got.body != `{"error":"it went wrong on the host","kind":"execution_error"}` {
+	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 500 || got.body != `{"error":"it failed on the host","kind":"execution_error"}` {
 		t.Errorf("plain error: %v", got)
 	}
 	if !strings.Contains(w.log.String(), "/home/person/.osaurus") {
 		t.Errorf("the log has nothing of it: %s", w.log)
 	}
 	w.services.fails(fault.New(fault.Unavailable, "store", "/home/person/db", hostly{errors.New("no room")}).Advise("Make room in /home/person."))
-	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 503 || got.body != `{"error":"it went wrong on the host","kind":"unavailable"}` {
+	if got := w.ask(w.as(alice, "GET", "/api/config/key", "")); got.status != 503 || got.body != `{"error":"it failed on the host","kind":"unavailable"}` {
 		t.Errorf("what is wrong with the host: %v", got)
 	}
 	if !strings.Contains(w.log.String(), "no room") {

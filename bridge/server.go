@@ -1,3 +1,4 @@
+// Package bridge serves the HTTP API that programs in agents' rooms call. It knows the agent by a token and by the program's Linux user.
 package bridge
 
 import (
@@ -12,90 +13,83 @@ import (
 )
 
 const (
-	// maxHeaders is what a request's head may have: a token, a plugin, a path.
-	maxHeaders = 16 << 10
-	// headerLimit is how long a request's head may take to come, and bodyLimit
-	// its body: 8 MiB come through a slow emulated guest in a few seconds.
-	headerLimit = 10 * time.Second
-	bodyLimit   = 30 * time.Second
-	// idleLimit is how long a connection may be kept between two requests.
-	idleLimit = 60 * time.Second
-	// answerLimit is how long a program may take to read an answer, or a part.
-	answerLimit = 30 * time.Second
-	// RequestLimit is how long a request may take once it has come: a large local
-	// model reads a long prompt for minutes, and so do packages install.
-	RequestLimit = 15 * time.Minute
-	// drain is how long requests under way have when the server is closed.
-	drain = 2 * time.Second
+	// maxHeaders bounds a request's headers in bytes.
+	maxHeaders    = 16 << 10
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 60 * time.Second
+	// writeTimeout is how long a program may take to read an answer, or a part of one.
+	writeTimeout = 30 * time.Second
+	// RequestTimeout is how long a request may take after it has been read. Large local models and package installs take minutes.
+	RequestTimeout = 15 * time.Minute
+	// drainTimeout is how long Close waits for requests.
+	drainTimeout = 2 * time.Second
 )
 
-// Options are what a server is made of.
+// Options configures a server.
 type Options struct {
 	Tokens *Tokens
 	// Services may be set later, before Serve.
 	Services Services
-	// Limits are those that count by now; nil is those of whoever chose nothing.
+	// Limits returns the current limits; nil stands for the defaults.
 	Limits func() config.BridgeLimits
 	Audit  Audit
 	Log    *slog.Logger
 }
 
-// Audit records what programs did that a person may ask about later. Who reads
-// secrets is recorded by Secrets.
+// Audit records calls that a person may ask about later. Secrets records who reads secrets.
 type Audit interface {
-	// Record says that a caller asked for something, and how it ended: err is nil
-	// if it was done. The caller may have left.
+	// Record says that a caller asked for something, and how it ended. The caller may have gone.
 	Record(ctx context.Context, who Caller, action Action, subject string, err error)
 }
 
-// Action is what a caller asked for.
+// Action is a recorded kind of call.
 type Action string
 
-// What is recorded.
+// The recorded actions.
 const (
 	DispatchTask Action = "task.dispatch"
 	CreatePlugin Action = "plugin.create"
 	CallTool     Action = "tool.call"
 )
 
-// Server answers what programs in guests ask. It outlives guests.
+// Server serves the bridge. It outlives guests.
 type Server struct {
 	Options
 	http     *http.Server
 	routes   []route
-	door     *door
+	open     connections
 	accounts accounts
 }
 
-// NewServer returns a server that listens to nobody yet.
+// NewServer returns a server that does not listen yet.
 func NewServer(o Options) *Server {
 	if o.Limits == nil {
 		o.Limits = func() config.BridgeLimits { return config.Defaults().Bridge }
 	}
-	s := &Server{Options: o, routes: routes(), door: newDoor(), accounts: accounts{byUID: map[uint32]*account{}}}
+	s := &Server{Options: o, routes: allRoutes(), open: connections{byUID: map[uint32]int{}}, accounts: accounts{byUID: map[uint32]*account{}}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
 		Handler: s, Protocols: protocols, DisableGeneralOptionsHandler: true,
-		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit,
+		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
 	return s
 }
 
-// Serve answers whoever comes to a listener until that is closed. What Accept
-// returns must be a Peer; others are shut out.
+// Serve serves a listener until it is closed. The listener's connections must be a Peer; others are closed.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(s.door.at(l))
+	err := s.http.Serve(limitedListener{l, &s.open})
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// Close ends every request, and Serve.
+// Close ends all requests, and Serve.
 func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if s.http.Shutdown(ctx) == nil {
 		return nil

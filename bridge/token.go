@@ -4,23 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"sync"
 
 	"osaurus-sandbox/config"
 )
 
-// Token is what a program proves with which agent it works for: 256 random
-// bits, in 43 characters of base64url.
+// Token proves for which agent a program works: 256 random bits in 43 characters of base64url.
 type Token string
 
 const (
-	tokenBytes = 32 // more than anybody can guess
-	tokenSize  = 43 // of base64url without padding
+	tokenBytes = 32
+	tokenSize  = 43 // in base64url without padding
 )
 
-// Holder is whose a token is.
+// Holder is the agent that a token belongs to.
 type Holder struct {
 	Agent config.AgentID
 	Name  config.AgentName
@@ -28,77 +26,73 @@ type Holder struct {
 	UID   uint32 // of the user in the guest
 }
 
-// Tokens are the tokens that count. They are in memory only, and only as
-// digests. The methods may be called from any goroutine.
+// Tokens holds the digests of the valid tokens, in memory only. Its methods may be called from any goroutine.
 type Tokens struct {
 	mu      sync.RWMutex
-	passes  map[digest]pass
+	byHash  map[digest]grant
 	current map[config.LinuxUser]digest
 }
 
-// pass is what a token stands for.
-type pass struct {
+type grant struct {
 	Holder
-	life context.Context // ends when the token counts no more
-	end  context.CancelFunc
+	valid  context.Context // done when the token is revoked
+	revoke context.CancelFunc
 }
 
-// digest stands for a token: how long it takes to find one in a map tells
-// nothing about the token.
+// digest is a token's hash. The time of a map lookup tells nothing about the token.
 type digest [sha256.Size]byte
 
-// NewTokens returns no tokens.
+// NewTokens returns an empty set.
 func NewTokens() *Tokens {
-	return &Tokens{passes: map[digest]pass{}, current: map[config.LinuxUser]digest{}}
+	return &Tokens{byHash: map[digest]grant{}, current: map[config.LinuxUser]digest{}}
 }
 
-// Mint returns a new token. The one that the user had before counts no more.
+// Mint returns a new token and revokes the user's previous one.
 func (t *Tokens) Mint(h Holder) Token {
 	var random [tokenBytes]byte
-	_, _ = rand.Read(random[:]) // it does not fail: without randomness the program ends
+	_, _ = rand.Read(random[:]) // never fails
 	token := Token(base64.RawURLEncoding.EncodeToString(random[:]))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.revoke(h.User)
 	d := digest(sha256.Sum256([]byte(token)))
-	life, end := context.WithCancel(context.Background())
-	t.passes[d], t.current[h.User] = pass{h, life, end}, d
+	valid, revoke := context.WithCancel(context.Background())
+	t.byHash[d], t.current[h.User] = grant{h, valid, revoke}, d
 	return token
 }
 
-// Find returns whose a token is, if it is shown by the user that it was made
-// for. It takes the same time whatever is wrong with it.
-func (t *Tokens) Find(shown string, uid uint32) (Holder, bool) {
-	p, ok := t.find(shown, uid)
-	return p.Holder, ok
+// Find returns the holder of a token that is presented by the user it was made for.
+func (t *Tokens) Find(token string, uid uint32) (Holder, bool) {
+	g, ok := t.find(token, uid)
+	return g.Holder, ok
 }
 
-func (t *Tokens) find(shown string, uid uint32) (pass, bool) {
-	if len(shown) != tokenSize {
-		shown = "" // hashing a long one would take long; nobody has an empty one
+func (t *Tokens) find(token string, uid uint32) (grant, bool) {
+	if len(token) != tokenSize {
+		return grant{}, false // hashing a long text would take long
 	}
-	d := digest(sha256.Sum256([]byte(shown)))
+	d := digest(sha256.Sum256([]byte(token)))
 	t.mu.RLock()
-	p, found := t.passes[d]
-	t.mu.RUnlock()
-	if !found || subtle.ConstantTimeEq(int32(p.UID), int32(uid)) != 1 {
-		return pass{}, false
+	defer t.mu.RUnlock()
+	g, found := t.byHash[d]
+	if !found || g.UID != uid {
+		return grant{}, false
 	}
-	return p, true
+	return g, true
 }
 
-// Rename says what a user's agent is called from now on.
+// Rename sets the name of a user's agent.
 func (t *Tokens) Rename(user config.LinuxUser, name config.AgentName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d, ok := t.current[user]; ok {
-		p := t.passes[d]
-		p.Name = name
-		t.passes[d] = p
+		g := t.byHash[d]
+		g.Name = name
+		t.byHash[d] = g
 	}
 }
 
-// Revoke makes the user's token count no more. What was asked with it ends.
+// Revoke revokes a user's token and cancels its requests.
 func (t *Tokens) Revoke(user config.LinuxUser) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,19 +101,17 @@ func (t *Tokens) Revoke(user config.LinuxUser) {
 
 func (t *Tokens) revoke(user config.LinuxUser) {
 	if d, ok := t.current[user]; ok {
-		t.passes[d].end()
-		delete(t.passes, d)
+		t.byHash[d].revoke()
+		delete(t.byHash, d)
 		delete(t.current, user)
 	}
 }
 
-// RevokeAll makes all tokens count no more: the guest that has them is gone.
+// RevokeAll revokes all tokens: the guest that has them is gone.
 func (t *Tokens) RevokeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range t.passes {
-		p.end()
+	for user := range t.current {
+		t.revoke(user)
 	}
-	clear(t.passes)
-	clear(t.current)
 }

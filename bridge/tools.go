@@ -12,29 +12,22 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// toolText is what names of tools and ids of scripts look like.
+// toolText matches names of tools and ids of scripts.
 var toolText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// createPlugin makes a plugin of a recipe.
 func createPlugin(c *call) error {
 	var recipe map[string]json.RawMessage
-	if err := c.members(&recipe); err != nil {
+	if err := c.decode(&recipe); err != nil {
 		return err
 	}
 	service := c.server.Services.Plugins
-	if service == nil {
-		return absent("plugins")
-	}
-	if err := c.accept(ofHTTP); err != nil {
+	if err := c.use(service != nil, "plugins", ofHTTP); err != nil {
 		return err
 	}
 	made, err := service.Create(c.r.Context(), c.who, c.body)
 	c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err)
-	if err != nil {
-		return err
-	}
-	made.Tools = append([]CreatedTool{}, made.Tools...)
-	return c.answer(made)
+	made.Tools = append([]CreatedTool{}, made.Tools...) // [] instead of null
+	return c.answer(made, err)
 }
 
 // callTool lets a script call a tool.
@@ -42,10 +35,10 @@ func callTool(c *call) error {
 	const op = "call tool"
 	script := c.r.Header.Values(wire.HeaderScript)
 	if len(script) != 1 || !toolText.MatchString(script[0]) {
-		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "no script says that it calls it").Advise("Send the header " + wire.HeaderScript + ", once.")
+		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "the script's id is missing").Advise("Send the header " + wire.HeaderScript + " once.")
 	}
 	if !toolText.MatchString(c.name) {
-		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "no tool has such a name").Advise("Call one of those that the agent is shown.")
+		return fault.Newf(fault.InvalidArgs, op, brief(c.name), "not a tool's name").Advise("Call one of the agent's tools.")
 	}
 	arguments, err := c.arguments()
 	if err != nil {
@@ -53,7 +46,7 @@ func callTool(c *call) error {
 	}
 	service := c.server.Services.Scripts
 	if service == nil {
-		return absent("tools")
+		return c.use(false, "tools", 0)
 	}
 	envelope, err := service.Call(c.r.Context(), c.who, script[0], c.name, arguments)
 	if err != nil {
@@ -70,18 +63,17 @@ func callTool(c *call) error {
 	if !end.OK {
 		err = fault.New(end.Kind, op, c.name, errors.New(end.Message))
 	}
-	c.record(CallTool, c.name, err) // and not what is refused: there is no end to that
-	return c.answer(envelope)
+	c.record(CallTool, c.name, err) // refused calls are not recorded: they could fill the audit log
+	return c.answer(envelope, nil)
 }
 
-// arguments are the body's member of that name, if that is an object, or else
-// the body itself; of an empty body there are none.
+// arguments returns the body's member "arguments" if that is an object, or else the body.
 func (c *call) arguments() (json.RawMessage, error) {
 	if len(bytes.TrimSpace(c.body)) == 0 {
 		return json.RawMessage("{}"), nil
 	}
 	var body map[string]json.RawMessage
-	if err := c.members(&body); err != nil {
+	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
 	if inner := body["arguments"]; len(inner) > 0 && inner[0] == '{' {

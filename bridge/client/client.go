@@ -1,215 +1,309 @@
-// Package client asks the bridge, from inside the guest: HTTP/1.1 over a Unix socket, and no more of it than the bridge speaks.
+// Package client calls the bridge from programs in the guest.
 package client
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
-	"sync"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/internal/fault"
 )
 
 const (
-	// maxIdle is how many connections are kept for the next request: as many as one
-	// program has use for at once. It leaves a third of those that the relay lets an
-	// agent have (96, guest/relay maxOpen) to the agent's other programs.
+	// maxIdle leaves a third of the connections that the relay allows an agent to the agent's other programs.
 	maxIdle = 64
-	// idleFor is how long one is kept. It is less than the bridge's own patience, so
-	// that a request never meets a connection that is just being closed.
-	idleFor = 5 * time.Second
-	// maxAnswer bounds an answer in memory: some times the largest that a tool gives.
+	// idleTimeout is shorter than the bridge's own, so that no request meets a connection that is being closed.
+	idleTimeout = 5 * time.Second
+	// maxAnswer bounds an answer in memory; it is several times the largest that a tool gives.
 	maxAnswer = 32 << 20
+	// maxEvent bounds one event of a stream.
+	maxEvent = 1 << 20
 )
 
-// Options are who asks, and where.
+const (
+	opAsk  = "ask the bridge"
+	opRead = "read the bridge's answer"
+)
+
+// Options say who asks, and where.
 type Options struct {
 	Socket string // the bridge's; wire.Socket if empty
 	Token  string
-	Plugin string // the name space for secrets and config; may be empty
+	Plugin string // whose secrets and config to use; may be empty
 	// Dial, if not nil, connects in place of the socket.
 	Dial func() (net.Conn, error)
 }
 
-// Client asks the bridge. It may be used by many goroutines at once.
+// Client calls the bridge. Its methods may be called from any goroutine.
 type Client struct {
-	options Options
-
-	mu   sync.Mutex
-	idle []*conversation // the last one used last
+	options   Options
+	transport *http.Transport
 }
 
-// New returns a client. It does not connect before the first request.
+// New returns a client. It connects with the first request.
 func New(o Options) *Client {
 	if o.Socket == "" {
 		o.Socket = wire.Socket
 	}
 	if o.Dial == nil {
-		// It waits for nothing: a Unix socket answers at once.
-		o.Dial = func() (net.Conn, error) {
-			return net.DialUnix("unix", nil, &net.UnixAddr{Name: o.Socket, Net: "unix"})
-		}
+		o.Dial = func() (net.Conn, error) { return net.Dial("unix", o.Socket) }
 	}
-	return &Client{options: o}
+	return &Client{options: o, transport: &http.Transport{
+		DialContext:  func(context.Context, string, string) (net.Conn, error) { return o.Dial() },
+		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout, DisableCompression: true,
+	}}
 }
 
-// Close closes the connections that are kept for the next request.
-func (c *Client) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.idle {
-		k.conn.Close()
-	}
-	c.idle = nil
-}
+// Close closes the idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Secret returns the plugin's or the agent's secret of a name.
+// Secret returns a secret of the plugin or, if it has none of that name, of the agent.
 func (c *Client) Secret(ctx context.Context, name string) (string, error) {
 	return c.value(ctx, wire.PathSecrets, name)
 }
 
-// Config returns what the plugin keeps under a key.
+// Config returns the plugin's value for a key.
 func (c *Client) Config(ctx context.Context, key string) (string, error) {
 	return c.value(ctx, wire.PathConfig, key)
 }
 
 func (c *Client) value(ctx context.Context, path, name string) (string, error) {
 	var v wire.Value
-	err := c.ask(ctx, "GET", path+url.PathEscape(name), nil, &v)
+	err := c.ask(ctx, http.MethodGet, path+url.PathEscape(name), nil, &v)
 	return v.Value, err
 }
 
-// SetConfig has the plugin keep a value under a key.
+// SetConfig sets the plugin's value for a key.
 func (c *Client) SetConfig(ctx context.Context, key, value string) error {
-	return c.ask(ctx, "POST", wire.PathConfig+url.PathEscape(key), wire.Value{Value: value}, nil)
+	return c.post(ctx, wire.PathConfig+url.PathEscape(key), wire.Value{Value: value}, nil)
 }
 
-// Dispatch hands a task to whoever serves the agent.
-func (c *Client) Dispatch(ctx context.Context, task wire.Dispatch) (wire.Dispatched, error) {
-	var d wire.Dispatched
-	err := c.ask(ctx, "POST", wire.PathDispatch, task, &d)
-	return d, err
+// Dispatch submits a task.
+func (c *Client) Dispatch(ctx context.Context, task wire.Dispatch) (d wire.Dispatched, err error) {
+	return d, c.post(ctx, wire.PathDispatch, task, &d)
 }
 
-// Recall finds what the agent keeps in mind.
-func (c *Client) Recall(ctx context.Context, text string) (wire.Results, error) {
-	var r wire.Results
-	err := c.ask(ctx, "POST", wire.PathMemoryQuery, wire.Query{Query: text}, &r)
-	return r, err
+// Recall searches the agent's memory.
+func (c *Client) Recall(ctx context.Context, text string) (r wire.Results, err error) {
+	return r, c.post(ctx, wire.PathMemoryQuery, wire.Query{Query: text}, &r)
 }
 
-// Remember has the agent keep something in mind.
+// Remember stores a fact in the agent's memory.
 func (c *Client) Remember(ctx context.Context, content string) error {
-	return c.ask(ctx, "POST", wire.PathMemoryStore, wire.Store{Content: content}, nil)
+	return c.post(ctx, wire.PathMemoryStore, wire.Store{Content: content}, nil)
 }
 
-// Emit tells an event. A nil payload is {}.
+// Emit publishes an event. A nil payload is {}.
 func (c *Client) Emit(ctx context.Context, topic string, payload json.RawMessage) error {
-	return c.ask(ctx, "POST", wire.PathEmit, wire.Emit{Type: topic, Payload: payload}, nil)
+	return c.post(ctx, wire.PathEmit, wire.Emit{Type: topic, Payload: payload}, nil)
 }
 
-// CreatePlugin makes a plugin of a recipe and returns what the bridge says of it.
-func (c *Client) CreatePlugin(ctx context.Context, recipe json.RawMessage) (json.RawMessage, error) {
-	var created json.RawMessage
-	err := c.ask(ctx, "POST", wire.PathPlugin, recipe, &created)
-	return created, err
+// CreatePlugin creates a plugin from a recipe and returns the bridge's answer.
+func (c *Client) CreatePlugin(ctx context.Context, recipe json.RawMessage) (created json.RawMessage, err error) {
+	return created, c.post(ctx, wire.PathPlugin, recipe, &created)
 }
 
-// Log writes a line of the log.
+// Log writes a line to the log.
 func (c *Client) Log(ctx context.Context, level, message string) error {
-	return c.ask(ctx, "POST", wire.PathLog, wire.Line{Level: level, Message: message}, nil)
+	return c.post(ctx, wire.PathLog, wire.Line{Level: level, Message: message}, nil)
 }
 
-// ask makes one request whose answer is one JSON document.
+// Chat asks a model and returns its answer. If tell is not nil, it receives the parts of the answer as they come;
+// an error of tell ends the request.
+func (c *Client) Chat(ctx context.Context, chat wire.Chat, tell func(part string) error) (string, error) {
+	if chat.Stream = tell != nil; !chat.Stream {
+		var a wire.Answer
+		err := c.post(ctx, wire.PathChat, chat, &a)
+		return a.Content, err
+	}
+	r, err := c.send(ctx, http.MethodPost, wire.PathChat, chat)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	var answer strings.Builder
+	events := bufio.NewScanner(r.Body)
+	events.Buffer(nil, maxEvent)
+	for events.Scan() {
+		data, ok := bytes.CutPrefix(events.Bytes(), []byte("data:"))
+		if !ok {
+			continue // a separator or a comment
+		}
+		if data = bytes.TrimSpace(data); string(data) == wire.Done {
+			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // the connection is used again
+			return answer.String(), nil
+		}
+		var part struct {
+			wire.Answer
+			wire.Failure
+		}
+		if err := json.Unmarshal(data, &part); err != nil {
+			return "", fault.New(fault.Execution, opRead, wire.PathChat, err)
+		}
+		if part.Error != "" {
+			return "", refusal(r, part.Failure)
+		}
+		if answer.Len()+len(part.Content) > maxAnswer {
+			return "", fault.Newf(fault.Execution, opRead, wire.PathChat, "larger than %d MiB", maxAnswer>>20)
+		}
+		answer.WriteString(part.Content)
+		if err := tell(part.Content); err != nil {
+			return "", err
+		}
+	}
+	return "", broken(ctx, cmp.Or(events.Err(), io.ErrUnexpectedEOF))
+}
+
+func (c *Client) post(ctx context.Context, path string, body, answer any) error {
+	return c.ask(ctx, http.MethodPost, path, body, answer)
+}
+
+// ask makes one request and decodes the JSON of its answer, unless answer is nil.
 func (c *Client) ask(ctx context.Context, method, path string, body, answer any) error {
-	x, err := c.begin(ctx, method, path, body)
+	r, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	defer x.end()
-	text, err := x.all()
-	if err != nil {
-		return x.failed(err)
-	}
-	if answer == nil {
-		return nil
+	defer r.Body.Close()
+	text, err := readAll(ctx, r.Body)
+	if err != nil || answer == nil {
+		return err
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fault.New(fault.Execution, "read the bridge's answer", path, err)
+		return fault.New(fault.Execution, opRead, path, err)
 	}
 	return nil
 }
 
-// begin sends a request and returns its exchange when a success is being
-// answered. What is answered else is its error.
-func (c *Client) begin(ctx context.Context, method, path string, body any) (*exchange, error) {
-	request, err := c.write(method, path, body)
+// send makes a request and returns the response if its status is a success. All others are errors.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	const op = "write the request"
+	var text io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fault.New(fault.InvalidArgs, op, path, err)
+		}
+		text = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, text)
+	if err != nil {
+		return nil, fault.New(fault.InvalidArgs, op, path, err)
+	}
+	for name, value := range map[string]string{wire.HeaderAuthorization: c.options.Token, wire.HeaderPlugin: c.options.Plugin} {
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			return nil, fault.Newf(fault.InvalidArgs, op, name, "control characters in its value")
+		}
+		if value != "" && name == wire.HeaderAuthorization {
+			value = "Bearer " + value
+		}
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	r, err := c.transport.RoundTrip(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, unreachable(c.options.Socket, err)
+	}
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	if r.StatusCode < 300 {
+		return r, nil
+	}
+	defer r.Body.Close()
+	answer, err := readAll(ctx, r.Body)
 	if err != nil {
 		return nil, err
 	}
-	k := c.kept()
-	if k == nil {
-		conn, err := c.options.Dial()
-		if err != nil {
-			return nil, unreachable(c.options.Socket, err)
-		}
-		k = &conversation{conn: conn, r: bufio.NewReaderSize(conn, maxLine)}
+	var f wire.Failure
+	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
+		f = wire.Failure{Error: fmt.Sprintf("the bridge answers with status %d", r.StatusCode)}
 	}
-	x := &exchange{client: c, conversation: k, ctx: ctx}
-	x.stop = context.AfterFunc(ctx, func() { k.conn.SetDeadline(time.Unix(1, 0)) })
-	if err := x.send(request); err != nil {
-		defer x.end()
-		return nil, x.failed(err)
-	}
-	if x.head.status >= 300 {
-		defer x.end()
-		return nil, x.refusal()
-	}
-	return x, nil
+	return nil, refusal(r, f)
 }
 
-// kept returns a connection of an earlier request, or nil.
-func (c *Client) kept() *conversation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.idle) > 0 {
-		k := c.idle[len(c.idle)-1]
-		c.idle = c.idle[:len(c.idle)-1]
-		if time.Since(k.used) < idleFor {
-			return k
-		}
-		k.conn.Close()
+func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
+		err = fmt.Errorf("larger than %d MiB", maxAnswer>>20)
 	}
-	return nil
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	return text, nil
 }
 
-// keep takes a connection back, for the next request.
-func (c *Client) keep(k *conversation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.idle) == maxIdle {
-		k.conn.Close()
-		return
+// refusal returns the error that the bridge reports.
+func refusal(r *http.Response, f wire.Failure) error {
+	if !slices.Contains(fault.Kinds(), f.Kind) {
+		f.Kind = kindOf(r.StatusCode)
 	}
-	k.used = time.Now()
-	c.idle = append(c.idle, k)
+	advice := f.Advice
+	if advice == "" && r.StatusCode == http.StatusUnauthorized {
+		advice = "The token is not this agent's, or has expired. The next command of the agent gets a new one."
+	}
+	if advice == "" && r.StatusCode == http.StatusTooManyRequests {
+		advice = "Try again in " + cmp.Or(r.Header.Get("Retry-After"), "60") + " seconds."
+	}
+	return fault.New(f.Kind, "", "", errors.New(f.Error)).Advise(advice)
 }
 
-// unreachable says why there is no connection.
+// kindOf returns the kind of failure for a status, where the answer names none.
+func kindOf(status int) fault.Kind {
+	switch status {
+	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
+		return fault.Rejected
+	case http.StatusNotFound:
+		return fault.NotFound
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return fault.Timeout
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return fault.Unavailable
+	}
+	if status < 500 {
+		return fault.InvalidArgs
+	}
+	return fault.Execution
+}
+
+// broken returns the error for a request or an answer that was cut off.
+func broken(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil {
+		return fault.Wrap(opAsk, "", cause)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fault.Newf(fault.Unavailable, opAsk, "", "it closed the connection").
+			Advise("It answers only the agent whose room this is. If you are that agent, the host may be restarting: try again in a moment.")
+	}
+	return fault.New(fault.Unavailable, opAsk, "", err)
+}
+
 func unreachable(socket string, err error) error {
 	advice := "The host may be restarting: try again in a moment."
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		advice = "It is there in an agent's sandbox only. In one, this means that its host has no bridge."
+		advice = "The socket exists only in an agent's room. If this is one, its host has no bridge."
 	case errors.Is(err, syscall.EACCES):
-		advice = "Run it as the agent whose sandbox this is."
+		advice = "Run it as the agent whose room this is."
 	}
 	return fault.New(fault.Unavailable, "connect to the bridge", socket, err).Advise(advice)
 }

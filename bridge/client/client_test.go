@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 		"a token of before":              {config(c), fault.Rejected, ""},
 		"no token":                       {config(with(client.Options{Socket: socket})), fault.Rejected, ""},
 		"a token that is no header":      {config(with(client.Options{Socket: socket, Token: "a\r\nX: y"})), fault.InvalidArgs, ""},
-		"no bridge":                      {config(with(client.Options{Socket: socket + "x"})), fault.Unavailable, "agent's sandbox"},
+		"no bridge":                      {config(with(client.Options{Socket: socket + "x"})), fault.Unavailable, "agent's room"},
 	} {
 		if tc.err == nil || fault.KindOf(tc.err) != tc.kind || !strings.Contains(fault.AdviceOf(tc.err), tc.advice) {
 			t.Errorf("%s: %v (%s), advice %q", what, tc.err, fault.KindOf(tc.err), fault.AdviceOf(tc.err))
@@ -139,7 +139,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := c.Dispatch(ctx, wire.Dispatch{Task: "x", AgentID: "1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"}); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another's agent: %v", err)
 	}
-	if err := c.Remember(ctx, strings.Repeat("x", wire.MaxBody)); fault.KindOf(err) != fault.InvalidArgs {
+	if err := c.Remember(ctx, strings.Repeat("x", wire.MaxBody)); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("more than the bridge takes: %v", err)
 	}
 	if _, err := c.CreatePlugin(ctx, json.RawMessage(`{"name":`)); fault.KindOf(err) != fault.InvalidArgs {

@@ -55,27 +55,65 @@ func (s *Socket) connect(c *net.UnixConn) {
 	s.relay.join(c, host)
 }
 
-// join carries what both say until one of them has said all. A program that ends its
-// half has left: not on every machine could the host be told of a half.
+// join carries the bytes of both sides until the host closes the connection or the program has gone.
 func (r *Relay) join(program, host Conn) {
+	t := &turns{host: host}
 	var down sync.WaitGroup
 	down.Go(func() {
-		_ = r.carry(program, host)
+		_ = r.carry(program, host, t.answered)
 		_ = program.CloseWrite()
 		_ = program.SetReadDeadline(time.Now().Add(linger))
 	})
-	if err := r.carry(host, program); err == nil {
+	if err := r.carry(host, program, t.asked); err == nil {
+		t.halfClosed()
+		waitGone(program)
 		shut(host)
-	} else { // it takes no more, and may have said why
+	} else { // the host takes no more, and may have said why
 		_ = program.SetReadDeadline(time.Now().Add(linger))
 		_, _ = io.Copy(io.Discard, program)
 	}
 	down.Wait()
 }
 
-// carry takes what one end says to the other, until there is no more. Its error is
-// that of the end that takes.
-func (r *Relay) carry(to, from Conn) error {
+// turns holds back a program's half-close until the host has begun to answer the last request. The host takes
+// an earlier end of the input for a program that has gone, and cancels what it asked for.
+type turns struct {
+	mu      sync.Mutex
+	host    Conn
+	waiting bool // the host has not begun to answer what the program sent last
+	ended   bool // the program sends no more
+}
+
+func (t *turns) asked() { t.set(func() { t.waiting = true }) }
+
+func (t *turns) answered() { t.set(func() { t.waiting = false }) }
+
+func (t *turns) halfClosed() { t.set(func() { t.ended = true }) }
+
+func (t *turns) set(change func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change()
+	if t.ended && !t.waiting {
+		_ = t.host.CloseWrite()
+	}
+}
+
+// waitGone returns when the program has closed both directions of its connection, or the read deadline passes.
+func waitGone(program Conn) {
+	raw, err := program.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(poll, 0)
+		return err == nil && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+}
+
+// carry copies bytes until there are no more, and calls before ahead of each write. Its error is a failed write.
+func (r *Relay) carry(to, from Conn, before func()) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
 		return nil
@@ -85,6 +123,7 @@ func (r *Relay) carry(to, from Conn) error {
 		if n == 0 {
 			return nil
 		}
+		before()
 		err := to.SetWriteDeadline(time.Now().Add(stall))
 		if err == nil {
 			_, err = to.Write(b[:n])

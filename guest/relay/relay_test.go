@@ -218,6 +218,45 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestHalfClose ends a program's half of the connection after its request. The host sees no end of the input before
+// it has begun to answer, and the program reads the answer.
+func TestHalfClose(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	early, late := make(chan error, 1), make(chan error, 1)
+	r := newRig(t, func(_ uint32, c net.Conn) {
+		b := make([]byte, len("request"))
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Error(err)
+		}
+		close(asked)
+		<-answer
+		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := c.Read(b)
+		early <- err
+		fmt.Fprint(c, "answer")
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_, err = c.Read(b)
+		late <- err
+		fmt.Fprint(c, ", all of it")
+	})
+	c := dial(t, r.room("socket", uint32(os.Getuid())))
+	fmt.Fprint(c, "request")
+	<-asked
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if all, err := io.ReadAll(c); err != nil || string(all) != "answer, all of it" {
+		t.Errorf("the program reads %q, %v", all, err)
+	}
+	if err := <-early; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("before the answer the host reads %v", err)
+	}
+	if err := <-late; !errors.Is(err, io.EOF) {
+		t.Errorf("after the answer has begun the host reads %v", err)
+	}
+}
+
 type neverending struct{}
 
 func (neverending) Read(b []byte) (int, error) { return len(b), nil }

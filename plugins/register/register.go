@@ -24,7 +24,7 @@ const op = "register plugin"
 // of the bridge: so long may an installation take, with what it takes to take it back, and a minute for the rest.
 // A person who installs one may wait for longer.
 const (
-	toolBudget  = bridge.RequestLimit - time.Minute // which clients of MCP wait for, too
+	toolBudget  = bridge.RequestTimeout - time.Minute // which clients of MCP wait for, too
 	installTime = toolBudget - install.UndoTime
 )
 
