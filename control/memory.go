@@ -10,13 +10,13 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/memory"
+	"osaurus-sandbox/supervisor/services"
 )
 
 // memoryService is the part of the API that is about what agents have in mind.
 type memoryService struct{ service }
 
-func factProto(f memory.Fact) *controlpb.Fact {
+func factProto(f services.Fact) *controlpb.Fact {
 	return &controlpb.Fact{
 		Id: int64(f.ID), Content: f.Content, Salience: f.Salience, Source: f.Source, Pinned: f.Pinned, Created: timestamppb.New(f.Created),
 	}
@@ -45,8 +45,8 @@ func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsReque
 	if err != nil {
 		return nil, err
 	}
-	limit := cmp.Or(r.Limit, memory.Found)
-	found, err := s.Memory.Search(ctx, agent.ID, r.Query, int(min(limit, memory.MaxFound+1)))
+	limit := cmp.Or(r.Limit, services.DefaultFound)
+	found, err := s.Memory.Search(ctx, agent.ID, r.Query, int(min(limit, services.MaxFound+1)))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsReque
 // Add keeps a fact.
 func (s memoryService) Add(ctx context.Context, r *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
 	// What it is, is the agent's and not the audit's.
-	f, err := answeredFor(ctx, s.service, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (memory.Fact, error) {
+	f, err := answeredFor(ctx, s.service, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (services.Fact, error) {
 		return s.Memory.Add(ctx, agent.ID, r.Content, r.Pinned)
 	})
 	return &controlpb.AddFactResponse{Fact: factProto(f)}, err
@@ -68,8 +68,8 @@ func (s memoryService) Add(ctx context.Context, r *controlpb.AddFactRequest) (*c
 
 // Pin has a fact never be forgotten to make room.
 func (s memoryService) Pin(ctx context.Context, r *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
-	f, err := answeredFor(ctx, s.service, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (memory.Fact, error) {
-		return s.Memory.Pin(ctx, agent.ID, memory.ID(r.Id), r.Pinned)
+	f, err := answeredFor(ctx, s.service, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (services.Fact, error) {
+		return s.Memory.Pin(ctx, agent.ID, services.FactID(r.Id), r.Pinned)
 	})
 	return &controlpb.PinFactResponse{Fact: factProto(f)}, err
 }
@@ -84,7 +84,7 @@ func (s memoryService) Delete(ctx context.Context, r *controlpb.DeleteFactsReque
 		if r.All {
 			return s.Memory.DeleteAll(ctx, agent.ID)
 		}
-		return 1, s.Memory.Delete(ctx, agent.ID, memory.ID(r.Id))
+		return 1, s.Memory.Delete(ctx, agent.ID, services.FactID(r.Id))
 	})
 	return &controlpb.DeleteFactsResponse{Deleted: uint32(deleted)}, err
 }

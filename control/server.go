@@ -24,15 +24,16 @@ import (
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/loglines"
+
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/memory"
+
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/sessions"
-	"osaurus-sandbox/supervisor/tasks"
-	"osaurus-sandbox/supervisor/topics"
+
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/supervisor/services"
 )
 
 // drain is how long calls that are under way have when the daemon ends: by
@@ -44,10 +45,10 @@ type Backing struct {
 	Sandbox   *machine.Machine
 	Agents    *agents.Agents
 	Terminals *sessions.Terminals
-	Memory    *memory.Memory
-	Tasks     *tasks.Tasks
-	Topics    *topics.Topics
-	Lines     *loglines.Lines
+	Memory    *services.Memory
+	Tasks     *services.Tasks
+	Topics    *services.Topics
+	Lines     *services.Logs
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Tools     *tools.Registry

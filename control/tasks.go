@@ -10,13 +10,13 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/tasks"
+	"osaurus-sandbox/supervisor/services"
 )
 
 // taskService is the part of the API that is about work which agents dispatch.
 type taskService struct{ service }
 
-func taskProto(t tasks.Task) *controlpb.Task {
+func taskProto(t services.Task) *controlpb.Task {
 	return &controlpb.Task{
 		Id: string(t.ID), Agent: string(t.Name), Text: t.Text, Key: t.Key, Source: t.Source, Depth: uint32(t.Depth), State: string(t.State),
 		Created: timestamppb.New(t.Created), Until: timestamppb.New(t.Until), Attempts: uint32(t.Attempts), Worker: t.Worker,
@@ -26,7 +26,7 @@ func taskProto(t tasks.Task) *controlpb.Task {
 
 // Dispatch queues a task.
 func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
-	task, err := answeredFor(ctx, s.service, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (tasks.Task, error) {
+	task, err := answeredFor(ctx, s.service, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (services.Task, error) {
 		return s.Tasks.Add(ctx, agent.ID, r.Text, r.Key, callerOf(ctx).client)
 	})
 	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, err
@@ -70,7 +70,7 @@ func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest)
 	if err != nil {
 		return nil, err
 	}
-	task, err = answered(ctx, s.service, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() (tasks.Task, error) {
+	task, err = answered(ctx, s.service, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() (services.Task, error) {
 		return s.Tasks.Cancel(ctx, task.ID, callerOf(ctx).client)
 	})
 	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, err
@@ -92,18 +92,18 @@ func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (
 
 // Renew has a lease last longer.
 func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
-	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Hold.AsDuration())
+	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Hold.AsDuration())
 	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, err
 }
 
 // Complete ends a task with what it came to.
 func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
-	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Result)
+	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Result)
 	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, err
 }
 
 // Fail ends a task, or an attempt at it, with why it went wrong.
 func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
-	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), tasks.Lease(r.Lease), r.Reason, r.Retry)
+	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Reason, r.Retry)
 	return &controlpb.FailTaskResponse{Task: taskProto(task)}, err
 }

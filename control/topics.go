@@ -9,7 +9,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/topics"
+
+	"osaurus-sandbox/supervisor/services"
 )
 
 // topicService is the part of the API that is about what programs have to tell.
@@ -17,7 +18,7 @@ type topicService struct{ service }
 
 // Read answers what was told, and what is.
 func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
-	filter := topics.Filter{After: events.Seq(r.After)}
+	filter := services.TopicFilter{After: events.Seq(r.After)}
 	if r.Agent != "" {
 		agent, err := s.Agents.Get(r.Agent)
 		if err != nil {
@@ -26,7 +27,7 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 		filter.Agent = agent.ID
 	}
 	for _, text := range r.Topics {
-		pattern, err := topics.ParsePattern(text)
+		pattern, err := services.ParseTopicPattern(text)
 		if err != nil {
 			return err
 		}

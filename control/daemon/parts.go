@@ -23,17 +23,16 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
-	"osaurus-sandbox/supervisor/loglines"
+
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/memory"
-	"osaurus-sandbox/supervisor/pluginconfig"
+
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/tasks"
 	"osaurus-sandbox/supervisor/toolbench"
-	"osaurus-sandbox/supervisor/topics"
+
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
@@ -68,12 +67,12 @@ type daemon struct {
 	agents    *agents.Agents
 	terminals *sessions.Terminals
 
-	memory    *memory.Memory
-	tasks     *tasks.Tasks
-	topics    *topics.Topics
-	lines     *loglines.Lines
+	memory    *services.Memory
+	tasks     *services.Tasks
+	topics    *services.Topics
+	lines     *services.Logs
 	artifacts *artifacts.Artifacts
-	config    *pluginconfig.Config
+	config    *services.PluginConfig
 
 	bench   toolbench.Options
 	tools   *tools.Registry
@@ -176,7 +175,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
 		d.log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
-	d.topics, d.lines, d.config = topics.New(d.db), loglines.New(d.agents.Has), pluginconfig.New(d.db)
+	d.topics, d.lines, d.config = services.NewTopics(d.db), services.NewLogs(d.agents.Has), services.NewPluginConfig(d.db)
 	if d.artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
@@ -192,7 +191,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
 func (d *daemon) makeServices(context.Context) error {
-	d.memory, d.tasks = memory.New(d.db), tasks.New(d.db, d.diary.Note)
+	d.memory, d.tasks = services.NewMemory(d.db), services.NewTasks(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.sandbox.Settings().Inference }, Key: d.vault.InferenceKey, Plugins: d.permits(),
 	})

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/topics"
+	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/tools"
 )
 
@@ -34,7 +34,7 @@ func (b *Bench) newLife() *life.Life {
 }
 
 // heard is what programs of agents tell.
-type heard struct{ topics *topics.Topics }
+type heard struct{ topics *services.Topics }
 
 var _ life.Events = heard{}
 
@@ -44,9 +44,9 @@ func (h heard) Last(ctx context.Context) (life.Seq, error) {
 }
 
 func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
-	f := topics.Filter{Agent: agent, After: events.Seq(after)}
+	f := services.TopicFilter{Agent: agent, After: events.Seq(after)}
 	for _, p := range patterns {
-		f.Topics = append(f.Topics, topics.Pattern(p))
+		f.Topics = append(f.Topics, services.TopicPattern(p))
 	}
 	return func(yield func(life.Heard, error) bool) {
 		for e, err := range h.topics.Subscribe(ctx, f) {

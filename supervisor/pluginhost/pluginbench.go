@@ -10,11 +10,12 @@ import (
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/loglines"
-	"osaurus-sandbox/supervisor/pluginconfig"
+
 	"osaurus-sandbox/supervisor/toolbench"
-	"osaurus-sandbox/supervisor/topics"
+
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/supervisor/services"
 )
 
 // Options are the parts of the home.
@@ -24,9 +25,9 @@ type Options struct {
 	Tools    toolbench.Options
 	Registry *tools.Registry
 	Library  *library.Library
-	Topics   *topics.Topics
-	Lines    *loglines.Lines
-	Config   *pluginconfig.Config
+	Topics   *services.Topics
+	Lines    *services.Logs
+	Config   *services.PluginConfig
 	Record   events.Recorder
 	// Program is this program's release: see install.Options.
 	Program string

@@ -21,12 +21,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/memory"
-	"osaurus-sandbox/supervisor/pluginconfig"
+
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/store/storetest"
-	"osaurus-sandbox/supervisor/tasks"
-	"osaurus-sandbox/supervisor/topics"
+
+	"osaurus-sandbox/supervisor/services"
 )
 
 const (
@@ -85,7 +84,7 @@ func write(path string) {
 
 // ask does what programs of an agent ask for.
 func ask(ctx context.Context, db *store.DB, who bridge.Caller, say func(string, int64)) {
-	facts, told, set := memory.New(db), topics.New(db), pluginconfig.New(db)
+	facts, told, set := services.NewMemory(db), services.NewTopics(db), services.NewPluginConfig(db)
 	for ; ; time.Sleep(pause) {
 		n := time.Now().UnixNano()
 		text := fmt.Sprint(n)
@@ -100,7 +99,7 @@ func ask(ctx context.Context, db *store.DB, who bridge.Caller, say func(string, 
 
 // work gives tasks to an agent, and does them as an app does.
 func work(ctx context.Context, db *store.DB, who bridge.Caller, say func(string, int64)) {
-	queue := tasks.New(db, func(events.Event) {})
+	queue := services.NewTasks(db, func(events.Event) {})
 	for ; ; time.Sleep(pause) {
 		n := time.Now().UnixNano()
 		text := fmt.Sprint(n)
@@ -108,7 +107,7 @@ func work(ctx context.Context, db *store.DB, who bridge.Caller, say func(string,
 		must(err)
 		say("task", n)
 		// The longest lease: nobody else has it while the test runs.
-		task, lease, ok, err := queue.Lease(ctx, who.Agent, "test", tasks.MaxHold, 0)
+		task, lease, ok, err := queue.Lease(ctx, who.Agent, "test", services.MaxLease, 0)
 		must(err)
 		if !ok {
 			continue // it was killed after it had dispatched, and another one has begun
@@ -250,23 +249,23 @@ func check(t *testing.T, path string, who bridge.Caller, acknowledged map[string
 func checkPrograms(t *testing.T, db *store.DB, who bridge.Caller, acknowledged map[string]map[int64]bool) {
 	t.Helper()
 	there := map[string]map[string]int{"fact": {}, "topic": {}, "task": {}, "done": {}}
-	for f, err := range memory.New(db).List(t.Context(), who.Agent) {
+	for f, err := range services.NewMemory(db).List(t.Context(), who.Agent) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		there["fact"][f.Content]++
 	}
-	for e, err := range topics.New(db).List(t.Context(), topics.Filter{Agent: who.Agent}) {
+	for e, err := range services.NewTopics(db).List(t.Context(), services.TopicFilter{Agent: who.Agent}) {
 		if err != nil || e.Gap != nil {
 			t.Fatalf("%+v, %v", e, err)
 		}
 		there["topic"][string(e.Payload)]++
 	}
-	for task, err := range tasks.New(db, func(events.Event) {}).List(t.Context(), who.Agent, false) {
+	for task, err := range services.NewTasks(db, func(events.Event) {}).List(t.Context(), who.Agent, false) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if there["task"][task.Key]++; task.State == tasks.Done && task.Result == task.Key {
+		if there["task"][task.Key]++; task.State == services.TaskDone && task.Result == task.Key {
 			there["done"][task.Key]++
 		}
 	}
@@ -277,7 +276,7 @@ func checkPrograms(t *testing.T, db *store.DB, who bridge.Caller, acknowledged m
 			}
 		}
 	}
-	value, err := pluginconfig.New(db).Get(t.Context(), who, "number")
+	value, err := services.NewPluginConfig(db).Get(t.Context(), who, "number")
 	if err != nil && fault.KindOf(err) != fault.NotFound { // perhaps nobody has come so far
 		t.Fatal(err)
 	}

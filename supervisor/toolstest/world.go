@@ -18,18 +18,20 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/loglines"
+
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/pluginconfig"
+
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolbench"
-	"osaurus-sandbox/supervisor/topics"
+
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/supervisor/services"
 )
 
 const by machine.Cause = "test"
@@ -84,7 +86,7 @@ func New(t testing.TB, o Options) *World {
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
 	plugins, err := pluginhost.Open(pluginhost.Options{
-		Home: o.Home, Tools: bench, Registry: w.Tools, Library: recipes, Topics: topics.New(db), Lines: loglines.New(w.Agents.Has), Config: pluginconfig.New(db),
+		Home: o.Home, Tools: bench, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
 		Record: forgetful{}, Program: "test", Log: log,
 	})
 	check(err)

@@ -1,4 +1,4 @@
-package tasks
+package services
 
 import (
 	"context"
@@ -25,11 +25,11 @@ type queue struct {
 	noted []string
 }
 
-func open(t testing.TB) (q *queue, alice, bob bridge.Caller) {
+func openTasks(t testing.TB) (q *queue, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
 	q = &queue{t: t, clock: time.Now()}
-	q.Tasks = New(db, func(e events.Event) {
+	q.Tasks = NewTasks(db, func(e events.Event) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.noted = append(q.noted, string(e.Kind)+" "+e.Fields["agent"])
@@ -70,7 +70,7 @@ func (q *queue) take(agent config.AgentID) (Task, Lease) {
 	return task, lease
 }
 
-func (q *queue) state(id bridge.TaskID) State {
+func (q *queue) state(id bridge.TaskID) TaskState {
 	q.t.Helper()
 	task, err := q.Get(q.t.Context(), id)
 	if err != nil {
@@ -79,25 +79,25 @@ func (q *queue) state(id bridge.TaskID) State {
 	return task.State
 }
 
-func want(t testing.TB, what string, err error, kind fault.Kind) {
+func wantKind(t testing.TB, what string, err error, kind fault.Kind) {
 	t.Helper()
 	if err == nil && kind != "" || err != nil && (fault.KindOf(err) != kind || kind != "" && fault.AdviceOf(err) == "") {
 		t.Errorf("%s: %v, want %q with advice", what, err, kind)
 	}
 }
 
-func TestLifeOfATask(t *testing.T) {
-	q, alice, bob := open(t)
+func TestTask(t *testing.T) {
+	q, alice, bob := openTasks(t)
 	id := q.dispatch(alice, "do it", "")
 	task, err := q.Get(t.Context(), bridge.TaskID(strings.ToLower(string(id))))
-	if err != nil || task.Text != "do it" || task.State != Queued || task.Name != "alice" || task.Source != "sandbox:agent-alice" || !task.Until.Equal(task.Created.Add(Patience)) {
+	if err != nil || task.Text != "do it" || task.State != TaskQueued || task.Name != "alice" || task.Source != "sandbox:agent-alice" || !task.Until.Equal(task.Created.Add(TaskTimeout)) {
 		t.Errorf("%+v, %v", task, err)
 	}
 	if none, _ := q.take(bob.Agent); none.ID != "" {
 		t.Errorf("bob has %+v", none)
 	}
 	task, lease := q.take(alice.Agent)
-	if task.ID != id || task.State != Leased || task.Attempts != 1 || task.Worker != "app" {
+	if task.ID != id || task.State != TaskLeased || task.Attempts != 1 || task.Worker != "app" {
 		t.Errorf("%+v", task)
 	}
 	if again, _ := q.take(alice.Agent); again.ID != "" {
@@ -105,49 +105,49 @@ func TestLifeOfATask(t *testing.T) {
 	}
 	q.pass(50 * time.Second)
 	task, err = q.Renew(t.Context(), id, lease, time.Minute)
-	want(t, "renew", err, "")
+	wantKind(t, "renew", err, "")
 	q.pass(50 * time.Second)
-	if q.state(id) != Leased {
+	if q.state(id) != TaskLeased {
 		t.Errorf("%+v", task)
 	}
 	for range 2 {
 		task, err = q.Complete(t.Context(), id, lease, "done so")
-		want(t, "complete", err, "")
-		if task.State != Done || task.Result != "done so" || task.Ended.IsZero() {
+		wantKind(t, "complete", err, "")
+		if task.State != TaskDone || task.Result != "done so" || task.Ended.IsZero() {
 			t.Errorf("%+v", task)
 		}
 	}
 	_, err = q.Fail(t.Context(), id, lease, "", true)
-	want(t, "fail what is done", err, fault.Rejected)
+	wantKind(t, "fail what is done", err, fault.Rejected)
 	_, err = q.Renew(t.Context(), id, lease, 0)
-	want(t, "renew what is done", err, fault.Rejected)
-	if task, err = q.Cancel(t.Context(), id, "me"); err != nil || task.State != Done {
+	wantKind(t, "renew what is done", err, fault.Rejected)
+	if task, err = q.Cancel(t.Context(), id, "me"); err != nil || task.State != TaskDone {
 		t.Errorf("cancelled: %+v, %v", task, err)
 	}
 
 	second := q.dispatch(bob, "not after all", "")
 	_, lease = q.take("")
-	if task, err = q.Cancel(t.Context(), second, "me"); err != nil || task.State != Cancelled {
+	if task, err = q.Cancel(t.Context(), second, "me"); err != nil || task.State != TaskCancelled {
 		t.Errorf("cancelled: %+v, %v", task, err)
 	}
 	_, err = q.Complete(t.Context(), second, lease, "")
-	want(t, "complete what is cancelled", err, fault.Rejected)
+	wantKind(t, "complete what is cancelled", err, fault.Rejected)
 	for what, lease := range map[string]Lease{"none": "", "another": "x"} {
 		_, err = q.Complete(t.Context(), second, lease, "")
-		want(t, "with lease "+what, err, fault.Rejected)
+		wantKind(t, "with lease "+what, err, fault.Rejected)
 	}
 	_, err = q.Get(t.Context(), "no-such")
-	want(t, "no such task", err, fault.NotFound)
+	wantKind(t, "no such task", err, fault.NotFound)
 	if got := []string{"task.queued alice", "task.leased alice", "task.done alice", "task.queued bob", "task.leased bob", "task.cancelled bob"}; !slices.Equal(q.noted, got) {
 		t.Errorf("noted %q", q.noted)
 	}
 }
 
-func TestTime(t *testing.T) {
-	q, alice, _ := open(t)
+func TestTaskTimeouts(t *testing.T) {
+	q, alice, _ := openTasks(t)
 	id := q.dispatch(alice, "hard", "")
 	var leases []Lease
-	for i := range MaxAttempts {
+	for i := range MaxTaskAttempts {
 		task, lease := q.take("")
 		if task.ID != id || task.Attempts != i+1 {
 			t.Fatalf("attempt %d: %+v", i, task)
@@ -155,50 +155,50 @@ func TestTime(t *testing.T) {
 		leases = append(leases, lease)
 		q.pass(time.Minute)
 	}
-	if task, _ := q.take(""); task.ID != "" || q.state(id) != Failed {
+	if task, _ := q.take(""); task.ID != "" || q.state(id) != TaskFailed {
 		t.Errorf("after the last attempt: %+v", task)
 	}
 	_, err := q.Complete(t.Context(), id, leases[2], "")
-	want(t, "too late", err, fault.Rejected)
+	wantKind(t, "too late", err, fault.Rejected)
 
 	// Late, but nobody else has it; and then somebody has.
 	late := q.dispatch(alice, "slow", "")
 	_, lease := q.take("")
 	q.pass(time.Hour)
-	if q.state(late) != Queued {
+	if q.state(late) != TaskQueued {
 		t.Error(q.state(late))
 	}
 	_, err = q.Renew(t.Context(), late, lease, time.Minute)
-	want(t, "renew late", err, "")
+	wantKind(t, "renew late", err, "")
 	q.pass(time.Hour)
 	_, other := q.take("")
 	_, err = q.Complete(t.Context(), late, lease, "")
-	want(t, "another has it", err, fault.Rejected)
+	wantKind(t, "another has it", err, fault.Rejected)
 	for range 2 {
 		task, err := q.Fail(t.Context(), late, other, "again", true)
-		want(t, "fail", err, "")
-		if task.State != Queued || task.Result != "again" {
+		wantKind(t, "fail", err, "")
+		if task.State != TaskQueued || task.Result != "again" {
 			t.Errorf("%+v", task)
 		}
 	}
 	_, last := q.take("")
-	if task, err := q.Fail(t.Context(), late, last, "no more", true); err != nil || task.State != Failed || task.Result != "no more" {
+	if task, err := q.Fail(t.Context(), late, last, "no more", true); err != nil || task.State != TaskFailed || task.Result != "no more" {
 		t.Errorf("%+v, %v", task, err)
 	}
 
 	old := q.dispatch(alice, "nobody cares", "")
-	q.pass(Patience)
-	if q.state(old) != Expired {
+	q.pass(TaskTimeout)
+	if q.state(old) != TaskExpired {
 		t.Error(q.state(old))
 	}
-	for _, bad := range []time.Duration{-1, time.Millisecond, MaxHold + 1} {
+	for _, bad := range []time.Duration{-1, time.Millisecond, MaxLease + 1} {
 		_, _, _, err := q.Lease(t.Context(), "", "app", bad, 0)
-		want(t, bad.String(), err, fault.InvalidArgs)
+		wantKind(t, bad.String(), err, fault.InvalidArgs)
 	}
 }
 
-func TestOneKeyIsOneTask(t *testing.T) {
-	q, alice, bob := open(t)
+func TestTaskKey(t *testing.T) {
+	q, alice, bob := openTasks(t)
 	id := q.dispatch(alice, "do it", "chat-1")
 	if again := q.dispatch(alice, "do it please", "chat-1"); again != id {
 		t.Errorf("%s and %s", id, again)
@@ -216,14 +216,14 @@ func TestOneKeyIsOneTask(t *testing.T) {
 	if again := q.dispatch(alice, "do it", "chat-1"); again != id {
 		t.Error("what is done is done once more")
 	}
-	_, err := q.Dispatch(t.Context(), alice, "x", strings.Repeat("k", MaxKey+1))
-	want(t, "a long key", err, fault.InvalidArgs)
-	for _, text := range []string{"", " \n", strings.Repeat("x", MaxText+1)} {
+	_, err := q.Dispatch(t.Context(), alice, "x", strings.Repeat("k", bridge.MaxSessionKey+1))
+	wantKind(t, "a long key", err, fault.InvalidArgs)
+	for _, text := range []string{"", " \n", strings.Repeat("x", MaxTaskText+1)} {
 		_, err := q.Dispatch(t.Context(), alice, text, "")
-		want(t, fmt.Sprint(len(text), " bytes"), err, fault.InvalidArgs)
+		wantKind(t, fmt.Sprint(len(text), " bytes"), err, fault.InvalidArgs)
 	}
-	_, err = q.Complete(t.Context(), id, lease, strings.Repeat("x", MaxText+1))
-	want(t, "a long result", err, fault.InvalidArgs)
+	_, err = q.Complete(t.Context(), id, lease, strings.Repeat("x", MaxTaskText+1))
+	wantKind(t, "a long result", err, fault.InvalidArgs)
 	_, err = q.Dispatch(t.Context(), bridge.Caller{Agent: "nobody"}, "x", "")
 	if fault.KindOf(err) != fault.NotFound {
 		t.Errorf("nobody: %v", err)
@@ -231,12 +231,12 @@ func TestOneKeyIsOneTask(t *testing.T) {
 }
 
 // A task that dispatches its like goes on until the limit, and no further.
-func TestDepth(t *testing.T) {
-	q, alice, bob := open(t)
+func TestTaskDepth(t *testing.T) {
+	q, alice, bob := openTasks(t)
 	for depth := 0; ; depth++ {
 		_, err := q.Dispatch(t.Context(), alice, "again", "")
-		if depth > MaxDepth {
-			want(t, "too deep", err, fault.Rejected)
+		if depth > MaxTaskDepth {
+			wantKind(t, "too deep", err, fault.Rejected)
 			break
 		}
 		if task, _ := q.take(alice.Agent); err != nil || task.Depth != depth {
@@ -255,20 +255,20 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
-	q, alice, bob := open(t)
-	err := q.write(t.Context(), "test", func(w *write) error {
+func TestTaskLimits(t *testing.T) {
+	q, alice, bob := openTasks(t)
+	err := q.write(t.Context(), "test", func(w *taskTx) error {
 		return w.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
 			INSERT INTO tasks (id, agent, text, source, depth, state, created, until, attempts, lease, worker, leased, ended, result)
 			SELECT 'T' || i, ?1, 'x', '', 0, iif(i <= ?2, 'queued', 'done'), 0, ?4, 0, '', '', 0, iif(i <= ?2, 0, i), '' FROM n`,
-			alice.Agent, MaxOpen-1, MaxOpen-1+KeepEnded, q.clock.Add(time.Hour).UnixNano())
+			alice.Agent, MaxOpenTasks-1, MaxOpenTasks-1+KeptTasks, q.clock.Add(time.Hour).UnixNano())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.dispatch(alice, "the last", "")
 	_, err = q.Dispatch(t.Context(), alice, "one too many", "")
-	want(t, "a full queue", err, fault.Rejected)
+	wantKind(t, "a full queue", err, fault.Rejected)
 
 	bobs := q.dispatch(bob, "I have waited less", "")
 	q.take("") // they take turns
@@ -289,17 +289,17 @@ func TestBounds(t *testing.T) {
 			t.Errorf("the newest is %+v", task)
 		}
 	}
-	if n != MaxOpen+KeepEnded {
+	if n != MaxOpenTasks+KeptTasks {
 		t.Errorf("%d are kept", n)
 	}
-	if _, err := q.Get(t.Context(), bridge.TaskID(fmt.Sprint("T", MaxOpen))); fault.KindOf(err) != fault.NotFound {
+	if _, err := q.Get(t.Context(), bridge.TaskID(fmt.Sprint("T", MaxOpenTasks))); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("the oldest that has ended: %v", err)
 	}
 	n = 0
 	for range q.List(t.Context(), "", true) {
 		n++
 	}
-	if n != MaxOpen+1 {
+	if n != MaxOpenTasks+1 {
 		t.Errorf("%d are open", n)
 	}
 	storetest.Delete(t, q.db, alice)
@@ -311,9 +311,9 @@ func TestBounds(t *testing.T) {
 }
 
 // A list goes on where it was, also when the task that was there is forgotten.
-func TestListOutlivesItsPlace(t *testing.T) {
-	q, alice, _ := open(t)
-	const all = page + 5
+func TestTaskListWhileDeleting(t *testing.T) {
+	q, alice, _ := openTasks(t)
+	const all = taskPage + 5
 	for i := range all {
 		q.dispatch(alice, fmt.Sprint(i), "")
 	}
@@ -322,8 +322,8 @@ func TestListOutlivesItsPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; n == page {
-			if err := q.write(t.Context(), "test", func(w *write) error { return w.exec("DELETE FROM tasks WHERE id = ?", task.ID) }); err != nil {
+		if n++; n == taskPage {
+			if err := q.write(t.Context(), "test", func(w *taskTx) error { return w.exec("DELETE FROM tasks WHERE id = ?", task.ID) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -334,8 +334,8 @@ func TestListOutlivesItsPlace(t *testing.T) {
 }
 
 // Who waits is given a task when one comes, when a lease is over, or none.
-func TestWait(t *testing.T) {
-	q, alice, bob := open(t)
+func TestTaskWait(t *testing.T) {
+	q, alice, bob := openTasks(t)
 	q.now = time.Now
 	type answer struct {
 		task Task
@@ -370,8 +370,8 @@ func TestWait(t *testing.T) {
 }
 
 // However many take at once, each task is taken once.
-func TestManyWorkers(t *testing.T) {
-	q, alice, bob := open(t)
+func TestTaskWorkers(t *testing.T) {
+	q, alice, bob := openTasks(t)
 	const each = 10
 	for i := range each {
 		q.dispatch(alice, fmt.Sprint(i), "")

@@ -1,4 +1,4 @@
-package pluginconfig
+package services
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"osaurus-sandbox/supervisor/store/storetest"
 )
 
-func TestConfig(t *testing.T) {
+func TestPluginConfig(t *testing.T) {
 	db, who := storetest.New(t, "alice", "bob")
-	c, alice, bob := New(db), who[0], who[1]
+	c, alice, bob := NewPluginConfig(db), who[0], who[1]
 	other := alice
 	other.Plugin = "rss"
 	for i, w := range []bridge.Caller{alice, other, bob, alice} { // alice's again: the last one counts
@@ -21,7 +21,7 @@ func TestConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	strange := "\x00é\n\"'" + strings.Repeat("x", MaxValue-7)
+	strange := "\x00é\n\"'" + strings.Repeat("x", MaxConfigValue-7)
 	if err := c.Set(t.Context(), alice, "strange", strange); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestConfig(t *testing.T) {
 	nameless.Plugin = ""
 	for what, err := range map[string]error{
 		"no plugin": c.Set(t.Context(), nameless, "k", "v"),
-		"too long":  c.Set(t.Context(), alice, "last_sync", strings.Repeat("x", MaxValue+1)),
+		"too long":  c.Set(t.Context(), alice, "last_sync", strings.Repeat("x", MaxConfigValue+1)),
 	} {
 		if fault.KindOf(err) != fault.InvalidArgs || fault.AdviceOf(err) == "" {
 			t.Errorf("%s: %v", what, err)
@@ -56,9 +56,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestBound(t *testing.T) {
+func TestPluginConfigLimit(t *testing.T) {
 	db, who := storetest.New(t, "alice", "bob")
-	c, alice := New(db), who[0]
+	c, alice := NewPluginConfig(db), who[0]
 	c.keys = 3
 	for _, plugin := range []config.PluginID{"a", "b", "c"} { // it is one bound for all of them
 		alice.Plugin = plugin

@@ -1,4 +1,4 @@
-package tasks
+package services
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Lease hands out the oldest queued task of an agent, or of any for none, to nobody
-// else until the lease is over. Agents take turns: who has dispatched many holds up
-// nobody. Where none is queued it waits as long as it may, and then returns none.
+// Lease leases the oldest queued task of an agent to a worker. If agent is empty, it
+// takes tasks of all agents in turns. If none is queued, it waits up to wait; ok is
+// false if there still is none.
 func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, hold, wait time.Duration) (task Task, lease Lease, ok bool, err error) {
 	const op = "lease task"
 	if hold, err = checkHold(op, hold); err != nil {
@@ -22,11 +22,11 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for {
-		queued := t.queued.Next() // before it is looked whether there is one
-		var over time.Duration    // from now, the end of the first lease
-		err := t.write(ctx, op, func(w *write) error {
+		queued := t.queued.Next() // before looking, so that no task is missed
+		var over time.Duration    // until the first lease ends
+		err := t.write(ctx, op, func(w *taskTx) error {
 			var seq int64
-			// One that was never leased comes first: 0 is before all times.
+			// Agents whose tasks were never leased come first.
 			next, err := w.maybe(&seq, `SELECT min(seq) FROM tasks AS q WHERE state = 'queued' AND ?1 IN ('', agent)
 				GROUP BY agent ORDER BY (SELECT max(leased) FROM tasks WHERE agent = q.agent), min(seq) LIMIT 1`, agent)
 			if err != nil {
@@ -39,7 +39,7 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 				return err
 			}
 			var until int64
-			if err := w.row("SELECT coalesce(min(until), ?) FROM tasks WHERE state = 'leased'", w.now.Add(MaxHold).UnixNano()).Scan(&until); err != nil {
+			if err := w.row("SELECT coalesce(min(until), ?) FROM tasks WHERE state = 'leased'", w.now.Add(MaxLease).UnixNano()).Scan(&until); err != nil {
 				return err
 			}
 			over = time.Unix(0, until).Sub(w.now)
@@ -53,7 +53,7 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 		case <-queued:
 		case <-again.C:
 		case <-limit.C:
-			wait = 0 // one last look
+			wait = 0 // look once more
 		case <-ctx.Done():
 			err = fault.Wrap(op, "", ctx.Err())
 		}
@@ -64,58 +64,58 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 	}
 }
 
-// Renew has a lease be over so much later than now. One that was over, and whose
-// task nobody else has leased since, is renewed as well.
+// Renew makes a lease last for hold from now. It also renews an expired lease if
+// nobody else has leased the task since.
 func (t *Tasks) Renew(ctx context.Context, id bridge.TaskID, lease Lease, hold time.Duration) (task Task, err error) {
 	const op = "renew lease of task"
 	if hold, err = checkHold(op, hold); err != nil {
 		return Task{}, err
 	}
-	err = t.write(ctx, op, func(w *write) error {
+	err = t.write(ctx, op, func(w *taskTx) error {
 		if task, err = w.leased(op, id, lease); err != nil {
 			return err
 		}
 		if !task.Ended.IsZero() {
-			return ended(op, task)
+			return endedError(op, task)
 		}
-		task, err = w.one("UPDATE tasks SET state = 'leased', until = ? WHERE id = ? RETURNING "+columns, w.now.Add(hold).UnixNano(), id)
+		task, err = w.one("UPDATE tasks SET state = 'leased', until = ? WHERE id = ? RETURNING "+taskColumns, w.now.Add(hold).UnixNano(), id)
 		return err
 	})
 	return task, err
 }
 
-// Complete ends a task with what it came to. Whoever completes it twice is
-// answered the same; so is a worker that is late, if nobody else has leased it.
+// Complete ends a task with a result. It may be repeated, and may come after the lease
+// has expired if nobody else has leased the task since.
 func (t *Tasks) Complete(ctx context.Context, id bridge.TaskID, lease Lease, result string) (Task, error) {
-	return t.answer(ctx, "complete task", id, lease, Done, result)
+	return t.answer(ctx, "complete task", id, lease, TaskDone, result)
 }
 
-// Fail ends a task with why it went wrong, or with retry has it be leased
-// again, unless that was its last attempt.
+// Fail ends a task with the reason why it failed. With retry, it queues the task again
+// unless that was its last attempt.
 func (t *Tasks) Fail(ctx context.Context, id bridge.TaskID, lease Lease, reason string, retry bool) (Task, error) {
-	state := Failed
+	state := TaskFailed
 	if retry {
-		state = Queued
+		state = TaskQueued
 	}
 	return t.answer(ctx, "fail task", id, lease, state, reason)
 }
 
-func (t *Tasks) answer(ctx context.Context, op string, id bridge.TaskID, lease Lease, state State, result string) (task Task, err error) {
-	if err := checkSize(op, result); err != nil {
+func (t *Tasks) answer(ctx context.Context, op string, id bridge.TaskID, lease Lease, state TaskState, result string) (task Task, err error) {
+	if err := checkTaskText(op, result); err != nil {
 		return Task{}, err
 	}
-	err = t.write(ctx, op, func(w *write) error {
+	err = t.write(ctx, op, func(w *taskTx) error {
 		if task, err = w.leased(op, id, lease); err != nil {
 			return err
 		}
-		if state == Queued && task.Attempts >= MaxAttempts {
-			state = Failed
+		if state == TaskQueued && task.Attempts >= MaxTaskAttempts {
+			state = TaskFailed
 		}
 		switch {
 		case task.State == state:
-			return nil // it was said before, and the answer did not arrive
+			return nil // repeated
 		case !task.Ended.IsZero():
-			return ended(op, task)
+			return endedError(op, task)
 		}
 		task, err = w.end(task.Worker, task, state, result)
 		return err
@@ -123,28 +123,28 @@ func (t *Tasks) answer(ctx context.Context, op string, id bridge.TaskID, lease L
 	return task, err
 }
 
-func ended(op string, task Task) error {
+func endedError(op string, task Task) error {
 	return fault.Newf(fault.Rejected, op, string(task.ID), "it is %s", task.State).Advise("Stop working on it.")
 }
 
 func checkHold(op string, hold time.Duration) (time.Duration, error) {
 	switch {
 	case hold == 0:
-		return DefaultHold, nil
-	case hold < time.Second || hold > MaxHold:
-		return 0, fault.Newf(fault.InvalidArgs, op, "", "a lease cannot last %v", hold).Advise(fmt.Sprintf("It lasts 1s to %v, and can be renewed.", MaxHold))
+		return DefaultLease, nil
+	case hold < time.Second || hold > MaxLease:
+		return 0, fault.Newf(fault.InvalidArgs, op, "", "a lease cannot last %v", hold).Advise(fmt.Sprintf("Use 1s to %v, and renew it.", MaxLease))
 	}
 	return hold, nil
 }
 
-// leased returns a task whose last lease is the one given.
-func (w *write) leased(op string, id bridge.TaskID, lease Lease) (Task, error) {
+// leased returns a task if lease is its last one.
+func (w *taskTx) leased(op string, id bridge.TaskID, lease Lease) (Task, error) {
 	task, err := w.get(op, id)
 	switch {
 	case err != nil:
 		return Task{}, err
 	case lease == "" || task.lease != lease:
-		return Task{}, fault.Newf(fault.Rejected, op, string(id), "another worker has leased it, or nobody has").Advise("Stop working on it.")
+		return Task{}, fault.Newf(fault.Rejected, op, string(id), "the lease is not valid").Advise("Stop working on it.")
 	}
 	return task, nil
 }

@@ -1,4 +1,4 @@
-package topics
+package services
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"osaurus-sandbox/supervisor/store/storetest"
 )
 
-func open(t testing.TB) (topics *Topics, alice, bob bridge.Caller) {
+func openTopics(t testing.TB) (topics *Topics, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
-	return New(db), who[0], who[1]
+	return NewTopics(db), who[0], who[1]
 }
 
 func (t *Topics) emit(tb testing.TB, who bridge.Caller, topic bridge.Topic, payload string) {
@@ -29,48 +29,48 @@ func (t *Topics) emit(tb testing.TB, who bridge.Caller, topic bridge.Topic, payl
 }
 
 // list is what a reader gets: "topic payload", or "gap from-to".
-func (t *Topics) list(tb testing.TB, f Filter) (list []string) {
+func (t *Topics) list(tb testing.TB, f TopicFilter) (list []string) {
 	tb.Helper()
 	for e, err := range t.List(tb.Context(), f) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		list = append(list, text(e))
+		list = append(list, eventText(e))
 	}
 	return list
 }
 
-func text(e Event) string {
+func eventText(e Event) string {
 	if e.Gap != nil {
 		return fmt.Sprintf("gap %d-%d", e.Gap.From, e.Gap.To)
 	}
 	return fmt.Sprintf("%d %s %s", e.Seq, e.Topic, e.Payload)
 }
 
-func TestScopes(t *testing.T) {
-	topics, alice, bob := open(t)
+func TestTopicScopes(t *testing.T) {
+	topics, alice, bob := openTopics(t)
 	before := time.Now()
 	topics.emit(t, alice, "rss.new", ` {"n": [1,  2]} `)
 	topics.emit(t, alice, "shared:news", `"for all"`)
 	topics.emit(t, bob, "rss.new", ``)
 	topics.emit(t, bob, "sharedish", `null`)
 	for name, tc := range map[string]struct {
-		filter Filter
+		filter TopicFilter
 		want   []string
 	}{
-		"alice":       {Filter{Agent: alice.Agent}, []string{`1 rss.new {"n":[1,2]}`, `2 shared:news "for all"`}},
-		"bob":         {Filter{Agent: bob.Agent}, []string{`2 shared:news "for all"`, `3 rss.new {}`, `4 sharedish null`}},
-		"all":         {Filter{}, []string{`1 rss.new {"n":[1,2]}`, `2 shared:news "for all"`, `3 rss.new {}`, `4 sharedish null`}},
-		"after":       {Filter{Agent: bob.Agent, After: 3}, []string{`4 sharedish null`}},
-		"a topic":     {Filter{Topics: []Pattern{"rss.new"}}, []string{`1 rss.new {"n":[1,2]}`, `3 rss.new {}`}},
-		"a beginning": {Filter{Agent: bob.Agent, Topics: []Pattern{"shared:*"}}, []string{`2 shared:news "for all"`}},
-		"two":         {Filter{Topics: []Pattern{"sharedish", "shared:*"}}, []string{`2 shared:news "for all"`, `4 sharedish null`}},
+		"alice":       {TopicFilter{Agent: alice.Agent}, []string{`1 rss.new {"n":[1,2]}`, `2 shared:news "for all"`}},
+		"bob":         {TopicFilter{Agent: bob.Agent}, []string{`2 shared:news "for all"`, `3 rss.new {}`, `4 sharedish null`}},
+		"all":         {TopicFilter{}, []string{`1 rss.new {"n":[1,2]}`, `2 shared:news "for all"`, `3 rss.new {}`, `4 sharedish null`}},
+		"after":       {TopicFilter{Agent: bob.Agent, After: 3}, []string{`4 sharedish null`}},
+		"a topic":     {TopicFilter{Topics: []TopicPattern{"rss.new"}}, []string{`1 rss.new {"n":[1,2]}`, `3 rss.new {}`}},
+		"a beginning": {TopicFilter{Agent: bob.Agent, Topics: []TopicPattern{"shared:*"}}, []string{`2 shared:news "for all"`}},
+		"two":         {TopicFilter{Topics: []TopicPattern{"sharedish", "shared:*"}}, []string{`2 shared:news "for all"`, `4 sharedish null`}},
 	} {
 		if got := topics.list(t, tc.filter); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	for e := range topics.List(t.Context(), Filter{}) {
+	for e := range topics.List(t.Context(), TopicFilter{}) {
 		if e.Agent != alice.Agent || e.Source != "sandbox:agent-alice" || e.Time.Before(before) || e.Time.After(time.Now()) {
 			t.Errorf("%+v", e)
 		}
@@ -78,11 +78,11 @@ func TestScopes(t *testing.T) {
 	}
 	stranger := bridge.Caller{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"}
 	for name, tc := range map[string]struct {
-		filter Filter
+		filter TopicFilter
 		kind   fault.Kind
 	}{
-		"not yet": {Filter{After: 5}, fault.InvalidArgs}, "never": {Filter{After: -1}, fault.InvalidArgs},
-		"nobody": {Filter{Agent: stranger.Agent}, fault.NotFound}, "too many topics": {Filter{Topics: make([]Pattern, maxPatterns+1)}, fault.InvalidArgs},
+		"not yet": {TopicFilter{After: 5}, fault.InvalidArgs}, "never": {TopicFilter{After: -1}, fault.InvalidArgs},
+		"nobody": {TopicFilter{Agent: stranger.Agent}, fault.NotFound}, "too many topics": {TopicFilter{Topics: make([]TopicPattern, maxPatterns+1)}, fault.InvalidArgs},
 	} {
 		for _, err := range topics.Subscribe(t.Context(), tc.filter) {
 			if fault.KindOf(err) != tc.kind {
@@ -101,8 +101,8 @@ func TestScopes(t *testing.T) {
 }
 
 // Each agent's tail is its own; who has missed something is told so.
-func TestTail(t *testing.T) {
-	topics, alice, bob := open(t)
+func TestTopicLimit(t *testing.T) {
+	topics, alice, bob := openTopics(t)
 	topics.keep = 3
 	topics.emit(t, alice, "shared:a", "1") // 1
 	topics.emit(t, alice, "a", "1")        // 2
@@ -111,36 +111,36 @@ func TestTail(t *testing.T) {
 		topics.emit(t, alice, "a", fmt.Sprint(i)) // 4, 5, 6
 	}
 	for name, tc := range map[string]struct {
-		filter Filter
+		filter TopicFilter
 		want   []string
 	}{
-		"alice":        {Filter{Agent: alice.Agent}, []string{"gap 1-2", "4 a 2", "5 a 3", "6 a 4"}},
-		"alice, later": {Filter{Agent: alice.Agent, After: 2}, []string{"4 a 2", "5 a 3", "6 a 4"}},
-		"bob":          {Filter{Agent: bob.Agent}, []string{"gap 1-1", "3 b 1"}}, // alice's own are not his loss
-		"all":          {Filter{}, []string{"gap 1-2", "3 b 1", "4 a 2", "5 a 3", "6 a 4"}},
+		"alice":        {TopicFilter{Agent: alice.Agent}, []string{"gap 1-2", "4 a 2", "5 a 3", "6 a 4"}},
+		"alice, later": {TopicFilter{Agent: alice.Agent, After: 2}, []string{"4 a 2", "5 a 3", "6 a 4"}},
+		"bob":          {TopicFilter{Agent: bob.Agent}, []string{"gap 1-1", "3 b 1"}}, // alice's own are not his loss
+		"all":          {TopicFilter{}, []string{"gap 1-2", "3 b 1", "4 a 2", "5 a 3", "6 a 4"}},
 	} {
 		if got := topics.list(t, tc.filter); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 	storetest.Delete(t, topics.db, alice)
-	if got := topics.list(t, Filter{}); !slices.Equal(got, []string{"3 b 1"}) {
+	if got := topics.list(t, TopicFilter{}); !slices.Equal(got, []string{"3 b 1"}) {
 		t.Errorf("without alice: %q", got)
 	}
 	if n := storetest.Count(t, topics.db, "SELECT count(*) FROM topic_marks"); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}
 	topics.emit(t, bob, "b", "2")
-	if got := topics.list(t, Filter{After: 6}); !slices.Equal(got, []string{"7 b 2"}) {
+	if got := topics.list(t, TopicFilter{After: 6}); !slices.Equal(got, []string{"7 b 2"}) {
 		t.Errorf("a number was given twice: %q", got)
 	}
 }
 
 // A reader that follows gets everything once and in order, however slow it is, and
 // wherever it goes on.
-func TestFollow(t *testing.T) {
-	topics, alice, bob := open(t)
-	const all = page + 40
+func TestTopicFollow(t *testing.T) {
+	topics, alice, bob := openTopics(t)
+	const all = eventPage + 40
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	emitted := make(chan struct{})
@@ -159,12 +159,12 @@ func TestFollow(t *testing.T) {
 	at := events.Seq(0)
 	for at < all { // in several sittings
 		sitting := 30
-		for e, err := range topics.Subscribe(ctx, Filter{Agent: bob.Agent, After: at}) {
+		for e, err := range topics.Subscribe(ctx, TopicFilter{Agent: bob.Agent, After: at}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if e.Gap != nil || e.Seq != at+1 || string(e.Payload) != fmt.Sprint(at) {
-				t.Fatalf("after %d: %s", at, text(e))
+				t.Fatalf("after %d: %s", at, eventText(e))
 			}
 			at = e.Seq
 			if sitting--; sitting == 0 || at == all {
@@ -174,16 +174,16 @@ func TestFollow(t *testing.T) {
 	}
 	<-emitted
 	cancel()
-	for _, err := range topics.Subscribe(ctx, Filter{After: at}) {
+	for _, err := range topics.Subscribe(ctx, TopicFilter{After: at}) {
 		if err == nil {
 			t.Error("there is more than there was")
 		}
 	}
 }
 
-func TestParsePattern(t *testing.T) {
+func TestParseTopicPattern(t *testing.T) {
 	for text, ok := range map[string]bool{"*": true, "a": true, "rss.*": true, "shared:*": true, "": false, "*a": false, "a*b": false, " ": false, "**": false, strings.Repeat("a", 129): false} {
-		if _, err := ParsePattern(text); (err == nil) != ok {
+		if _, err := ParseTopicPattern(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

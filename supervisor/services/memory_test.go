@@ -1,4 +1,4 @@
-package memory
+package services
 
 import (
 	"encoding/json"
@@ -13,10 +13,10 @@ import (
 	"osaurus-sandbox/supervisor/store/storetest"
 )
 
-func open(t testing.TB) (m *Memory, alice, bob bridge.Caller) {
+func openMemory(t testing.TB) (m *Memory, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
-	return New(db), who[0], who[1]
+	return NewMemory(db), who[0], who[1]
 }
 
 func (m *Memory) store(t testing.TB, who bridge.Caller, contents ...string) {
@@ -52,8 +52,8 @@ func (m *Memory) all(t testing.TB, who bridge.Caller) (list []Fact) {
 	return list
 }
 
-func TestStoreAndQuery(t *testing.T) {
-	m, alice, bob := open(t)
+func TestMemoryQuery(t *testing.T) {
+	m, alice, bob := openMemory(t)
 	before := time.Now()
 	m.store(t, alice, "Anna's birthday is the 3rd of May", "The deploy key is in the vault", "Café Zürich opens at nine", "東京の天気は晴れです")
 	m.store(t, bob, "bob deploys on Fridays")
@@ -89,13 +89,13 @@ func TestStoreAndQuery(t *testing.T) {
 	}
 }
 
-func TestRanking(t *testing.T) {
-	m, alice, bob := open(t)
+func TestMemoryRanking(t *testing.T) {
+	m, alice, bob := openMemory(t)
 	for i := range 20 {
 		m.store(t, alice, fmt.Sprintf("server number %d", i))
 	}
 	m.store(t, alice, "the server burns")
-	if got := m.find(t, alice, "server burns"); len(got) != Found || got[0] != "the server burns" || got[1] != "server number 19" {
+	if got := m.find(t, alice, "server burns"); len(got) != DefaultFound || got[0] != "the server burns" || got[1] != "server number 19" {
 		t.Errorf("a rare word comes first, then what is new: %q", got)
 	}
 	pinned, err := m.Pin(t.Context(), alice.Agent, m.all(t, alice)[3].ID, true)
@@ -105,7 +105,7 @@ func TestRanking(t *testing.T) {
 	if got := m.find(t, alice, "server"); got[0] != "server number 3" {
 		t.Errorf("what is pinned comes first: %q", got)
 	}
-	if got := m.find(t, alice, " ?! "); len(got) != Found || got[0] != "server number 3" || got[1] != "the server burns" {
+	if got := m.find(t, alice, " ?! "); len(got) != DefaultFound || got[0] != "server number 3" || got[1] != "the server burns" {
 		t.Errorf("without a word: %q", got)
 	}
 	// What others have in mind changes nothing of the order: from that one could
@@ -127,8 +127,8 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
-	m, alice, bob := open(t)
+func TestMemoryLimit(t *testing.T) {
+	m, alice, bob := openMemory(t)
 	m.limit = 5
 	m.store(t, bob, "bob's")
 	person, err := m.Add(t.Context(), alice.Agent, "a person said it", false)
@@ -158,18 +158,18 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%q is kept all the same", got)
 	}
 	m.store(t, alice, "six") // it is there
-	for _, bad := range []string{"", " \n", strings.Repeat("x", MaxContent+1)} {
+	for _, bad := range []string{"", " \n", strings.Repeat("x", MaxFact+1)} {
 		if err := m.Store(t.Context(), bob, bad); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%d bytes: %v", len(bad), err)
 		}
 	}
-	m.store(t, bob, strings.Repeat("é", MaxContent/2), "\xff\x00")
+	m.store(t, bob, strings.Repeat("é", MaxFact/2), "\xff\x00")
 }
 
 // Where a person has said all of it, a program makes nothing of that be forgotten,
 // and a person does.
 func TestProgramsForgetNothingOfAPersons(t *testing.T) {
-	m, alice, _ := open(t)
+	m, alice, _ := openMemory(t)
 	m.limit = 2
 	for _, content := range []string{"first", "second"} {
 		if _, err := m.Add(t.Context(), alice.Agent, content, false); err != nil {
@@ -190,8 +190,8 @@ func TestProgramsForgetNothingOfAPersons(t *testing.T) {
 	}
 }
 
-func TestForget(t *testing.T) {
-	m, alice, bob := open(t)
+func TestMemoryDelete(t *testing.T) {
+	m, alice, bob := openMemory(t)
 	m.store(t, alice, "one", "two", "three")
 	m.store(t, bob, "one")
 	id := m.all(t, alice)[0].ID
@@ -223,7 +223,7 @@ func TestForget(t *testing.T) {
 
 // Whatever is asked, it is a list of words.
 func FuzzQuery(f *testing.F) {
-	m, alice, _ := open(f)
+	m, alice, _ := openMemory(f)
 	m.store(f, alice, "needle")
 	for _, text := range []string{
 		`needle" OR "`, `needle*`, `NEAR(needle, 2)`, `owner : "x"`, `content : needle`, `^needle`, `-needle AND NOT (`, `{owner} : x`, "needle\x00x",

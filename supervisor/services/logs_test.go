@@ -1,0 +1,149 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+)
+
+var (
+	logAlice = bridge.Caller{Agent: "A", User: "agent-alice", Plugin: "rss"}
+	logBob   = bridge.Caller{Agent: "B", User: "agent-bob"}
+)
+
+func logKnown(agent config.AgentID) bool { return agent == logAlice.Agent || agent == logBob.Agent }
+
+func (l *Logs) log(t testing.TB, who bridge.Caller, message string) {
+	t.Helper()
+	if err := l.Append(t.Context(), who, bridge.Warn, message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *Logs) list(t testing.TB, who bridge.Caller) (list []LogLine) {
+	t.Helper()
+	for line, err := range l.Read(t.Context(), who.Agent, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+func TestLogs(t *testing.T) {
+	l := NewLogs(logKnown)
+	before := time.Now()
+	l.log(t, logAlice, "one\r\n  two\n\nthree\n")
+	l.log(t, logBob, "")
+	list := l.list(t, logAlice)
+	var texts []string
+	for i, line := range list {
+		texts = append(texts, line.Text)
+		if int(line.Seq) != i+1 || line.Level != bridge.Warn || line.Source != "agent-alice/rss" || line.Time.Before(before) {
+			t.Errorf("%+v", line)
+		}
+	}
+	if !slices.Equal(texts, []string{"one", "  two", "", "three"}) {
+		t.Errorf("%q", texts)
+	}
+	if list := l.list(t, logBob); len(list) != 1 || list[0].Source != "agent-bob" || list[0].Text != "" {
+		t.Errorf("%+v", list)
+	}
+	nobody := bridge.Caller{Agent: "C"}
+	if err := l.Append(t.Context(), nobody, bridge.Info, "x"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("nobody: %v", err)
+	}
+	l.Forget(logAlice.Agent)
+	if list := l.list(t, logAlice); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestLogLimits(t *testing.T) {
+	l := NewLogs(logKnown)
+	l.log(t, logBob, "bob's")
+	for i := range MaxLogLines + 10 {
+		l.log(t, logAlice, fmt.Sprint(i))
+	}
+	if list := l.list(t, logAlice); len(list) != MaxLogLines || list[0].Text != "10" {
+		t.Errorf("%d lines, the first %+v", len(list), list[0])
+	}
+	l.log(t, logAlice, strings.Repeat("\n", 1_000)+"x")
+	if list := l.list(t, logAlice); list[MaxLogLines-1].Text != "… and more lines" || list[MaxLogLines-maxMessageLines-2].Text != fmt.Sprint(MaxLogLines+9) {
+		t.Errorf("%+v", list[MaxLogLines-maxMessageLines-2:])
+	}
+	for range 2 * MaxLogBytes / MaxLogLine {
+		l.log(t, logAlice, strings.Repeat("é", MaxLogLine)+"\xff")
+	}
+	total := 0
+	list := l.list(t, logAlice)
+	for _, line := range list {
+		if total += len(line.Text); len(line.Text) > MaxLogLine || !utf8.ValidString(line.Text) || !strings.HasSuffix(line.Text, "…") {
+			t.Errorf("%d bytes, …%q", len(line.Text), line.Text[len(line.Text)-6:])
+		}
+	}
+	if total > MaxLogBytes || total < MaxLogBytes-MaxLogLine || len(list) != total/len(list[0].Text) {
+		t.Errorf("%d bytes are kept in %d lines", total, len(list))
+	}
+	if list := l.list(t, logBob); len(list) != 1 {
+		t.Errorf("bob's are %+v", list)
+	}
+}
+
+// Who follows gets every line, those of before first, until the end of its context.
+func TestLogFollow(t *testing.T) {
+	l := NewLogs(logKnown)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l.log(t, logAlice, "0")
+	go func() {
+		for i := 1; i < 1_000; i++ {
+			if err := l.Append(ctx, logAlice, bridge.Info, fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	n := 0
+	for line, err := range l.Read(ctx, logAlice.Agent, true) {
+		if n == 1_000 {
+			if err == nil {
+				t.Errorf("more: %+v", line)
+			}
+			break
+		}
+		if err != nil || line.Text != fmt.Sprint(n) {
+			t.Fatalf("%d: %+v, %v", n, line, err)
+		}
+		if n++; n == 1_000 {
+			cancel()
+		}
+	}
+}
+
+// Who follows an agent that is deleted does not wait for ever.
+func TestLogOfDeletedAgent(t *testing.T) {
+	gone := false
+	l := NewLogs(func(agent config.AgentID) bool { return logKnown(agent) && !gone })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l.log(t, logAlice, "the last")
+	var end error
+	for _, err := range l.Read(ctx, logAlice.Agent, true) {
+		if end = err; err == nil {
+			gone = true
+			l.Forget(logAlice.Agent)
+		}
+	}
+	if fault.KindOf(end) != fault.NotFound {
+		t.Errorf("it ends with %v", end)
+	}
+}

@@ -1,0 +1,236 @@
+package services
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	// SharedTopics is the prefix of topics that all agents see. Events of other topics
+	// are seen only by the agent whose program sent them.
+	SharedTopics = "shared:"
+	MaxPayload   = 64 << 10
+	// KeptEvents is how many events of each agent are kept, so that no agent displaces
+	// the events of another.
+	KeptEvents = 1_000
+
+	eventPage   = 64 // events read from the database at a time, some megabytes at most
+	maxPatterns = 64 // of one reader
+)
+
+// Event is an event that a program sent.
+type Event struct {
+	Seq     events.Seq // counts the events of all agents; never reused
+	Time    time.Time
+	Topic   bridge.Topic
+	Agent   config.AgentID
+	Source  string // "sandbox:" and the agent's Linux user
+	Payload json.RawMessage
+	// Gap is set instead of the other fields if events are missing.
+	Gap *Gap
+}
+
+// Gap is a range of numbers that are not all kept any more. Those that are follow.
+type Gap struct{ From, To events.Seq }
+
+// Topics stores the events of each agent's programs durably and passes them to
+// subscribers. Deleting an agent deletes its events. Topics implements bridge.Events.
+type Topics struct {
+	db      *store.DB
+	keep    int
+	emitted notify.Bell
+}
+
+var _ bridge.Events = (*Topics)(nil)
+
+func NewTopics(db *store.DB) *Topics { return &Topics{db: db, keep: KeptEvents} }
+
+// Emit stores an event and wakes subscribers. An empty payload means {}.
+func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
+	const op = "emit event"
+	if len(payload) == 0 {
+		payload = json.RawMessage("{}")
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, payload); err != nil {
+		return fault.Newf(fault.InvalidArgs, op, string(topic), "the payload is not JSON: %w", err).Advise("Send a JSON value.")
+	}
+	if text.Len() > MaxPayload {
+		return fault.Newf(fault.InvalidArgs, op, string(topic), "a payload of %d bytes is more than %d", text.Len(), MaxPayload).
+			Advise("Write it to a file and send the path.")
+	}
+	shared := strings.HasPrefix(string(topic), SharedTopics)
+	err := t.db.Write(ctx, op, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO topics (agent, shared, topic, source, payload, time) VALUES (?, ?, ?, ?, ?, ?)",
+			who.Agent, shared, topic, "sandbox:"+string(who.User), text.String(), time.Now().UnixNano()); err != nil {
+			return err
+		}
+		return t.trim(ctx, tx, who.Agent)
+	})
+	if err == nil {
+		t.emitted.Ring()
+	}
+	return err
+}
+
+// trim deletes an agent's oldest events beyond the limit and records up to where.
+func (t *Topics) trim(ctx context.Context, tx *sql.Tx, agent config.AgentID) error {
+	var until events.Seq
+	err := tx.QueryRowContext(ctx, "SELECT seq FROM topics WHERE agent = ? ORDER BY seq DESC LIMIT 1 OFFSET ?", agent, t.keep).Scan(&until)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO topic_marks (agent, shared, until)
+		SELECT agent, shared, max(seq) FROM topics WHERE agent = ? AND seq <= ? GROUP BY shared
+		ON CONFLICT (agent, shared) DO UPDATE SET until = excluded.until`, agent, until); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM topics WHERE agent = ? AND seq <= ?", agent, until)
+	return err
+}
+
+// TopicPattern is a topic, or a prefix followed by "*".
+type TopicPattern string
+
+// ParseTopicPattern checks a pattern.
+func ParseTopicPattern(text string) (TopicPattern, error) {
+	prefix, all := strings.CutSuffix(text, "*")
+	if all && prefix == "" {
+		return TopicPattern(text), nil
+	}
+	if _, err := bridge.ParseTopic(prefix); err != nil {
+		return "", err
+	}
+	return TopicPattern(text), nil
+}
+
+func (p TopicPattern) matches(topic bridge.Topic) bool {
+	prefix, all := strings.CutSuffix(string(p), "*")
+	return string(topic) == prefix || all && strings.HasPrefix(string(topic), prefix)
+}
+
+// TopicFilter selects events.
+type TopicFilter struct {
+	// Agent selects what this agent sees: its own and shared events. Empty selects all.
+	Agent config.AgentID
+	After events.Seq // selects greater numbers
+	// Topics selects events that match one of the patterns. None selects all.
+	Topics []TopicPattern
+}
+
+// Subscribe yields the stored events and then new ones until the context ends. A
+// reader too slow to read all gets a Gap. A number that does not exist yet is
+// fault.InvalidArgs, an unknown agent fault.NotFound.
+func (t *Topics) Subscribe(ctx context.Context, f TopicFilter) iter.Seq2[Event, error] {
+	return t.read(ctx, f, true)
+}
+
+// Last returns the number of the newest event of any agent.
+func (t *Topics) Last(ctx context.Context) (last events.Seq, err error) {
+	err = t.db.Read(ctx, "read events", func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'topics'), 0)").Scan(&last)
+	})
+	return last, err
+}
+
+// List yields the stored events.
+func (t *Topics) List(ctx context.Context, f TopicFilter) iter.Seq2[Event, error] {
+	return t.read(ctx, f, false)
+}
+
+// topicCursor is the position of a reader.
+type topicCursor struct {
+	at  events.Seq // read up to here
+	gap events.Seq // gaps are reported up to here
+}
+
+func (t *Topics) read(ctx context.Context, f TopicFilter, follow bool) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if len(f.Topics) > maxPatterns {
+			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))
+			return
+		}
+		events.Follow(ctx, topicCursor{at: f.After}, follow, func(ctx context.Context, c topicCursor) ([]Event, topicCursor, <-chan struct{}, error) {
+			return t.next(ctx, f, c)
+		})(yield)
+	}
+}
+
+// next reads a page of events for events.Follow.
+func (t *Topics) next(ctx context.Context, f TopicFilter, c topicCursor) (list []Event, _ topicCursor, more <-chan struct{}, _ error) {
+	more = t.emitted.Next() // before reading, so that no event is missed
+	err := t.db.Read(ctx, "read events", func(tx *sql.Tx) error {
+		if err := checkFilter(ctx, tx, f, c.at); err != nil {
+			return err
+		}
+		var gone events.Seq // the last deleted event
+		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(until), 0) FROM topic_marks WHERE ?1 IN ('', agent) OR shared", f.Agent).Scan(&gone); err != nil {
+			return err
+		}
+		if gone > max(c.at, c.gap) {
+			list = append(list, Event{Seq: c.at, Time: time.Now().UTC(), Gap: &Gap{c.at + 1, gone}})
+			c.gap = gone
+		}
+		found, err := store.All(ctx, tx, scanEvent, `SELECT seq, time, topic, agent, source, payload FROM topics
+			WHERE seq > ?1 AND (?2 IN ('', agent) OR shared) ORDER BY seq LIMIT ?3`, c.at, f.Agent, eventPage)
+		for _, e := range found {
+			if c.at = e.Seq; f.has(e.Topic) {
+				list = append(list, e)
+			}
+		}
+		if len(found) == eventPage {
+			more = nil // there may be more at once
+		}
+		return err
+	})
+	return list, c, more, err
+}
+
+// checkFilter refuses numbers and agents that do not exist.
+func checkFilter(ctx context.Context, tx *sql.Tx, f TopicFilter, at events.Seq) error {
+	const op = "read events"
+	var last events.Seq
+	var exists bool
+	if err := tx.QueryRowContext(ctx, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'topics'), 0), ?1 = '' OR EXISTS (SELECT 1 FROM agents WHERE id = ?1)", f.Agent).
+		Scan(&last, &exists); err != nil {
+		return err
+	}
+	switch {
+	case at < 0 || at > last:
+		return fault.Newf(fault.InvalidArgs, op, fmt.Sprintf("after %d", at), "the newest is %d", last).Advise("Start at 0 to read all.")
+	case !exists:
+		return fault.Newf(fault.NotFound, op, string(f.Agent), "there is no such agent").Advise(listAgents)
+	}
+	return nil
+}
+
+func (f TopicFilter) has(topic bridge.Topic) bool {
+	return len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(p TopicPattern) bool { return p.matches(topic) })
+}
+
+func scanEvent(row store.Row) (Event, error) {
+	var e Event
+	var nanos int64
+	var payload string
+	err := row.Scan(&e.Seq, &nanos, &e.Topic, &e.Agent, &e.Source, &payload)
+	e.Time, e.Payload = time.Unix(0, nanos).UTC(), json.RawMessage(payload)
+	return e, err
+}
