@@ -149,8 +149,8 @@ func (w *askWorld) root(args ...string) string { return w.run("", args...) }
 func (w *askWorld) run(room config.LinuxUser, args ...string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	exit, err := w.guest.Client.Run(w.b.Context(), engine.Command{
-		Args: args, Room: room, Env: []string{"OSAURUS_PLUGIN=bench", "PATH=/usr/local/bin:/usr/bin:/bin"}, Stdout: &out, Stderr: &errs,
+	exit, err := engine.Run(w.b.Context(), w.guest.Room(room), engine.Command{
+		Args: args, Env: []string{"OSAURUS_PLUGIN=bench", "PATH=/usr/local/bin:/usr/bin:/bin"}, Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || exit.Status() != 0 {
 		w.b.Fatalf("%v: %+v %v: %s", args, exit, err, errs.String())

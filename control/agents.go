@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/machine"
 )
 
 // agentService is the part of the API that is about agents.
@@ -182,7 +181,7 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	if start.Root {
 		n.action = "exec.room-root"
 	}
-	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd engine.Command) (machine.Process, error) {
+	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 		lent, err := s.lend(ctx, agent, start.Secrets)
 		if err != nil {
 			return nil, err

@@ -14,13 +14,12 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/supervisor/machine"
 )
 
 type execStream = connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]
 
 // starter starts a command somewhere.
-type starter func(context.Context, engine.Command) (machine.Process, error)
+type starter func(context.Context, engine.Command) (engine.Process, error)
 
 // Exec runs one command as root of the guest.
 func (s service) Exec(ctx context.Context, stream *execStream) error {
@@ -168,7 +167,7 @@ type unheard struct{ io.Writer }
 func (unheard) Close() error { return nil }
 
 // follow carries what comes after start.
-func follow(stream *execStream, process machine.Process, in io.WriteCloser) {
+func follow(stream *execStream, process engine.Process, in io.WriteCloser) {
 	for {
 		m, err := stream.Receive()
 		switch what := m.GetWhat().(type) {
@@ -215,14 +214,14 @@ func (w writer) Write(b []byte) (int, error) { return w(b) }
 type running struct {
 	mu   sync.Mutex
 	last uint64
-	all  map[string]machine.Process
+	all  map[string]engine.Process
 }
 
-func (r *running) add(p machine.Process) (id string, forget func()) {
+func (r *running) add(p engine.Process) (id string, forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[string]machine.Process{}
+		r.all = map[string]engine.Process{}
 	}
 	r.last++
 	id = strconv.FormatUint(r.last, 10)
@@ -234,7 +233,7 @@ func (r *running) add(p machine.Process) (id string, forget func()) {
 	}
 }
 
-func (r *running) get(id string) (machine.Process, error) {
+func (r *running) get(id string) (engine.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p, ok := r.all[id]; ok {

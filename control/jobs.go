@@ -48,7 +48,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 			return sessions.Job{}, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return s.Terminals.StartJob(ctx, string(agent.ID), cmd, callerOf(ctx).cause()) // whose secrets these are
+		return s.Terminals.StartJob(ctx, string(agent.ID), cmd, false, callerOf(ctx).cause())
 	})
 	return &controlpb.StartJobResponse{Job: jobProto(job)}, err
 }

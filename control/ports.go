@@ -52,11 +52,11 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 		return err
 	}
 	return s.onRecord(ctx, r.Agent, "forward", strings.Trim(fmt.Sprint(ports), "[]"), func(agent agents.Agent) error {
-		loan, agent, err := s.Agents.Enter(ctx, string(agent.ID))
+		lease, agent, err := s.Agents.Room(string(agent.ID)).Enter(ctx)
 		if err != nil {
 			return err
 		}
-		defer loan.Return()
+		defer lease.Release()
 		id, forget := s.forwards.add(ctx, agent.ID, ports)
 		defer forget()
 		if err := stream.Send(&controlpb.ForwardPortsResponse{Id: id}); err != nil {

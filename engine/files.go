@@ -2,7 +2,6 @@ package engine
 
 import (
 	"io"
-	"osaurus-sandbox/config"
 	"path"
 	"time"
 )
@@ -15,10 +14,9 @@ const (
 	MaxFolderEntries = 2000 // fits into one message even with the longest names
 )
 
-// File says which file of an agent is meant: Path is below Root, and stays
-// there whatever links there are.
+// File names a file of a room. Path is below Root; a link that leads out of
+// Root is refused.
 type File struct {
-	User config.LinuxUser
 	Root string // absolute
 	Path string // relative; "." is the root
 }
@@ -116,3 +114,10 @@ type SearchEnd struct {
 
 // String is the path as a person reads it.
 func (f File) String() string { return path.Join(f.Root, f.Path) }
+
+// FileDigest says whether a file exists and what it contains.
+type FileDigest struct {
+	// There is true for a file, or a link that leads out of the folder.
+	There  bool
+	SHA256 []byte // of the whole file; nil if it was not read
+}

@@ -1,17 +1,17 @@
 package engine
 
 import (
-	"osaurus-sandbox/config"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 // JobCommand is a command to run in the background.
 type JobCommand struct {
-	User  config.LinuxUser // whose room; empty is root of the guest
-	Args  []string         // a program without a slash is looked for in PATH
-	Env   []string         // NAME=value, over the user's login environment
-	Dir   string           // relative to the home
-	Label string           // for people
+	Args  []string // a program without a slash is looked for in PATH
+	Env   []string // NAME=value, over the user's login environment
+	Dir   string   // relative to the home
+	Label string   // for people
 	// As in Command.
 	Plugin  config.PluginID
 	Offline bool

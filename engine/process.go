@@ -2,15 +2,15 @@ package engine
 
 import (
 	"io"
-	"osaurus-sandbox/config"
 	"strconv"
 	"syscall"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
-// Command is a program to run in the guest, as its root or in a room. Like
-// exec.Cmd, it is told where its streams go: the guest is read only as fast as
-// they are written.
+// Command is a program to run in a room. Like exec.Cmd, it says where its
+// streams go; the command is slowed down to the speed at which they are written.
 type Command struct {
 	// Args are the program and its arguments. A program without a slash is
 	// looked for in the PATH of Env.
@@ -18,12 +18,10 @@ type Command struct {
 	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
 	// room it is added to that of a login.
 	Env []string
-	// Dir is relative to where it runs without one: /, or as an agent its home.
+	// Dir is relative to the home, or to / for Root.
 	Dir string
 
-	// Room is the Linux user in whose room the command runs; empty means as
-	// root of the guest. RoomRoot is for installing packages there.
-	Room     config.LinuxUser
+	// RoomRoot runs the command as the room's root, to install packages.
 	RoomRoot bool
 
 	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
@@ -132,3 +130,23 @@ func HostSignal(s syscall.Signal) Signal {
 // OpRun is what was being done, by a fault's word, where a guest would not run a command or its
 // end is not known.
 const OpRun = "run command"
+
+// Note says which limit ended the command, if one did.
+func (e Exit) Note() string {
+	if e.OOM {
+		return "it reached its agent's limit of memory"
+	}
+	return ""
+}
+
+// Name returns the signal's name as in kill -l.
+func (s Signal) Name() string {
+	names := []string{
+		"", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT",
+		"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+	}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return strconv.Itoa(int(s))
+}

@@ -1,8 +1,9 @@
 package engine
 
 import (
-	"osaurus-sandbox/config"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 // RoomConfig is what the room of an agent shall be.

@@ -1,8 +1,9 @@
-// Package engine defines the interface of execution backends, which run commands for agents.
+// Package engine declares what runs the programs of agents: an Engine gives each agent a Room with commands, files, shells and jobs, and a Sandbox runs single commands.
 //
-// A backend implements Sandbox, usually by embedding its own functions in a Live.
-// Package enginetest checks that a backend keeps the promises documented here.
-// docs/spi.md is the guide for authors of backends.
+// Sandbox is the execution SPI. NewSandbox makes one of a room; other backends
+// implement it with a Live, which does what all of them have in common. Package
+// enginetest checks that a backend keeps what the comments here promise, and
+// docs/spi.md is the guide for authors.
 package engine
 
 import (

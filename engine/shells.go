@@ -2,17 +2,16 @@ package engine
 
 import (
 	"fmt"
-	"osaurus-sandbox/config"
 	"time"
+
+	"osaurus-sandbox/config"
 )
 
 // ShellTimeout is the time limit of a ShellCommand that has none.
 const ShellTimeout = 30 * time.Second
 
-// Shell says which session of which agent, and what its shell is made with
-// where it has to be made.
+// Shell is a session, and how to start its shell if it does not run.
 type Shell struct {
-	User    config.LinuxUser // whose room; empty is root of the guest
 	Session config.SessionID
 	Env     []string // NAME=value, over the user's login environment
 	Dir     string   // relative to the home
@@ -91,4 +90,10 @@ type Session struct {
 	Attached   int // persons
 	Waiting    int // commands
 	Made, Used time.Time
+}
+
+// ShellEnd is how a shell ended while a terminal was attached.
+type ShellEnd struct {
+	Code  int    // 128 + n after signal n
+	Cause string // if it did not end by itself
 }

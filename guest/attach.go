@@ -14,8 +14,9 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// Attachment is a person before the shell of a session.
-type Attachment struct {
+// attachment implements engine.Attachment.
+type attachment struct {
+	client *Client
 	stream *connect.BidiStreamForClientSimple[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]
 	cancel context.CancelFunc
 	sendMu sync.Mutex // a stream has one sender at a time
@@ -24,31 +25,29 @@ type Attachment struct {
 	err    error           // after done
 }
 
-// AttachShell attaches to a session's shell and makes that if need be. What its
-// terminal shows is written to output, the recent transcript first; it comes from
-// the room, so only a terminal should obey it. Closing the attachment or
-// cancelling the context leaves the shell as it is.
-func (c *Client) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (*Attachment, error) {
+// AttachShell implements engine.Shells. The output comes from the room: only a
+// terminal should interpret it.
+func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (engine.Attachment, error) {
 	const op = "attach to shell"
-	open := &guestpb.ShellOpen{Shell: shellProto(shell), Size: resizeTo(size)}
+	open := &guestpb.ShellOpen{Shell: c.shell(shell), Size: resizeTo(size)}
 	if err := wire.CheckShellOpen(open); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.shells.Attach(ctx)
 	if err != nil {
-		cancel()
-		return nil, wire.Decode(op, string(shell.Session), err)
+		defer cancel()
+		return nil, c.fault(ctx, op, string(shell.Session), err)
 	}
-	a := &Attachment{stream: stream, cancel: cancel, done: make(chan struct{})}
+	a := &attachment{client: c.Client, stream: stream, cancel: cancel, done: make(chan struct{})}
 	err = a.stream.Send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
 	var first *guestpb.ShellAttachResponse
 	if err == nil || errors.Is(err, io.EOF) { // with EOF, Receive has the reason
 		first, err = a.stream.Receive()
 	}
 	if err != nil {
-		cancel()
-		return nil, wire.Decode(op, string(shell.Session), err)
+		defer cancel()
+		return nil, c.fault(ctx, op, string(shell.Session), err)
 	}
 	// The transport looks at the context only when the request has ended.
 	context.AfterFunc(ctx, func() { _ = a.stream.CloseRequest() })
@@ -56,8 +55,8 @@ func (c *Client) AttachShell(ctx context.Context, shell engine.Shell, size engin
 	return a, nil
 }
 
-// Write types.
-func (a *Attachment) Write(p []byte) (int, error) {
+// Write implements engine.Attachment.
+func (a *attachment) Write(p []byte) (int, error) {
 	for n := 0; n < len(p); {
 		part := p[n:min(len(p), n+wire.Chunk)]
 		if err := a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Input{Input: part}}); err != nil {
@@ -68,12 +67,12 @@ func (a *Attachment) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Resize changes the terminal's size, for everybody who is attached.
-func (a *Attachment) Resize(size engine.TerminalSize) error {
+// Resize implements engine.Attachment.
+func (a *attachment) Resize(size engine.TerminalSize) error {
 	return a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Resize{Resize: resizeTo(size)}})
 }
 
-func (a *Attachment) send(m *guestpb.ShellAttachRequest) error {
+func (a *attachment) send(m *guestpb.ShellAttachRequest) error {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
 	if err := a.stream.Send(m); err != nil {
@@ -82,24 +81,23 @@ func (a *Attachment) send(m *guestpb.ShellAttachRequest) error {
 	return nil
 }
 
-// Close detaches.
-func (a *Attachment) Close() error {
+// Close implements engine.Attachment.
+func (a *attachment) Close() error {
 	a.cancel()
 	<-a.done
 	return nil
 }
 
-// Done is closed when Wait would not block.
-func (a *Attachment) Done() <-chan struct{} { return a.done }
+// Done implements engine.Attachment.
+func (a *attachment) Done() <-chan struct{} { return a.done }
 
-// Wait returns when the shell has ended, or with an error when the attachment
-// has: it was closed, the connection broke, or output could not be written.
-func (a *Attachment) Wait() (engine.ShellEnd, error) {
+// Wait implements engine.Attachment.
+func (a *attachment) Wait() (engine.ShellEnd, error) {
 	<-a.done
 	return a.end, a.err
 }
 
-func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse, output io.Writer) {
+func (a *attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse, output io.Writer) {
 	defer close(a.done)
 	defer a.cancel()
 	for {
@@ -112,7 +110,7 @@ func (a *Attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 		}
 		var err error
 		if m, err = a.stream.Receive(); err != nil {
-			a.err = wire.Decode("follow shell", "", streamEnd(ctx, err))
+			a.err = a.client.fault(ctx, "follow shell", "", streamEnd(ctx, err))
 			return
 		}
 	}

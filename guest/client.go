@@ -1,4 +1,4 @@
-// Package guest is the host's end of the guest protocol: it greets a booting guest, asks how it is, and runs commands in it.
+// Package guest is the host's end of the guest protocol: it greets a booting guest, asks for its state and runs the rooms of agents in it.
 package guest
 
 import (
@@ -34,16 +34,37 @@ const (
 	// callTimeout bounds every call that answers at once, whatever the
 	// caller's context says.
 	callTimeout = 10 * time.Second
+	// endDelay is how long after a broken connection the end of its machine may
+	// become known.
+	endDelay = time.Second
 	// entropySize fills the guest's pool (256 bits) with some to spare.
 	entropySize = 64
 )
 
-// Dialer connects to an AF_VSOCK port of the guest.
+// Machine is the machine that a guest runs in.
+type Machine interface {
+	// Dial connects to an AF_VSOCK port of the guest.
+	Dial(ctx context.Context, port uint32) (net.Conn, error)
+	// Done is closed when the machine has ended.
+	Done() <-chan struct{}
+}
+
+// Dialer is a Machine that only dials and never ends.
 type Dialer func(ctx context.Context, port uint32) (net.Conn, error)
 
-// Client speaks to one boot of one guest. Its methods may be called from any
-// goroutine. Their errors are *fault.Error: Unavailable when the guest cannot
-// be reached, Timeout when it did not answer, otherwise what the guest said.
+// Dial implements Machine.
+func (d Dialer) Dial(ctx context.Context, port uint32) (net.Conn, error) { return d(ctx, port) }
+
+// Done implements Machine.
+func (Dialer) Done() <-chan struct{} { return nil }
+
+// ErrSilent says that a guest did not answer in time.
+var ErrSilent = errors.New("the guest does not answer")
+
+// Client talks to one boot of one guest. It implements engine.Engine. Its
+// methods may be called by many goroutines at once. Their errors are faults:
+// Unavailable when the guest cannot be reached, Timeout when it does not answer,
+// otherwise what the guest said.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
 	rooms     guestpbconnect.RoomsClient
@@ -64,7 +85,7 @@ type Client struct {
 // It fails with InvalidArgs if the guest cannot do what boot says, with
 // Rejected if the guest is of another version or has been greeted by someone
 // else, and with what the guest says if its boot went wrong.
-func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
+func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 	const op = "greet guest"
 	hello := &guestpb.HelloRequest{
 		VersionMin: wire.VersionMin, VersionMax: wire.VersionMax,
@@ -75,7 +96,7 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 	}
 	_, _ = rand.Read(hello.Key) // never fails
 	_, _ = rand.Read(hello.Entropy)
-	c := newClient(dial, wire.Key(hello.Key))
+	c := newClient(m, wire.Key(hello.Key))
 	for {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, hello)
@@ -102,8 +123,8 @@ func Connect(ctx context.Context, dial Dialer, boot Boot) (*Client, error) {
 	}
 }
 
-func newClient(dial Dialer, key wire.Key) *Client {
-	cs := newConns(dial)
+func newClient(m Machine, key wire.Key) *Client {
+	cs := newConns(m)
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) },
 		Protocols:   wire.Protocols(), HTTP2: wire.HTTP2(),
@@ -137,13 +158,15 @@ func (c *Client) Version() string { return c.version }
 
 // Ping returns when the guest has answered.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := call(ctx, "ping guest", c.rpc.Ping, &guestpb.PingRequest{})
-	return err
+	if _, err := c.rpc.Ping(ctx, &guestpb.PingRequest{}); err != nil {
+		return wire.Decode("ping guest", "", err)
+	}
+	return nil
 }
 
 // SetTime sets the guest's clock and returns how far it was ahead of t.
 func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error) {
-	r, err := call(ctx, "set guest's clock", c.rpc.SetTime, &guestpb.SetTimeRequest{TimeUnixNano: t.UnixNano()})
+	r, err := call(ctx, c, "set guest's clock", "", c.rpc.SetTime, &guestpb.SetTimeRequest{TimeUnixNano: t.UnixNano()})
 	return time.Duration(r.GetOffsetNanos()), err
 }
 
@@ -151,7 +174,7 @@ func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error
 // the grace; 0 means five seconds), write everything to its disks, and
 // power off. It returns when the guest has agreed, which is before it is off.
 func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
-	_, err := call(ctx, "shut guest down", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
+	_, err := call(ctx, c, "shut guest down", "", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
 	return err
 }
 
@@ -165,24 +188,48 @@ func (c *Client) Close() error {
 }
 
 // call makes a call that answers at once.
-func call[Q, R any](ctx context.Context, op string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	return callWithin(ctx, callTimeout, op, "", f, q)
+func call[Q, R any](ctx context.Context, c *Client, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
+	return callWithin(ctx, c, callTimeout, op, subject, f, q)
 }
 
-// callWithin makes a call about something that answers within a while.
-func callWithin[Q, R any](ctx context.Context, patience time.Duration, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// callWithin makes a call that answers within the timeout.
+func callWithin[Q, R any](ctx context.Context, c *Client, timeout time.Duration, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
+	limit, cancel := context.WithTimeoutCause(ctx, timeout, ErrSilent)
 	defer cancel()
-	r, err := f(ctx, q)
+	r, err := f(limit, q)
 	if err != nil {
-		return nil, wire.Decode(op, subject, err)
+		return nil, c.fault(limit, op, subject, err)
 	}
 	return r, nil
 }
 
+// fault returns the error of a call. If the guest did not answer, it says
+// whether the guest is silent or its machine has ended.
+func (c *Client) fault(ctx context.Context, op, subject string, err error) error {
+	switch {
+	case faultrpc.Answered(err):
+		return wire.Decode(op, subject, err)
+	case context.Cause(ctx) == ErrSilent:
+		return fault.New(fault.Timeout, op, subject, ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is restarted.")
+	case ctx.Err() != nil:
+		return wire.Decode(op, subject, err)
+	}
+	over := c.conns.machine.Done()
+	if over == nil {
+		return wire.Decode(op, subject, err)
+	}
+	select {
+	case <-over:
+		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before it did").
+			Advise("See `osaurus-sandbox status` for why; then run it again.")
+	case <-time.After(endDelay):
+		return wire.Decode(op, subject, err)
+	}
+}
+
 // conns are the connections of one client, so that Close can end them all.
 type conns struct {
-	connect Dialer
+	machine Machine
 	ctx     context.Context
 	cancel  context.CancelFunc
 	mu      sync.Mutex
@@ -190,16 +237,16 @@ type conns struct {
 	last    error // of the last attempt to dial
 }
 
-func newConns(dial Dialer) *conns {
+func newConns(m Machine) *conns {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &conns{connect: dial, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
+	return &conns{machine: m, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
 }
 
 func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	conn, err := c.connect(ctx, port)
+	conn, err := c.machine.Dial(ctx, port)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = err
@@ -220,7 +267,7 @@ func (c *conns) enter(ctx context.Context, e entry.Entry) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A guest that takes nothing holds up nobody for longer than he likes.
+	// A guest that stops reading cannot block a caller past its deadline.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if _, err := conn.Write(e.Bytes()); err != nil {

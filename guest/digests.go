@@ -12,10 +12,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// DigestFiles says of each of a folder's files what it holds, in the order of their paths, which are
-// relative to the folder. It reads those of at most limit bytes that the agent may read. Where there
-// is no such folder, nothing is there.
-func (c *Client) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
+// DigestFiles implements engine.Files. In a folder that does not exist, no file does.
+func (c room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
 	const op = "look at files"
 	list := make([]engine.FileDigest, 0, len(paths))
 	for some := range slices.Chunk(paths, wire.MaxDigests) {
@@ -26,7 +24,7 @@ func (c *Client) DigestFiles(ctx context.Context, folder engine.File, limit uint
 		if err := wire.CheckDigests(q); err != nil {
 			return nil, err
 		}
-		a, err := aboutFile(ctx, op, folder, c.files.Digest, q)
+		a, err := callFile(ctx, c, op, folder, c.files.Digest, q)
 		if err != nil {
 			return nil, err
 		}

@@ -15,20 +15,18 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// fileTimeout bounds a call that neither reads nor writes a file.
+// fileTimeout bounds a call that does not transfer a file's content.
 const fileTimeout = 30 * time.Second
 
-// StatFile says what is at a path. It fails with NotFound, with InvalidArgs for a
-// path that leads out of its root, and with Rejected for what the agent may not
-// touch; so do the calls below.
-func (c *Client) StatFile(ctx context.Context, f engine.File) (engine.FileInfo, error) {
-	a, err := aboutFile(ctx, "look at", f, c.files.Stat, &guestpb.StatFileRequest{File: filePath(f)})
+// StatFile implements engine.Files.
+func (c room) StatFile(ctx context.Context, f engine.File) (engine.FileInfo, error) {
+	a, err := callFile(ctx, c, "look at", f, c.files.Stat, &guestpb.StatFileRequest{File: filePath(f)})
 	return fileInfo(a.GetInfo()), err
 }
 
-// ListFolder lists a folder by name, and says whether it has more than limit.
-func (c *Client) ListFolder(ctx context.Context, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
-	a, err := aboutFile(ctx, "list", f, c.files.List, &guestpb.ListFolderRequest{Folder: filePath(f), Limit: uint32(limit)})
+// ListFolder implements engine.Files.
+func (c room) ListFolder(ctx context.Context, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
+	a, err := callFile(ctx, c, "list", f, c.files.List, &guestpb.ListFolderRequest{Folder: filePath(f), Limit: uint32(limit)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -38,9 +36,8 @@ func (c *Client) ListFolder(ctx context.Context, f engine.File, limit int) (list
 	return list, a.Truncated, nil
 }
 
-// ReadFile reads a file into a writer. The guest is read only as fast as that
-// is written. With a limit, no more is written.
-func (c *Client) ReadFile(ctx context.Context, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
+// ReadFile implements engine.Files.
+func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	const op = "read"
 	m := &guestpb.ReadFileRequest{
 		File: filePath(f), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
@@ -51,14 +48,14 @@ func (c *Client) ReadFile(ctx context.Context, f engine.File, part engine.FilePa
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Read(inRoomOf(ctx, f.User), m)
+	stream, err := c.files.Read(inRoomOf(ctx, c.user), m)
 	if err != nil {
-		return engine.FileRead{}, fileFault(f, op, err)
+		return engine.FileRead{}, c.fileFault(ctx, f, op, err)
 	}
 	defer stream.Close()
 	var r engine.FileRead
 	var n uint64
-	sum := sha256.New() // here, where processors have instructions for it
+	sum := sha256.New()
 	for stream.Receive() {
 		m := stream.Msg()
 		if m.Info != nil {
@@ -78,7 +75,7 @@ func (c *Client) ReadFile(ctx context.Context, f engine.File, part engine.FilePa
 		r.Truncated = m.Truncated
 	}
 	if err := stream.Err(); err != nil {
-		return engine.FileRead{}, fileFault(f, op, err)
+		return engine.FileRead{}, c.fileFault(ctx, f, op, err)
 	}
 	if all := part.Offset == 0 && part.FirstLine == 0 && part.LastLines == 0 && part.Lines == 0 && !r.Truncated; all {
 		r.SHA256 = sum.Sum(nil)
@@ -86,8 +83,8 @@ func (c *Client) ReadFile(ctx context.Context, f engine.File, part engine.FilePa
 	return r, nil
 }
 
-// WriteFile writes a file: all of it, or what was there stays.
-func (c *Client) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) (engine.FileWritten, error) {
+// WriteFile implements engine.Files.
+func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) (engine.FileWritten, error) {
 	const op = "write"
 	m := &guestpb.WriteFileRequest{
 		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
@@ -96,21 +93,21 @@ func (c *Client) WriteFile(ctx context.Context, f engine.File, w engine.FileWrit
 		return engine.FileWritten{}, err
 	}
 	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
-	a, failed := c.files.Write(wire.WithContent(inRoomOf(ctx, f.User), wire.Content{Reader: content, Size: w.Size}), m)
+	a, failed := c.files.Write(wire.WithContent(inRoomOf(ctx, c.user), wire.Content{Reader: content, Size: w.Size}), m)
 	sum, err := content.end()
 	switch {
 	case err != nil: // the guest has kept what was there
 		return engine.FileWritten{}, fault.Wrap(op, f.String(), err)
 	case failed != nil:
-		return engine.FileWritten{}, fileFault(f, op, failed)
+		return engine.FileWritten{}, c.fileFault(ctx, f, op, failed)
 	case sum == nil:
 		return engine.FileWritten{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answered before it had all")
 	}
 	return engine.FileWritten{Created: a.Created, SHA256: sum, Size: a.Size}, nil
 }
 
-// SearchFiles tells what it finds as it is found, and ends with tell's error.
-func (c *Client) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error) {
+// SearchFiles implements engine.Files.
+func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (engine.SearchEnd, error) {
 	const op = "search"
 	m := &guestpb.SearchRequest{
 		Root: filePath(f), Pattern: s.Pattern, Include: s.Include, IgnoreCase: s.IgnoreCase,
@@ -124,20 +121,20 @@ func (c *Client) SearchFiles(ctx context.Context, f engine.File, s engine.FileSe
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.Search(inRoomOf(ctx, f.User), m)
+	stream, err := c.files.Search(inRoomOf(ctx, c.user), m)
 	if err != nil {
-		return engine.SearchEnd{}, fileFault(f, op, err)
+		return engine.SearchEnd{}, c.fileFault(ctx, f, op, err)
 	}
 	defer stream.Close()
-	most := engine.MaxMatches * (1 + 2*engine.MaxContext) // with their contexts; more is no honest guest
+	most := engine.MaxMatches * (1 + 2*engine.MaxContext) // matches with their context lines
 	for stream.Receive() {
 		a := stream.Msg()
 		if most -= len(a.Matches); most < 0 {
-			return engine.SearchEnd{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answers without an end")
+			return engine.SearchEnd{}, fault.Newf(fault.Rejected, op, f.String(), "the guest sent too many matches")
 		}
 		for _, m := range a.Matches {
 			match := engine.FileMatch{Path: clipPath(m.Path), Line: m.Line, Text: bytes.Clone(m.Text[:min(len(m.Text), engine.MaxMatchLine)]), Clipped: m.Clipped, Context: m.Context}
-			if err := tell(match); err != nil {
+			if err := found(match); err != nil {
 				return engine.SearchEnd{}, err
 			}
 		}
@@ -145,32 +142,32 @@ func (c *Client) SearchFiles(ctx context.Context, f engine.File, s engine.FileSe
 			return engine.SearchEnd{Truncated: a.End.Truncated, Files: a.End.Files, Unreadable: a.End.Unreadable}, nil
 		}
 	}
-	return engine.SearchEnd{}, fileFault(f, op, errors.Join(errors.New("the guest ended the search without a word"), stream.Err()))
+	return engine.SearchEnd{}, c.fileFault(ctx, f, op, errors.Join(errors.New("the guest ended the search without a result"), stream.Err()))
 }
 
-// fileFault is the error of a call about a file. What the guest says names the file
-// already.
-func fileFault(f engine.File, op string, err error) error {
+// fileFault returns the error of a call about a file. An error of the guest
+// names the file already.
+func (c room) fileFault(ctx context.Context, f engine.File, op string, err error) error {
 	if faultrpc.Answered(err) {
 		return wire.Decode("", "", err)
 	}
-	return wire.Decode(op, f.String(), err)
+	return c.fault(ctx, op, f.String(), err)
 }
 
 func filePath(f engine.File) *guestpb.FilePath {
 	return &guestpb.FilePath{Root: []byte(f.Root), Path: []byte(f.Path)}
 }
 
-// aboutFile makes a call that answers at once.
-func aboutFile[Q, R any](ctx context.Context, op string, f engine.File, call func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
+// callFile makes a call about a file that answers at once.
+func callFile[Q, R any](ctx context.Context, c room, op string, f engine.File, call func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
 	if err := wire.CheckFilePath(filePath(f)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	limit, cancel := context.WithTimeoutCause(ctx, fileTimeout, ErrSilent)
 	defer cancel()
-	r, err := call(inRoomOf(ctx, f.User), q)
+	r, err := call(inRoomOf(limit, c.user), q)
 	if err != nil {
-		return nil, fileFault(f, op, err)
+		return nil, c.fileFault(limit, f, op, err)
 	}
 	return r, nil
 }

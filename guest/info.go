@@ -60,7 +60,7 @@ type Step struct {
 
 // Info asks the guest how it is.
 func (c *Client) Info(ctx context.Context) (Info, error) {
-	r, err := call(ctx, "ask guest for its state", c.rpc.Info, &guestpb.InfoRequest{})
+	r, err := call(ctx, c, "ask guest for its state", "", c.rpc.Info, &guestpb.InfoRequest{})
 	if err != nil {
 		return Info{}, err
 	}

@@ -12,23 +12,22 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// StartJob starts a job and returns when it runs. It fails as Exec does, with
-// Rejected also when too many jobs of the user run.
-func (c *Client) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error) {
+// StartJob implements engine.Jobs.
+func (c room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error) {
 	r := &guestpb.StartJobRequest{
-		User: string(cmd.User), Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
+		User: string(c.user), Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
 		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
 	}
 	if err := wire.CheckJob(r); err != nil {
 		return engine.Job{}, err
 	}
-	a, err := call(ctx, "start job", c.jobs.StartJob, r)
+	a, err := call(ctx, c.Client, "start job", "", c.jobs.StartJob, r)
 	return job(a.GetJob()), err
 }
 
-// Jobs lists a user's jobs, the newest first.
-func (c *Client) Jobs(ctx context.Context, user config.LinuxUser) ([]engine.Job, error) {
-	a, err := call(ctx, "list jobs", c.jobs.ListJobs, &guestpb.ListJobsRequest{User: string(user)})
+// Jobs implements engine.Jobs.
+func (c room) Jobs(ctx context.Context) ([]engine.Job, error) {
+	a, err := call(ctx, c.Client, "list jobs", "", c.jobs.ListJobs, &guestpb.ListJobsRequest{User: string(c.user)})
 	if err != nil {
 		return nil, err
 	}
@@ -39,45 +38,41 @@ func (c *Client) Jobs(ctx context.Context, user config.LinuxUser) ([]engine.Job,
 	return list, nil
 }
 
-// Job says how a job is. Like the calls below it fails with NotFound when the
-// user has no such job, or not any more.
-func (c *Client) Job(ctx context.Context, user config.LinuxUser, id config.JobID) (engine.Job, error) {
-	a, err := call(ctx, "ask for job "+string(id), c.jobs.PollJob, &guestpb.PollJobRequest{User: string(user), Id: string(id)})
+// Job implements engine.Jobs.
+func (c room) Job(ctx context.Context, id config.JobID) (engine.Job, error) {
+	a, err := call(ctx, c.Client, "ask for job", string(id), c.jobs.PollJob, &guestpb.PollJobRequest{User: string(c.user), Id: string(id)})
 	return job(a.GetJob()), err
 }
 
-// WaitJob returns when the job has ended or the wait, of at most MaxJobWait, is
-// over; the job says which.
-func (c *Client) WaitJob(ctx context.Context, user config.LinuxUser, id config.JobID, wait time.Duration) (engine.Job, error) {
-	a, err := callWithin(ctx, callTimeout+wait, "wait for job", string(id), c.jobs.WaitJob,
-		&guestpb.WaitJobRequest{User: string(user), Id: string(id), TimeoutNanos: int64(wait)})
+// WaitJob implements engine.Jobs.
+func (c room) WaitJob(ctx context.Context, id config.JobID, wait time.Duration) (engine.Job, error) {
+	a, err := callWithin(ctx, c.Client, callTimeout+wait, "wait for job", string(id), c.jobs.WaitJob,
+		&guestpb.WaitJobRequest{User: string(c.user), Id: string(id), TimeoutNanos: int64(wait)})
 	return job(a.GetJob()), err
 }
 
-// KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
-// a job.
-func (c *Client) KillJob(ctx context.Context, user config.LinuxUser, id config.JobID, hard bool) (engine.Job, error) {
+// KillJob implements engine.Jobs.
+func (c room) KillJob(ctx context.Context, id config.JobID, hard bool) (engine.Job, error) {
 	how := guestpb.KillJobRequest_HOW_TERM
 	if hard {
 		how = guestpb.KillJobRequest_HOW_KILL
 	}
-	a, err := call(ctx, "kill job "+string(id), c.jobs.KillJob, &guestpb.KillJobRequest{User: string(user), Id: string(id), How: how})
+	a, err := call(ctx, c.Client, "kill job", string(id), c.jobs.KillJob, &guestpb.KillJobRequest{User: string(c.user), Id: string(id), How: how})
 	return job(a.GetJob()), err
 }
 
-// TailJob reads a job's output from an offset on: at most 64 KiB, and where
-// there is none yet it waits for some, at most for wait.
-func (c *Client) TailJob(ctx context.Context, user config.LinuxUser, id config.JobID, offset uint64, wait time.Duration) (engine.JobTail, error) {
-	return c.tailJob(ctx, wait, &guestpb.TailJobRequest{User: string(user), Id: string(id), Offset: offset, WaitNanos: int64(wait)})
+// TailJob implements engine.Jobs.
+func (c room) TailJob(ctx context.Context, id config.JobID, offset uint64, wait time.Duration) (engine.JobTail, error) {
+	return c.tailJob(ctx, wait, &guestpb.TailJobRequest{User: string(c.user), Id: string(id), Offset: offset, WaitNanos: int64(wait)})
 }
 
-// TailJobEnd reads the last n bytes, at most 64 KiB, of a job's output.
-func (c *Client) TailJobEnd(ctx context.Context, user config.LinuxUser, id config.JobID, n uint64) (engine.JobTail, error) {
-	return c.tailJob(ctx, 0, &guestpb.TailJobRequest{User: string(user), Id: string(id), FromEnd: n})
+// TailJobEnd implements engine.Jobs.
+func (c room) TailJobEnd(ctx context.Context, id config.JobID, n uint64) (engine.JobTail, error) {
+	return c.tailJob(ctx, 0, &guestpb.TailJobRequest{User: string(c.user), Id: string(id), FromEnd: n})
 }
 
-func (c *Client) tailJob(ctx context.Context, wait time.Duration, r *guestpb.TailJobRequest) (engine.JobTail, error) {
-	a, err := callWithin(ctx, callTimeout+wait, "read output of job", r.Id, c.jobs.TailJob, r)
+func (c room) tailJob(ctx context.Context, wait time.Duration, r *guestpb.TailJobRequest) (engine.JobTail, error) {
+	a, err := callWithin(ctx, c.Client, callTimeout+wait, "read output of job", r.Id, c.jobs.TailJob, r)
 	if err != nil {
 		return engine.JobTail{}, err
 	}

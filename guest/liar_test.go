@@ -146,9 +146,9 @@ func (l *liar) serve(t *testing.T) *guest.Client {
 			}
 		}
 	})
-	client, err := guest.Connect(t.Context(), func(ctx context.Context, port uint32) (net.Conn, error) {
+	client, err := guest.Connect(t.Context(), guest.Dialer(func(ctx context.Context, port uint32) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path(port))
-	}, guest.Boot{})
+	}), guest.Boot{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,38 +212,39 @@ func TestLyingGuest(t *testing.T) {
 		t.Errorf("a message that is too long: %v", err)
 	}
 	const user = "agent-alice"
-	file := engine.File{User: user, Root: "/workspace/agents/alice", Path: "a"}
-	if i, err := c.StatFile(ctx, file); err != nil || i.Kind != engine.OtherFile {
+	room := c.Room(user)
+	file := engine.File{Root: "/workspace/agents/alice", Path: "a"}
+	if i, err := room.StatFile(ctx, file); err != nil || i.Kind != engine.OtherFile {
 		t.Errorf("a file without a word: %+v %v", i, err)
 	}
-	if list, _, err := c.ListFolder(ctx, file, 10); err != nil || len(list) > engine.MaxFolderEntries {
+	if list, _, err := room.ListFolder(ctx, file, 10); err != nil || len(list) > engine.MaxFolderEntries {
 		t.Errorf("a folder: %d entries, %v", len(list), err)
 	}
 	var text bytes.Buffer
-	if _, err := c.ReadFile(ctx, file, engine.FilePart{Limit: 1000}, &text); fault.KindOf(err) != fault.Rejected || text.Len() > 1000 {
+	if _, err := room.ReadFile(ctx, file, engine.FilePart{Limit: 1000}, &text); fault.KindOf(err) != fault.Rejected || text.Len() > 1000 {
 		t.Errorf("a file without an end: %d bytes, %v", text.Len(), err)
 	}
 	text.Reset()
-	if r, err := c.ReadFile(ctx, file, engine.FilePart{Limit: 1000, OrNothing: true}, &text); err != nil || !r.Truncated || text.Len() > 0 {
+	if r, err := room.ReadFile(ctx, file, engine.FilePart{Limit: 1000, OrNothing: true}, &text); err != nil || !r.Truncated || text.Len() > 0 {
 		t.Errorf("a file of any size: %+v, %d bytes, %v", r, text.Len(), err)
 	}
 	matches := 0
-	if _, err := c.SearchFiles(ctx, file, engine.FileSearch{Pattern: "x"}, func(engine.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
+	if _, err := room.SearchFiles(ctx, file, engine.FileSearch{Pattern: "x"}, func(engine.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a search without an end: %d matches, %v", matches, err)
 	}
-	if list, err := c.Jobs(ctx, user); err != nil || len(list) > wire.MaxJobs {
+	if list, err := room.Jobs(ctx); err != nil || len(list) > wire.MaxJobs {
 		t.Errorf("%d jobs, %v", len(list), err)
 	}
-	if j, err := c.Job(ctx, user, "0123456789abcdef0123456789abcdef"); err != nil || j.Running {
+	if j, err := room.Job(ctx, "0123456789abcdef0123456789abcdef"); err != nil || j.Running {
 		t.Errorf("no job: %+v %v", j, err)
 	}
-	if tail, err := c.TailJob(ctx, user, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > wire.Chunk {
+	if tail, err := room.TailJob(ctx, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > wire.Chunk {
 		t.Errorf("a job's output: %d bytes, %v", len(tail.Data), err)
 	}
-	if list, err := c.Sessions(ctx, user); err != nil || len(list) > wire.MaxSessions || list[0].State != engine.SessionEnded {
+	if list, err := room.Sessions(ctx); err != nil || len(list) > wire.MaxSessions || list[0].State != engine.SessionEnded {
 		t.Errorf("%d sessions, %v", len(list), err)
 	}
-	r, err := c.RunShell(ctx, engine.ShellCommand{Shell: engine.Shell{User: user, Session: "main"}, Command: "true"})
+	r, err := room.RunShell(ctx, engine.ShellCommand{Shell: engine.Shell{Session: "main"}, Command: "true"})
 	if err != nil || len(r.Stdout.Head) > wire.MaxShellOutputBytes || len(r.Stdout.Tail) > wire.MaxShellOutputBytes || len(r.Late) > wire.MaxList {
 		t.Errorf("a shell's output: %d and %d bytes, %d late, %v", len(r.Stdout.Head), len(r.Stdout.Tail), len(r.Late), err)
 	}

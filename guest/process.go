@@ -1,11 +1,13 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -17,47 +19,52 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// DefaultEnv is the environment of a command that was given none.
+// DefaultEnv returns the environment of a command of root that has none.
 func DefaultEnv() []string { return wire.RootEnvironment() }
 
-// Process is a command that has been started.
-type Process struct {
+const (
+	// execLimit is how long a guest may take to start a command.
+	execLimit = 15 * time.Second
+	// execGrace is the time between SIGTERM and SIGKILL if Command.Grace is 0.
+	execGrace = 5 * time.Second
+	// execSlack is how long after that the command's end is awaited.
+	execSlack = 5 * time.Second
+)
+
+// process implements engine.Process.
+type process struct {
 	client  *Client
 	cmd     engine.Command
 	name    string
 	id      uint64
 	pid     int
 	answers answers
-	input   *inputStream // nil: it takes none
+	input   *inputStream // nil if the command takes none
 	sending sync.Mutex
-	release func() // gives back what the answers came over
-	cancel  context.CancelFunc
+	release func() // gives back the connection of answers
+	cancel  context.CancelCauseFunc
 	done    chan struct{}
 	exit    engine.Exit // after done
 	err     error       // after done
 }
 
-// answers are what the guest says of a command.
+// answers are the messages of the guest about a command.
 type answers interface {
 	Receive() (*guestpb.ExecResponse, error)
 }
 
 type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse]
 
-// Exec starts a command and returns when it runs. Cancelling the context ends
-// it and everything that it started (SIGTERM, then SIGKILL after its grace).
-// When its first process ends, what else it left running is ended too.
-//
-// It fails with NotFound if there is no such program or directory, Rejected
-// if the program may not be executed or too many commands run at once, and
-// InvalidArgs if the command is malformed.
-func (c *Client) Exec(ctx context.Context, cmd engine.Command) (*Process, error) {
-	start := startOf(cmd)
+// Exec implements engine.Room. A guest that falls silent does not hold up the
+// caller: starting a command and ending one with a timeout are bounded here too.
+func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	start := c.startOf(cmd)
 	if err := wire.CheckStart(start); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	p := &Process{client: c, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(ctx)
+	p := &process{client: c.Client, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	late := time.AfterFunc(execLimit, func() { cancel(ErrSilent) })
 	send := p.onLine
 	if cmd.Stdin != nil || cmd.Terminal != nil {
 		send = p.onStream
@@ -66,11 +73,18 @@ func (c *Client) Exec(ctx context.Context, cmd engine.Command) (*Process, error)
 	if err == nil {
 		err = p.begun()
 	}
+	if !late.Stop() && err == nil {
+		cancel(ErrSilent)
+		err = ErrSilent // the command has ended with ctx
+	}
 	if err != nil {
-		err = wire.Decode(engine.OpRun, p.name, streamEnd(ctx, err))
+		err = c.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
 		p.release()
-		cancel()
+		cancel(nil)
 		return nil, err
+	}
+	if cmd.Timeout > 0 {
+		late = time.AfterFunc(cmd.Timeout+cmp.Or(cmd.Grace, execGrace)+execSlack, func() { cancel(ErrSilent) })
 	}
 	if p.input != nil {
 		// The transport looks at the context only when the request has ended.
@@ -79,12 +93,25 @@ func (c *Client) Exec(ctx context.Context, cmd engine.Command) (*Process, error)
 	if cmd.Stdin != nil {
 		go p.feed()
 	}
-	go p.follow(ctx)
+	go func() {
+		defer late.Stop()
+		p.follow(ctx)
+	}()
 	return p, nil
 }
 
-// onStream sends a command that takes input.
-func (p *Process) onStream(ctx context.Context, start *guestpb.Start) error {
+// Exec starts a command as the guest's root.
+func (c *Client) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	return c.Room(engine.Root).Exec(ctx, cmd)
+}
+
+// Run executes a command as the guest's root and waits for it.
+func (c *Client) Run(ctx context.Context, cmd engine.Command) (engine.Exit, error) {
+	return engine.Run(ctx, c.Room(engine.Root), cmd)
+}
+
+// onStream starts a command that takes input.
+func (p *process) onStream(ctx context.Context, start *guestpb.Start) error {
 	stream, err := p.client.rpc.Exec(ctx)
 	if err != nil {
 		return err
@@ -97,9 +124,9 @@ func (p *Process) onStream(ctx context.Context, start *guestpb.Start) error {
 	return err
 }
 
-// onLine sends a command that takes none. When its context ends, the line does, and with that
-// the command.
-func (p *Process) onLine(ctx context.Context, start *guestpb.Start) error {
+// onLine starts a command that takes no input. When ctx ends, the connection is
+// closed, which ends the command.
+func (p *process) onLine(ctx context.Context, start *guestpb.Start) error {
 	l, err := p.client.lines.take(ctx)
 	if err != nil {
 		return err
@@ -114,37 +141,28 @@ func (p *Process) onLine(ctx context.Context, start *guestpb.Start) error {
 	return l.start(start)
 }
 
-// begun waits until the guest has said that the command runs.
-func (p *Process) begun() error {
+// begun waits until the command runs.
+func (p *process) begun() error {
 	first, err := p.answers.Receive()
 	if err != nil {
 		return err
 	}
 	if first.GetStarted() == nil {
-		return errors.New("the guest did not say that it was started")
+		return errors.New("the guest did not say that the command was started")
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
 	return nil
 }
 
-// Run is Exec and Wait.
-func (c *Client) Run(ctx context.Context, cmd engine.Command) (engine.Exit, error) {
-	p, err := c.Exec(ctx, cmd)
-	if err != nil {
-		return engine.Exit{}, err
-	}
-	return p.Wait()
-}
-
-func startOf(cmd engine.Command) *guestpb.Start {
-	if cmd.Env == nil && cmd.Room == "" {
+func (c room) startOf(cmd engine.Command) *guestpb.Start {
+	if cmd.Env == nil && c.user == engine.Root {
 		cmd.Env = DefaultEnv()
 	}
 	start := &guestpb.Start{
 		Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
-		Room: []byte(cmd.Room), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
+		Room: []byte(c.user), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
@@ -152,44 +170,41 @@ func startOf(cmd engine.Command) *guestpb.Start {
 	return start
 }
 
-// PID is the command's process id in the guest.
-func (p *Process) PID() int { return p.pid }
+// PID implements engine.Process.
+func (p *process) PID() int { return p.pid }
 
-// Done is closed when Wait would not block.
-func (p *Process) Done() <-chan struct{} { return p.done }
+// Done implements engine.Process.
+func (p *process) Done() <-chan struct{} { return p.done }
 
-// Wait returns when the command has ended and all its output is written. It
-// may be called often. An exit code other than 0 is no error; the error says
-// that the command's end is not known, or that its output could not be written.
-func (p *Process) Wait() (engine.Exit, error) {
+// Wait implements engine.Process.
+func (p *process) Wait() (engine.Exit, error) {
 	<-p.done
 	return p.exit, p.err
 }
 
-// Signal sends a signal to the command's process group. It fails with
-// NotFound when the command has ended.
-func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
-	_, err := call(ctx, "send "+s.String(), p.client.rpc.Signal, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
+// Signal implements engine.Process.
+func (p *process) Signal(ctx context.Context, s engine.Signal) error {
+	_, err := call(ctx, p.client, "send "+s.String(), "", p.client.rpc.Signal, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
 	return err
 }
 
-// Resize changes the size of the command's terminal, if it has one.
-func (p *Process) Resize(s engine.TerminalSize) error {
+// Resize implements engine.Process.
+func (p *process) Resize(s engine.TerminalSize) error {
 	if p.cmd.Terminal == nil {
 		return nil
 	}
 	return p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Resize{Resize: resizeTo(s)}})
 }
 
-// send has one sender at a time. A command that has ended takes no more.
-func (p *Process) send(m *guestpb.ExecRequest) error {
+// send sends one message. A stream has one sender at a time.
+func (p *process) send(m *guestpb.ExecRequest) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	return p.input.Send(m)
 }
 
 // feed carries standard input until it ends or the command does.
-func (p *Process) feed() {
+func (p *process) feed() {
 	buf := make([]byte, wire.Chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
@@ -197,7 +212,7 @@ func (p *Process) feed() {
 			return
 		}
 		if err != nil {
-			// A broken reader ends the input; that it broke is its owner's to see.
+			// An error ends the input like EOF does; the reader's owner knows of it.
 			_ = p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
 			return
 		}
@@ -205,15 +220,15 @@ func (p *Process) feed() {
 }
 
 // follow carries output until the command ends.
-func (p *Process) follow(ctx context.Context) {
+func (p *process) follow(ctx context.Context) {
 	defer close(p.done)
-	defer p.cancel()
+	defer p.cancel(nil)
 	defer p.release()
 	var stdout, stderr uint64
 	for {
 		m, err := p.answers.Receive()
 		if err != nil {
-			p.err = wire.Decode(engine.OpRun, p.name, streamEnd(ctx, err))
+			p.err = p.client.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
 			return
 		}
 		switch w := m.What.(type) {
@@ -231,22 +246,22 @@ func (p *Process) follow(ctx context.Context) {
 	}
 }
 
-// deliver hands on what came of a stream, of which so much came before. Who asks for no
-// more than MaxOutput may hold all of it, so it is not left to the guest to keep to that.
-func (p *Process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
+// deliver writes a part of a stream. The guest bounds output to MaxOutput;
+// callers hold it in memory, so that is checked here again.
+func (p *process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
 	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
-		return p.lied("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)
+		return p.invalid("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)
 	}
 	return Deliver(w, name, b)
 }
 
-// lied is the error of a guest that says what no guest does.
-func (p *Process) lied(format string, args ...any) error {
+// invalid returns the error of a guest that breaks the protocol.
+func (p *process) invalid(format string, args ...any) error {
 	return fault.New(fault.Rejected, engine.OpRun, p.name, fmt.Errorf(format, args...)).
-		Advise("The guest is not what was booted: restart it, or reset it.")
+		Advise("Restart the sandbox; if it happens again, reset it.")
 }
 
-// streamEnd says what it means that a stream ended before its last message.
+// streamEnd explains a stream that ended before its last message.
 func streamEnd(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && !faultrpc.Answered(err):
@@ -263,9 +278,9 @@ func streamEnd(ctx context.Context, err error) error {
 // maxSignal is the last signal of Linux.
 const maxSignal = 64
 
-func (p *Process) exitOf(e *guestpb.Exit) (engine.Exit, error) {
+func (p *process) exitOf(e *guestpb.Exit) (engine.Exit, error) {
 	if n := e.GetSignal(); n < 0 || n > maxSignal {
-		return engine.Exit{}, p.lied("the guest says that signal %d ended it", n)
+		return engine.Exit{}, p.invalid("the guest says that signal %d ended it", n)
 	}
 	return engine.Exit{
 		Code: int(e.GetCode()), Signal: engine.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Idle: e.GetIdle(),
@@ -274,9 +289,7 @@ func (p *Process) exitOf(e *guestpb.Exit) (engine.Exit, error) {
 	}, nil
 }
 
-// Deliver writes what came of a stream to whom it is for, if it is for anybody.
-// Its errors are those of Process and Attachment: whoever carries a command or
-// a terminal further says the same of it.
+// Deliver writes a part of a command's output, unless w is nil.
 func Deliver(w io.Writer, name string, b []byte) error {
 	if w == nil {
 		return nil

@@ -25,54 +25,61 @@ const SharedDir = wire.SharedDir
 // SystemPath is where the guest has the programs of its distribution.
 const SystemPath = wire.SystemPath
 
-// EnsureRoom makes a room what it shall be, if it is not yet. It may be called
-// often and at once: a room is made once, and what runs in it stays. The token is what the
-// agent's programs show to the bridge: one that differs takes the place of the last.
-//
-// It fails with Rejected if the room or its layer is there with another user id or
-// home.
+// Capabilities implements engine.Engine.
+func (*Client) Capabilities() engine.Capabilities {
+	return engine.Capabilities{Files: true, Shells: true, Jobs: true}
+}
+
+// Room implements engine.Engine.
+func (c *Client) Room(user config.LinuxUser) engine.Room { return room{c, user} }
+
+// room is a user's room in the guest.
+type room struct {
+	*Client
+	user config.LinuxUser
+}
+
+// EnsureRoom implements engine.Engine.
 func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (engine.Ensured, error) {
 	const op = "make room"
 	spec := roomProto(r)
 	if err := errors.Join(wire.CheckRoom(spec), wire.CheckToken([]byte(token))); err != nil {
 		return engine.Ensured{}, err
 	}
-	a, err := callWithin(ctx, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
+	a, err := callWithin(ctx, c, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
 	if err != nil {
 		return engine.Ensured{}, err
 	}
 	return engine.Ensured{Made: a.Made, Anew: a.Anew, Lacks: clipAll(a.Warnings)}, nil
 }
 
-// SetRoomLimits changes the limits of a room that is there.
+// SetRoomLimits implements engine.Engine.
 func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
 	limits := limitsProto(l)
 	if err := wire.CheckLimits(limits); err != nil {
 		return err
 	}
-	_, err := callWithin(ctx, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limits})
+	_, err := callWithin(ctx, c, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limits})
 	return err
 }
 
-// ResetRoom ends all that runs in a room and throws its layer away. The home
-// stays, and the next EnsureRoom makes the room anew.
+// ResetRoom implements engine.Engine.
 func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
-	_, err := callWithin(ctx, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
+	_, err := callWithin(ctx, c, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
 	c.toRooms.CloseIdleConnections()
 	return err
 }
 
-// RemoveRoom ends all that runs in a room and forgets it; with layer, its files
-// on the data disk go too. It may be called of a room that is not there.
+// RemoveRoom implements engine.Engine.
 func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
-	_, err := callWithin(ctx, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
+	_, err := callWithin(ctx, c, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
 	c.toRooms.CloseIdleConnections()
 	return err
 }
 
-// RoomUsages says what a room uses, or with an empty user what each does.
+// RoomUsages implements engine.Engine.
 func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]engine.RoomUsage, error) {
-	a, err := callWithin(ctx, callTimeout, "ask for usage", string(user), c.rooms.Usage, &guestpb.UsageRequest{User: string(user)})
+	a, err := call(ctx, c, "ask for usage", string(user), c.rooms.Usage, &guestpb.UsageRequest{User: string(user)})
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +94,9 @@ func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]engin
 	return list, nil
 }
 
-// RoomProcesses lists what runs in a room, or with an empty user in all, and
-// says whether there is more than one list holds.
+// RoomProcesses implements engine.Engine.
 func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []engine.RoomProcess, more bool, err error) {
-	a, err := callWithin(ctx, callTimeout, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user)})
+	a, err := call(ctx, c, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user)})
 	if err != nil {
 		return nil, false, err
 	}

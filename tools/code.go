@@ -69,7 +69,7 @@ func newCode(rooms Rooms) Tool {
 func runCode(ctx context.Context, rooms Rooms, c *Call, in codeIn, dir string) (codeOut, error) {
 	id, end := c.registry.scripts.begin(ctx, *c)
 	defer end()
-	ran, err := Run(ctx, rooms, c.Agent, engine.Command{
+	ran, err := Run(ctx, rooms(c.Agent), engine.Command{
 		Args: []string{"/bin/sh", "-c", codeRunner, "sh", codeModule, noPython}, Env: append(environment(c.Agent), "OSAURUS_SCRIPT_ID="+string(id)), Dir: dir,
 		Stdin: strings.NewReader(in.Code), Timeout: time.Duration(in.Timeout) * time.Second,
 	})

@@ -43,7 +43,7 @@ type editOut struct {
 }
 
 // newEdit makes sandbox_edit_file.
-func newEdit(files Files) Tool {
+func newEdit(rooms Rooms) Tool {
 	return Define(Spec{
 		Name: "sandbox_edit_file", Title: "Edit a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{Destructive: true},
@@ -54,9 +54,9 @@ func newEdit(files Files) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		before, digest, err := readAll(ctx, files, c.Agent, p)
+		before, digest, err := readAll(ctx, rooms, c.Agent, p)
 		if err != nil {
-			return editOut{}, missing(ctx, files, c.Agent, p, err)
+			return editOut{}, missing(ctx, rooms, c.Agent, p, err)
 		}
 		if binary(before) {
 			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is no text. Change it with a program in sandbox_exec"}
@@ -65,7 +65,7 @@ func newEdit(files Files) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		w, err := writeAll(ctx, files, c.Agent, p, after, engine.FileWrite{IfSHA256: digest})
+		w, err := writeAll(ctx, rooms, c.Agent, p, after, engine.FileWrite{IfSHA256: digest})
 		if err != nil {
 			return editOut{}, err
 		}

@@ -84,7 +84,7 @@ func login(command string) []string {
 }
 
 func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
-	ran, err := Run(ctx, rooms, c.Agent, engine.Command{
+	ran, err := Run(ctx, rooms(c.Agent), engine.Command{
 		Args: login(in.Command), Env: environment(c.Agent), Dir: dir,
 		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second,
 	})
@@ -118,7 +118,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		}
 		command = "cd -- " + printable.Quote(dir) + " && { " + command + "\n}"
 	}
-	r, err := rooms.Shell(ctx, c.Agent, engine.ShellCommand{
+	r, err := rooms(c.Agent).RunShell(ctx, engine.ShellCommand{
 		Shell: engine.Shell{Session: id, Env: environment(c.Agent)}, Command: command, Timeout: time.Duration(in.Timeout) * time.Second,
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 	if in.Session != "" && !in.Fresh {
 		c.Warn("what runs in the background has no session: it runs in a shell of its own")
 	}
-	job, err := rooms.StartJob(ctx, c.Agent, engine.JobCommand{
+	job, err := rooms(c.Agent).StartJob(ctx, engine.JobCommand{
 		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: printable.First(in.Command, maxLabel),
 	})
 	if err != nil {

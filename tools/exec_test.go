@@ -26,7 +26,8 @@ func TestFolderIsBlamed(t *testing.T) {
 		"no shell to run":  {fault.New(fault.NotFound, engine.OpRun, "/bin/sh", fault.Newf(fault.NotFound, "start program", "/bin/sh", "no such file or directory")), false},
 		"a broken machine": {fault.Newf(fault.Unavailable, engine.OpRun, "/bin/sh", "it has ended"), false},
 	} {
-		r := NewRegistry(slog.New(slog.DiscardHandler), newExec(refusing{err: test.err}), newCode(refusing{err: test.err}))
+		rooms := func(Agent) engine.Room { return refusing{err: test.err} }
+		r := NewRegistry(slog.New(slog.DiscardHandler), newExec(rooms), newCode(rooms))
 		for arguments, tool := range map[string]string{
 			`{"command": "make", "cwd": "src"}`:                     "sandbox_exec",
 			`{"command": "make", "cwd": "src", "background": true}`: "sandbox_exec",
@@ -44,14 +45,14 @@ func TestFolderIsBlamed(t *testing.T) {
 
 // refusing are rooms in which nothing is started.
 type refusing struct {
-	Rooms
+	engine.Room
 	err error
 }
 
-func (r refusing) Exec(context.Context, Agent, engine.Command) (engine.Process, error) {
+func (r refusing) Exec(context.Context, engine.Command) (engine.Process, error) {
 	return nil, r.err
 }
 
-func (r refusing) StartJob(context.Context, Agent, engine.JobCommand) (engine.Job, error) {
+func (r refusing) StartJob(context.Context, engine.JobCommand) (engine.Job, error) {
 	return engine.Job{}, r.err
 }

@@ -4,21 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"io"
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
-
-// Files are agents' files: see guest.Client. User is not the caller's to say.
-type Files interface {
-	StatFile(ctx context.Context, a Agent, f engine.File) (engine.FileInfo, error)
-	ListFolder(ctx context.Context, a Agent, f engine.File, limit int) ([]engine.FolderEntry, bool, error)
-	ReadFile(ctx context.Context, a Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error)
-	WriteFile(ctx context.Context, a Agent, f engine.File, w engine.FileWrite) (engine.FileWritten, error)
-	DigestFiles(ctx context.Context, a Agent, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error)
-	SearchFiles(ctx context.Context, a Agent, f engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error)
-}
 
 // maxEdit is the largest file that is edited or compared: what is larger was not
 // written by hand.
@@ -27,9 +16,9 @@ const maxEdit = 8 << 20
 func (p Path) file() engine.File { return engine.File{Root: p.Root, Path: p.Rel} }
 
 // readAll reads a file that is small enough, with its digest.
-func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, digest []byte, err error) {
+func readAll(ctx context.Context, rooms Rooms, a Agent, p Path) (text []byte, digest []byte, err error) {
 	var b bytes.Buffer
-	r, err := files.ReadFile(ctx, a, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
+	r, err := rooms(a).ReadFile(ctx, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
 	if err != nil {
 		return nil, nil, aboutPath(err)
 	}
@@ -43,9 +32,9 @@ func readAll(ctx context.Context, files Files, a Agent, p Path) (text []byte, di
 }
 
 // writeAll writes a text that is in memory, as w says.
-func writeAll(ctx context.Context, files Files, a Agent, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
+func writeAll(ctx context.Context, rooms Rooms, a Agent, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
-	out, err := files.WriteFile(ctx, a, p.file(), w)
+	out, err := rooms(a).WriteFile(ctx, p.file(), w)
 	return out, aboutPath(err)
 }
 

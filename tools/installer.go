@@ -44,7 +44,7 @@ const (
 // time: its managers have locks, and a half-made folder is no place to begin in.
 // Agents do not wait for each other, since each room has a root of its own.
 type Installer struct {
-	rooms Rooms
+	rooms func(Agent) engine.Executor
 	queue queue.Queues[config.AgentID]
 
 	mu sync.Mutex
@@ -53,7 +53,7 @@ type Installer struct {
 }
 
 // NewInstaller returns an installer.
-func NewInstaller(rooms Rooms) *Installer {
+func NewInstaller(rooms func(Agent) engine.Executor) *Installer {
 	return &Installer{rooms: rooms, fresh: map[config.AgentID]time.Time{}}
 }
 
@@ -158,7 +158,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 	if cmd.root { // in a folder where no agent can have put what a manager takes for a package
 		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
 	}
-	p, err := i.rooms.Exec(ctx, c.Agent, line)
+	p, err := i.rooms(c.Agent).Exec(ctx, line)
 	if err != nil {
 		return ran{}, err
 	}

@@ -25,15 +25,18 @@ import (
 
 // thisHost are rooms that are none: commands run on this host, with the agent's
 // home and nothing else of the environment.
-type thisHost struct{ Rooms }
+type thisHost struct {
+	engine.Room
+	agent Agent
+}
 
-func (thisHost) Exec(ctx context.Context, a Agent, c engine.Command) (engine.Process, error) {
-	program := find(c.Args[0], a)
+func (h thisHost) Exec(ctx context.Context, c engine.Command) (engine.Process, error) {
+	program := find(c.Args[0], h.agent)
 	if program == "" {
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], os.ErrNotExist)
 	}
 	cmd := exec.CommandContext(ctx, program, c.Args[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append([]string{"HOME=" + a.Home}, c.Env...), c.Dir, c.Stdout, c.Stderr
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = append([]string{"HOME=" + h.agent.Home}, c.Env...), c.Dir, c.Stdout, c.Stderr
 	cmd.WaitDelay = 10 * time.Second // for what holds its output beyond its end
 	return &onHost{ctx: ctx, cmd: cmd}, cmd.Start()
 }
@@ -55,6 +58,7 @@ func find(program string, a Agent) string {
 }
 
 type onHost struct {
+	engine.Process
 	ctx context.Context
 	cmd *exec.Cmd
 }
@@ -83,7 +87,7 @@ type customer struct {
 }
 
 func newCustomer(t *testing.T, m packages.Manager) customer {
-	return customer{t, NewInstaller(thisHost{}), m, t.TempDir()}
+	return customer{t, NewInstaller(func(a Agent) engine.Executor { return thisHost{agent: a} }), m, t.TempDir()}
 }
 
 func (c customer) install(ctx context.Context, names ...string) (Installed, error) {

@@ -22,7 +22,7 @@ import (
 // answers are rooms in which nothing runs: each command gets the next answer of
 // those for its first words, and then the last one again.
 type answers struct {
-	Rooms
+	engine.Room
 	says map[string][]said
 
 	mu  sync.Mutex
@@ -37,7 +37,7 @@ type said struct {
 	takes  time.Duration // or until its context ends
 }
 
-func (a *answers) Exec(ctx context.Context, _ Agent, cmd engine.Command) (engine.Process, error) {
+func (a *answers) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := strings.Join(cmd.Args, " ")
@@ -56,12 +56,13 @@ func (a *answers) Exec(ctx context.Context, _ Agent, cmd engine.Command) (engine
 		if next.none {
 			return nil, fault.Newf(fault.NotFound, "run command", cmd.Args[0], "not there")
 		}
-		return answering{ctx, cmd, next}, nil
+		return answering{ctx: ctx, cmd: cmd, said: next}, nil
 	}
-	return answering{ctx, cmd, said{}}, nil
+	return answering{ctx: ctx, cmd: cmd}, nil
 }
 
 type answering struct {
+	engine.Process
 	ctx context.Context
 	cmd engine.Command
 	said
@@ -85,7 +86,7 @@ func (a answering) Wait() (engine.Exit, error) {
 // asked calls a tool for alice, and returns the envelope and what was run for it.
 func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any, ran []string) {
 	t.Helper()
-	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Bench{Rooms: a, Installer: NewInstaller(a)})...)
+	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Bench{Rooms: func(Agent) engine.Room { return a }, Installer: NewInstaller(func(Agent) engine.Executor { return a })})...)
 	call := alice()
 	call.Home = "/home/alice"
 	text := r.Call(t.Context(), call, tool, json.RawMessage(arguments)).Text()
@@ -106,7 +107,7 @@ func TestInstallPatience(t *testing.T) {
 		a := &answers{says: map[string][]said{"apk --version": {{none: true}}, "apt-get --yes --quiet -o DPkg::Lock::Timeout=20 -o Dpkg::Use-Pty=0 install": {{takes: takes}}}}
 		for patience, fails := range map[time.Duration]bool{0: true, takes + time.Minute: false} {
 			call := alice()
-			_, err := NewInstaller(a).System(t.Context(), &call, []string{"jq"}, patience)
+			_, err := NewInstaller(func(Agent) engine.Executor { return a }).System(t.Context(), &call, []string{"jq"}, patience)
 			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, packages.MaxTime.String())) {
 				t.Errorf("with %v: %v", patience, err)
 			}
@@ -213,7 +214,7 @@ func TestInstallOutput(t *testing.T) {
 	call := alice()
 	call.Settings.Network = config.NetworkNone
 	call.Tell = func(p Progress) { told = append(told, p.Text) }
-	_, err := NewInstaller(a).Install(t.Context(), &call, packages.NPM, []string{"nothing"})
+	_, err := NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"nothing"})
 	f, ok := errors.AsType[*Failure](err)
 	if !ok {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ func TestInstallOutput(t *testing.T) {
 	}
 
 	a = &answers{says: map[string][]said{"npm": {failing("npm error code ENOTFOUND\n")}}}
-	if _, err = NewInstaller(a).Install(t.Context(), &call, packages.NPM, []string{"x"}); !strings.Contains(err.Error(), "agent set alice network=outbound") {
+	if _, err = NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"x"}); !strings.Contains(err.Error(), "agent set alice network=outbound") {
 		t.Errorf("without a network: %v", err)
 	}
 }
@@ -241,7 +242,7 @@ func TestInstallOutput(t *testing.T) {
 func TestInstallQueue(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		a := &answers{says: map[string][]said{"": {{takes: time.Minute}}}}
-		i := NewInstaller(a)
+		i := NewInstaller(func(Agent) engine.Executor { return a })
 		begun := time.Now()
 		ends := make(chan string, 5)
 		var mu sync.Mutex

@@ -14,14 +14,14 @@ import (
 const nearNames = 5
 
 // missing is what went wrong with a path; of what is not there it shows what is.
-func missing(ctx context.Context, files Files, a Agent, p Path, err error) error {
+func missing(ctx context.Context, rooms Rooms, a Agent, p Path, err error) error {
 	told := aboutPath(err)
 	f, ok := told.(*Failure)
 	if !ok || f.Kind != fault.NotFound || p.Rel == "." {
 		return told
 	}
 	folder := Path{p.Root, path.Dir(p.Rel)}
-	entries, more, err := files.ListFolder(ctx, a, folder.file(), maxListed)
+	entries, more, err := rooms(a).ListFolder(ctx, folder.file(), maxListed)
 	if err != nil {
 		f.Message += ". Its folder is not there either: list the one above with sandbox_read_file"
 		return f

@@ -72,7 +72,7 @@ func newProcess(rooms Rooms) Tool {
 		Description: `List, poll, wait for, read the output of (tail) or kill what sandbox_exec started with background:true.`,
 	}, func(ctx context.Context, c *Call, in processIn) (processOut, error) {
 		if in.Action == "list" {
-			jobs, err := rooms.Jobs(ctx, c.Agent)
+			jobs, err := rooms(c.Agent).Jobs(ctx)
 			list := make([]jobOut, len(jobs))
 			for i, j := range jobs {
 				list[i] = *jobOutOf(j)
@@ -93,7 +93,7 @@ func newProcess(rooms Rooms) Tool {
 		}
 		out.jobOut = jobOutOf(job)
 		if in.TailLines > 0 {
-			tail, err := rooms.TailJob(ctx, c.Agent, id, tailBytes)
+			tail, err := rooms(c.Agent).TailJobEnd(ctx, id, tailBytes)
 			if err != nil {
 				return processOut{}, err
 			}
@@ -107,21 +107,21 @@ func newProcess(rooms Rooms) Tool {
 func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job engine.Job, err error) {
 	switch in.Action {
 	case "wait":
-		job, err = rooms.WaitJob(ctx, c.Agent, id, time.Duration(in.Timeout)*time.Second)
+		job, err = rooms(c.Agent).WaitJob(ctx, id, time.Duration(in.Timeout)*time.Second)
 		out.TimedOut = &job.Running
 	case "kill":
 		if out.Signal = "SIGTERM"; in.Force {
 			out.Signal = "SIGKILL"
 		}
-		if job, err = rooms.KillJob(ctx, c.Agent, id, in.Force); err == nil && job.Running {
-			job, err = rooms.WaitJob(ctx, c.Agent, id, killPatience)
+		if job, err = rooms(c.Agent).KillJob(ctx, id, in.Force); err == nil && job.Running {
+			job, err = rooms(c.Agent).WaitJob(ctx, id, killPatience)
 		}
 		ended := !job.Running
 		if out.Killed = &ended; !ended && !in.Force {
 			c.Warn("it has not ended yet; kill it with force:true if it does not")
 		}
 	default: // poll and tail
-		job, err = rooms.Job(ctx, c.Agent, id)
+		job, err = rooms(c.Agent).Job(ctx, id)
 	}
 	return out, job, err
 }
@@ -132,7 +132,7 @@ func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (engine.J
 	if in.JobID == "" && in.PID == "" {
 		return engine.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
 	}
-	jobs, err := rooms.Jobs(ctx, c.Agent)
+	jobs, err := rooms(c.Agent).Jobs(ctx)
 	if err != nil {
 		return engine.Job{}, err
 	}

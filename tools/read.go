@@ -58,7 +58,7 @@ type listed struct {
 }
 
 // newRead makes sandbox_read_file.
-func newRead(files Files) Tool {
+func newRead(rooms Rooms) Tool {
 	return Define(Spec{
 		Name: "sandbox_read_file", Title: "Read a file", Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{ReadOnly: true, Idempotent: true},
@@ -69,19 +69,19 @@ func newRead(files Files) Tool {
 		if err != nil {
 			return readOut{}, err
 		}
-		info, err := files.StatFile(ctx, c.Agent, p.file())
+		info, err := rooms(c.Agent).StatFile(ctx, p.file())
 		if err != nil {
-			return readOut{}, missing(ctx, files, c.Agent, p, err)
+			return readOut{}, missing(ctx, rooms, c.Agent, p, err)
 		}
 		if info.Kind == engine.Folder {
-			return list(ctx, files, c, p)
+			return list(ctx, rooms, c, p)
 		}
-		return readLines(ctx, files, c, p, in)
+		return readLines(ctx, rooms, c, p, in)
 	})
 }
 
-func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
-	entries, more, err := files.ListFolder(ctx, c.Agent, p.file(), maxListed)
+func list(ctx context.Context, rooms Rooms, c *Call, p Path) (readOut, error) {
+	entries, more, err := rooms(c.Agent).ListFolder(ctx, p.file(), maxListed)
 	if err != nil {
 		return readOut{}, aboutPath(err)
 	}
@@ -99,14 +99,14 @@ func list(ctx context.Context, files Files, c *Call, p Path) (readOut, error) {
 	return out, nil
 }
 
-func readLines(ctx context.Context, files Files, c *Call, p Path, in readIn) (readOut, error) {
+func readLines(ctx context.Context, rooms Rooms, c *Call, p Path, in readIn) (readOut, error) {
 	in.oneWay(c)
 	part := engine.FilePart{
 		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
 		Limit: bytesFor(in.MaxChars), Characters: uint64(in.MaxChars),
 	}
 	var b bytes.Buffer
-	r, err := files.ReadFile(ctx, c.Agent, p.file(), part, &b)
+	r, err := rooms(c.Agent).ReadFile(ctx, p.file(), part, &b)
 	if err != nil {
 		return readOut{}, aboutPath(err)
 	}

@@ -22,13 +22,11 @@ type Ran struct {
 	StdoutCut      bool   // that of Stdout was
 }
 
-// Run runs a command in the agent's room to its end.
-func Run(ctx context.Context, rooms interface {
-	Exec(ctx context.Context, a Agent, cmd engine.Command) (engine.Process, error)
-}, a Agent, cmd engine.Command) (Ran, error) {
+// Run runs a command in a room and waits for it.
+func Run(ctx context.Context, room engine.Executor, cmd engine.Command) (Ran, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.MaxOutput = &stdout, &stderr, bytesFor(MaxStdout)
-	p, err := rooms.Exec(ctx, a, cmd)
+	p, err := room.Exec(ctx, cmd)
 	if err != nil {
 		return Ran{}, err
 	}

@@ -3,7 +3,6 @@ package tools
 // Bench is what the sandbox's own tools act through.
 type Bench struct {
 	Rooms     Rooms
-	Files     Files
 	Secrets   Secrets
 	Artifacts Artifacts
 	// Installer is shared with whoever else installs for agents.
@@ -13,8 +12,8 @@ type Bench struct {
 // Sandbox are the sandbox's own tools.
 func Sandbox(b Bench) []Tool {
 	return []Tool{
-		newRead(b.Files), newSearch(b.Files), newWrite(b.Files), newEdit(b.Files), newExec(b.Rooms), newProcess(b.Rooms),
+		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),
 		newInstall(b.Installer), newPipInstall(b.Installer), newNPMInstall(b.Installer),
-		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Files, b.Artifacts),
+		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Rooms, b.Artifacts),
 	}
 }

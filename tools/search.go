@@ -45,7 +45,7 @@ type match struct {
 }
 
 // newSearch makes sandbox_search_files.
-func newSearch(files Files) Tool {
+func newSearch(rooms Rooms) Tool {
 	return Define(Spec{
 		Name: "sandbox_search_files", Title: "Search in files", Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{ReadOnly: true, Idempotent: true},
@@ -60,7 +60,7 @@ func newSearch(files Files) Tool {
 		size, last := 0, ""
 		var seen uint64 // files, one after the other
 		enough := false
-		end, err := files.SearchFiles(ctx, c.Agent, p.file(), engine.FileSearch{
+		end, err := rooms(c.Agent).SearchFiles(ctx, p.file(), engine.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
 			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
 		}, func(m engine.FileMatch) error {
@@ -85,7 +85,7 @@ func newSearch(files Files) Tool {
 			end, err = engine.SearchEnd{Truncated: true, Files: seen}, nil
 		}
 		if err != nil {
-			return searchOut{}, aboutSearch(ctx, files, c.Agent, p, in.Target == "files", err)
+			return searchOut{}, aboutSearch(ctx, rooms, c.Agent, p, in.Target == "files", err)
 		}
 		if end.Unreadable > 0 {
 			c.Warn("%d files or folders could not be read", end.Unreadable)
@@ -107,7 +107,7 @@ func found(at Path, rel string) string {
 }
 
 // aboutSearch says which argument is to blame: the pattern or the path.
-func aboutSearch(ctx context.Context, files Files, a Agent, p Path, names bool, err error) error {
+func aboutSearch(ctx context.Context, rooms Rooms, a Agent, p Path, names bool, err error) error {
 	if f := failureOf(err); f.Kind == fault.InvalidArgs && strings.Contains(f.Message, "the pattern cannot be read") {
 		wrong := *f
 		wrong.Field = "pattern"
@@ -116,5 +116,5 @@ func aboutSearch(ctx context.Context, files Files, a Agent, p Path, names bool, 
 		}
 		return &wrong
 	}
-	return missing(ctx, files, a, p, err)
+	return missing(ctx, rooms, a, p, err)
 }

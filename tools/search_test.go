@@ -13,12 +13,12 @@ import (
 
 // findings are what a search tells, file by file.
 type findings struct {
-	Files
+	engine.Room
 	matches []engine.FileMatch
 	refused error // what tell has said
 }
 
-func (f *findings) SearchFiles(_ context.Context, _ Agent, _ engine.File, _ engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error) {
+func (f *findings) SearchFiles(_ context.Context, _ engine.File, _ engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error) {
 	for _, m := range f.matches {
 		if err := tell(m); err != nil {
 			f.refused = err
@@ -50,7 +50,7 @@ func TestLongSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &findings{matches: tc.matches}
-			e := NewRegistry(nil, newSearch(f)).Call(t.Context(), Call{Agent: Agent{Home: "/home/a"}}, "sandbox_search_files", json.RawMessage(`{"pattern": "é", "max_results": 500}`))
+			e := NewRegistry(nil, newSearch(func(Agent) engine.Room { return f })).Call(t.Context(), Call{Agent: Agent{Home: "/home/a"}}, "sandbox_search_files", json.RawMessage(`{"pattern": "é", "max_results": 500}`))
 			var answer struct {
 				Result struct {
 					Count     int    `json:"match_count"`

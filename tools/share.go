@@ -33,7 +33,7 @@ type shareIn struct {
 }
 
 // newShare makes share_artifact.
-func newShare(files Files, artifacts Artifacts) Tool {
+func newShare(rooms Rooms, artifacts Artifacts) Tool {
 	return Define(Spec{
 		Name: "share_artifact", Title: "Hand a file over to the person", Gate: Exec, Budget: shareTime + bootTime,
 		Description: `Hand a result over to the person: a copy of a file or a small folder of yours (path), or a text (content and filename). It is kept on their computer, ` +
@@ -45,7 +45,7 @@ func newShare(files Files, artifacts Artifacts) Tool {
 		if in.Content != "" && in.Filename == "" {
 			return Artifact{}, wrongArgument("filename", "a name such as report.md", "content needs a filename")
 		}
-		s := sharing{Call: c, files: files}
+		s := sharing{Call: c, rooms: rooms}
 		field, name, copyTo := "filename", in.Filename, s.text(in.Content)
 		if in.Path != "" {
 			p, err := c.path(in.Path)
@@ -82,7 +82,7 @@ func aboutName(field string, err error) error {
 // sharing is one call's copying.
 type sharing struct {
 	*Call
-	files   Files
+	rooms   Rooms
 	names   int      // met so far
 	copied  int      // of them, files
 	leftOut []string // and those that are neither file nor folder
@@ -103,9 +103,9 @@ func (s *sharing) text(content string) func(context.Context, Draft) error {
 // from hands over what is at a path.
 func (s *sharing) from(p Path) func(context.Context, Draft) error {
 	return func(ctx context.Context, to Draft) error {
-		info, err := s.files.StatFile(ctx, s.Agent, p.file())
+		info, err := s.rooms(s.Agent).StatFile(ctx, p.file())
 		if err != nil {
-			return missing(ctx, s.files, s.Agent, p, err)
+			return missing(ctx, s.rooms, s.Agent, p, err)
 		}
 		s.Say("copying %s", p)
 		if info.Kind != engine.Folder {
@@ -130,14 +130,14 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 	}
 	defer func() { err = cmp.Or(err, f.Close()) }()
 	s.copied++
-	_, err = s.files.ReadFile(ctx, s.Agent, p.file(), engine.FilePart{}, f)
+	_, err = s.rooms(s.Agent).ReadFile(ctx, p.file(), engine.FilePart{}, f)
 	return aboutPath(err)
 }
 
 // folder copies what is in a folder to a path of the artifact. No link in it is
 // followed.
 func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error {
-	list, more, err := s.files.ListFolder(ctx, s.Agent, p.file(), maxShared)
+	list, more, err := s.rooms(s.Agent).ListFolder(ctx, p.file(), maxShared)
 	if err != nil {
 		return aboutPath(err)
 	}

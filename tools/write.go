@@ -27,7 +27,7 @@ type writeOut struct {
 }
 
 // newWrite makes sandbox_write_file.
-func newWrite(files Files) Tool {
+func newWrite(rooms Rooms) Tool {
 	return Define(Spec{
 		Name: "sandbox_write_file", Title: "Write a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
 		Hints:       Hints{Destructive: true},
@@ -42,18 +42,18 @@ func newWrite(files Files) Tool {
 		}
 		out := writeOut{Path: p.String(), Size: utf8.RuneCountInString(in.Content), Mode: in.Mode, Action: "update"}
 		if in.Mode == "append" {
-			w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
+			w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
 			if w.Created {
 				out.Action = "create"
 			}
 			return out, err
 		}
-		before, digest, err := readAll(ctx, files, c.Agent, p)
+		before, digest, err := readAll(ctx, rooms, c.Agent, p)
 		if err != nil && failureOf(err).Kind != fault.NotFound && failureOf(err).Kind != fault.Rejected {
 			return writeOut{}, err
 		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
-		w, err := writeAll(ctx, files, c.Agent, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
+		w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {
 			return writeOut{}, err
 		}

@@ -14,18 +14,18 @@ import (
 
 // aFile is a file that somebody changes as soon as it was read.
 type aFile struct {
-	Files
+	engine.Room
 	text, next string // now, and after it was read
 }
 
-func (f *aFile) ReadFile(_ context.Context, _ Agent, _ engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
+func (f *aFile) ReadFile(_ context.Context, _ engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	sum := sha256.Sum256([]byte(f.text))
 	_, err := io.WriteString(to, f.text)
 	f.text = f.next
 	return engine.FileRead{SHA256: sum[:]}, err
 }
 
-func (f *aFile) WriteFile(_ context.Context, _ Agent, file engine.File, w engine.FileWrite) (engine.FileWritten, error) {
+func (f *aFile) WriteFile(_ context.Context, file engine.File, w engine.FileWrite) (engine.FileWritten, error) {
 	if sum := sha256.Sum256([]byte(f.text)); w.IfSHA256 != nil && string(w.IfSHA256) != string(sum[:]) {
 		return engine.FileWritten{}, fault.Newf(fault.Rejected, "write", file.Path, "it was changed since it was read").Advise("Read it again.")
 	}
@@ -43,7 +43,8 @@ func TestChangedSinceRead(t *testing.T) {
 	} {
 		for next, want := range map[string]string{"old\n": "new\n", "another's\n": "another's\n"} {
 			f := &aFile{text: "old\n", next: next}
-			r := NewRegistry(slog.New(slog.DiscardHandler), newWrite(f), newEdit(f))
+			rooms := func(Agent) engine.Room { return f }
+			r := NewRegistry(slog.New(slog.DiscardHandler), newWrite(rooms), newEdit(rooms))
 			c := alice()
 			c.Home = "/home/alice"
 			got := answer(t, r, c, tool, args)

@@ -4,7 +4,6 @@ package vm
 import (
 	"context"
 	"net"
-	"time"
 )
 
 // Driver makes machines on this host.
@@ -65,12 +64,9 @@ type Machine interface {
 	// kernel's panic is not: its error quotes the end of the console.
 	Err() error
 
-	// Waited is for how long the threads of a machine that runs could have run and had no
-	// processor of this host, all of them together. It is 0 where nobody can tell.
-	Waited() time.Duration
-	// Standstill is why the machine stands still although nobody paused it, with what to do, and
-	// nil while it does not. It is Paused then, and goes on by itself once that is over.
-	Standstill() error
+	// Stalled says why the machine makes no progress although nobody paused it, with
+	// advice, or nil. It is Paused then, and goes on by itself when the cause is gone.
+	Stalled() error
 
 	// Dial connects to an AF_VSOCK port of the guest. It waits while the
 	// guest has no vsock driver yet, until the context ends (fault.Timeout for

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/control/remote"
 	spi "osaurus-sandbox/engine"
 	"osaurus-sandbox/engine/enginetest"
 	"osaurus-sandbox/engine/local"
@@ -89,7 +88,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite enginetest.Suite
 		if err != nil {
 			return suite, nil, err
 		}
-		suite, err = remote.Suite(ctx, client, agent)
+		suite, err = client.ConformanceSuite(ctx, agent)
 		if err != nil {
 			client.Close()
 			return suite, nil, err

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,8 +27,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/freeport"
-
-	_ "embed"
 )
 
 // browsing is how long a browser may take to try everything: on a busy computer its

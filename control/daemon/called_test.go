@@ -36,7 +36,7 @@ func TestCalledSoMeanwhile(t *testing.T) {
 	}
 	between := new(meanwhile)
 	all, err := agents.Open(t.Context(), agents.Options{
-		Home: home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Secrets: between, Record: unheard{}, Log: slog.New(slog.DiscardHandler),
+		Home: home, DB: db, Machines: machine.NewFleet(sandbox), Folders: folders, Tokens: bridge.NewTokens(), Secrets: between, Record: unheard{}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

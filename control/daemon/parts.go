@@ -55,12 +55,13 @@ type daemon struct {
 	diary   *diary
 	audit   *audit.Log
 
-	folders *vm.Subtrees
-	tokens  *bridge.Tokens
-	bridge  *bridge.Server
-	sandbox *machine.Machine
-	ending  sync.Once
-	ended   error // of ending
+	folders  *vm.Subtrees
+	tokens   *bridge.Tokens
+	bridge   *bridge.Server
+	sandbox  *machine.Machine // the shared one of machines
+	machines *machine.Fleet
+	ending   sync.Once
+	ended    error // of ending
 
 	vault     *vault.Vault
 	prompts   *prompts.Broker
@@ -148,6 +149,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.machines = machine.NewFleet(d.sandbox)
 	d.after(func() error { return d.stop(ctx) })
 	return nil
 }
@@ -164,13 +166,13 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.closes(d.prompts.Close)
 	d.agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Sandbox: d.sandbox, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: watched{d}, Log: d.log,
+		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: watched{d}, Log: d.log,
 	})
 	if err != nil {
 		return err
 	}
 	d.closes(d.agents.Close)
-	d.terminals = sessions.New(sessions.Options{DB: d.db, Sandbox: d.sandbox, Agents: d.agents, Record: d.diary, Log: d.log})
+	d.terminals = sessions.New(sessions.Options{DB: d.db, Machines: d.machines, Agents: d.agents, Record: d.diary, Log: d.log})
 	d.closes(d.terminals.Close)
 	if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
 		d.log.Warn("which jobs ended with the daemon before is not known", "error", err)

@@ -169,7 +169,7 @@ func binaryStdin(ctx context.Context, t *testing.T, c *guest.Client) {
 // stdinIgnored: a command that does not read its input blocks nobody.
 func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 	endless := func() io.Reader { return rand.NewChaCha8([32]byte{2}) }
-	var stuck []*guest.Process
+	var stuck []engine.Process
 	stuckCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range 8 {

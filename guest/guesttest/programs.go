@@ -51,7 +51,7 @@ const seenWithin = 2 * time.Minute
 func fullScreen(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "seq 300 >/tmp/long; PS1='> '")
 	seen := newWaiter("")
-	a, err := alice.house.Client.AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 24, Cols: 80}, seen)
+	a, err := alice.room().AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 24, Cols: 80}, seen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 )
 
 // attackCases are what bob tries against alice and the guest. They prove that it
@@ -86,7 +85,7 @@ func attackAsRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-func alive(ctx context.Context, t *testing.T, a *agent, p *guest.Process) {
+func alive(ctx context.Context, t *testing.T, a *agent, p engine.Process) {
 	t.Helper()
 	if err := p.Signal(ctx, engine.SIGCONT); err != nil {
 		t.Errorf("alice's process %d: %v", p.PID(), err)
@@ -177,7 +176,7 @@ func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
 // as the agent.
 func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 	shown := newWaiter("watching")
-	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: []string{"./intruder", "watch", "4"}, Room: bob.User, Stdout: shown})
+	p, err := bob.room().Exec(ctx, engine.Command{Args: []string{"./intruder", "watch", "4"}, Stdout: shown})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
 	said := newWaiter("holding 1000")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: []string{"./intruder", "hold", asIs, "1000"}, Room: bob.User, Stdout: said, Stderr: said})
+	p, err := bob.room().Exec(ctx, engine.Command{Args: []string{"./intruder", "hold", asIs, "1000"}, Stdout: said, Stderr: said})
 	if err != nil {
 		t.Fatal(err)
 	}

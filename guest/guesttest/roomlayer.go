@@ -64,7 +64,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exec(ctx, engine.Command{Args: sh("true"), Room: bob.User}); fault.KindOf(err) != fault.NotFound {
+	if _, err := bob.room().Exec(ctx, engine.Command{Args: sh("true")}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a command in a room that was removed: %v", err)
 	}
 	another := bob.RoomConfig
@@ -122,7 +122,7 @@ func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	before := alice.token
 	alice.house.Client = alice.house.Restart(t)
 	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
-	if _, err := alice.house.Client.Exec(ctx, engine.Command{Args: sh("true"), Room: alice.User}); fault.KindOf(err) != fault.NotFound {
+	if _, err := alice.room().Exec(ctx, engine.Command{Args: sh("true")}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("before the room is made again: %v", err)
 	}
 	if !alice.ensure(ctx, t) {

@@ -116,20 +116,21 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 	alice.asRoot(ctx, t, "mkdir -m 700 /closed")
 	for _, tc := range []struct {
+		user config.LinuxUser
 		cmd  engine.Command
 		kind fault.Kind
 	}{
-		{engine.Command{Args: sh("true"), Room: "agent-nobody"}, fault.NotFound},
-		{engine.Command{Args: sh("true"), Room: "a/b"}, fault.InvalidArgs},
-		{engine.Command{Args: sh("true"), RoomRoot: true}, fault.InvalidArgs},
-		{engine.Command{Args: []string{"no-such-command-here"}, Room: alice.User}, fault.NotFound},
-		{engine.Command{Args: []string{"/etc"}, Room: alice.User}, fault.Rejected},
-		{engine.Command{Args: sh("true"), Room: alice.User, Dir: "/no/such"}, fault.NotFound},
-		{engine.Command{Args: sh("true"), Room: alice.User, Dir: "/closed"}, fault.Rejected},
-		{engine.Command{Args: sh("true"), MaxOutput: engine.MaxOutputLimit + 1}, fault.InvalidArgs},
-		{engine.Command{Args: sh("true"), Terminal: &engine.Terminal{Term: "a b"}}, fault.InvalidArgs},
+		{"agent-nobody", engine.Command{Args: sh("true")}, fault.NotFound},
+		{"a/b", engine.Command{Args: sh("true")}, fault.InvalidArgs},
+		{engine.Root, engine.Command{Args: sh("true"), RoomRoot: true}, fault.InvalidArgs},
+		{alice.User, engine.Command{Args: []string{"no-such-command-here"}}, fault.NotFound},
+		{alice.User, engine.Command{Args: []string{"/etc"}}, fault.Rejected},
+		{alice.User, engine.Command{Args: sh("true"), Dir: "/no/such"}, fault.NotFound},
+		{alice.User, engine.Command{Args: sh("true"), Dir: "/closed"}, fault.Rejected},
+		{engine.Root, engine.Command{Args: sh("true"), MaxOutput: engine.MaxOutputLimit + 1}, fault.InvalidArgs},
+		{engine.Root, engine.Command{Args: sh("true"), Terminal: &engine.Terminal{Term: "a b"}}, fault.InvalidArgs},
 	} {
-		if _, err := c.Exec(ctx, tc.cmd); fault.KindOf(err) != tc.kind {
+		if _, err := c.Room(tc.user).Exec(ctx, tc.cmd); fault.KindOf(err) != tc.kind {
 			t.Errorf("%+v: %v, want %s", tc.cmd, err, tc.kind)
 		}
 	}
@@ -137,8 +138,8 @@ func refuseRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var out, errs bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, engine.Command{
-		Args: sh(`echo out; echo err >&2; cat; exit 7`), Room: alice.User, Stdin: strings.NewReader("in\x00\xff"), Stdout: &out, Stderr: &errs,
+	exit, err := engine.Run(ctx, alice.room(), engine.Command{
+		Args: sh(`echo out; echo err >&2; cat; exit 7`), Stdin: strings.NewReader("in\x00\xff"), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil || exit.Code != 7 || out.String() != "out\nin\x00\xff" || errs.String() != "err\n" {
 		t.Errorf("%+v %v %q %q", exit, err, &out, &errs)
@@ -148,7 +149,7 @@ func roomStreams(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, root := range []bool{false, true} {
 		out.Reset()
 		errs.Reset()
-		exit, err := alice.house.Client.Run(ctx, engine.Command{Args: sh(named), Room: alice.User, RoomRoot: root, Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
+		exit, err := engine.Run(ctx, alice.room(), engine.Command{Args: sh(named), RoomRoot: root, Stdin: strings.NewReader("in\n"), Stdout: &out, Stderr: &errs})
 		if err != nil || exit.Code != 0 || out.String() != "in\nout\n" || errs.String() != "err\n" {
 			t.Errorf("by name, as root %v: %+v %v %q %q", root, exit, err, &out, &errs)
 		}
@@ -159,9 +160,9 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, room := range []config.LinuxUser{alice.User, ""} {
 		in, keys := io.Pipe()
 		shown := newWaiter("resized")
-		p, err := alice.house.Client.Exec(ctx, engine.Command{
-			Args: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo tty $TERM; exec 3<>/dev/tty && echo controlling >&3; trap 'echo resized' WINCH; echo waiting; while :; do sleep 0.1; done`),
-			Room: room, Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
+		p, err := alice.house.Client.Room(room).Exec(ctx, engine.Command{
+			Args:  sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo tty $TERM; exec 3<>/dev/tty && echo controlling >&3; trap 'echo resized' WINCH; echo waiting; while :; do sleep 0.1; done`),
+			Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -180,8 +181,8 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 	// The end of the input is Ctrl-D.
 	var out bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, engine.Command{
-		Args: sh(`read x; cat >/dev/null; echo got $x`), Room: alice.User, Stdin: strings.NewReader("typed\n"), Stdout: &out, Terminal: &engine.Terminal{},
+	exit, err := engine.Run(ctx, alice.room(), engine.Command{
+		Args: sh(`read x; cat >/dev/null; echo got $x`), Stdin: strings.NewReader("typed\n"), Stdout: &out, Terminal: &engine.Terminal{},
 	})
 	if err != nil || exit.Code != 0 || !strings.Contains(out.String(), "got typed") {
 		t.Errorf("%+v %v %q", exit, err, &out)
@@ -192,7 +193,7 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var both sync.WaitGroup // which wait more than they work
 	for _, room := range []config.LinuxUser{alice.User, ""} {
 		both.Go(func() {
-			exit, err := alice.house.Client.Run(ctx, engine.Command{Args: sh("sleep 1000"), Room: room, IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
+			exit, err := engine.Run(ctx, alice.house.Client.Room(room), engine.Command{Args: sh("sleep 1000"), IdleTimeout: 300 * time.Millisecond, Grace: 100 * time.Millisecond})
 			if err != nil || !exit.Idle || exit.TimedOut || exit.Signal == 0 {
 				t.Errorf("%+v %v", exit, err)
 			}
@@ -200,7 +201,7 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 			// computer a sleep takes longer than it says.
 			for _, often := range []time.Duration{500 * time.Millisecond, 4 * time.Second} {
 				script := fmt.Sprintf("for i in 1 2 3 4 5 6; do sleep %v; echo $i; done", often.Seconds())
-				exit, err = alice.house.Client.Run(ctx, engine.Command{Args: sh(script), Room: room, Stdout: io.Discard, IdleTimeout: 5 * often})
+				exit, err = engine.Run(ctx, alice.house.Client.Room(room), engine.Command{Args: sh(script), Stdout: io.Discard, IdleTimeout: 5 * often})
 				if err == nil && !exit.Idle {
 					break
 				}
@@ -216,8 +217,8 @@ func idleTimeout(ctx context.Context, t *testing.T, alice, _ *agent) {
 func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const limit, size = 1000, 100000
 	var out, errs bytes.Buffer
-	exit, err := alice.house.Client.Run(ctx, engine.Command{
-		Args: sh(fmt.Sprintf(`echo first; head -c %d /dev/zero; echo last; echo short >&2`, size)), Room: alice.User, Stdout: &out, Stderr: &errs, MaxOutput: limit,
+	exit, err := engine.Run(ctx, alice.room(), engine.Command{
+		Args: sh(fmt.Sprintf(`echo first; head -c %d /dev/zero; echo last; echo short >&2`, size)), Stdout: &out, Stderr: &errs, MaxOutput: limit,
 	})
 	whole := "first\n" + strings.Repeat("\x00", size) + "last\n"
 	want := whole[:limit*2/5] + whole[len(whole)-limit*3/5:]
@@ -227,8 +228,8 @@ func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
 }
 
 func roomDoubleFork(ctx context.Context, t *testing.T, alice, _ *agent) {
-	p, err := alice.house.Client.Exec(ctx, engine.Command{
-		Args: sh(`(setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' &) ; sleep 1000`), Room: alice.User, Timeout: time.Second, Grace: 100 * time.Millisecond,
+	p, err := alice.room().Exec(ctx, engine.Command{
+		Args: sh(`(setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' &) ; sleep 1000`), Timeout: time.Second, Grace: 100 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
 func endOfRoom(ctx context.Context, t *testing.T, bob *agent) (engine.Exit, error) {
 	t.Helper()
 	c := bob.house.Client
-	p, err := c.Exec(ctx, engine.Command{Args: sh("sleep 1000"), Room: bob.User})
+	p, err := bob.room().Exec(ctx, engine.Command{Args: sh("sleep 1000")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func manyRooms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, a := range list {
 		wg.Go(func() {
 			var out bytes.Buffer
-			exit, err := h.Client.Run(ctx, engine.Command{Args: []string{"id", "-u"}, Room: a.User, Stdout: &out})
+			exit, err := engine.Run(ctx, a.room(), engine.Command{Args: []string{"id", "-u"}, Stdout: &out})
 			if err != nil || exit.Status() != 0 || out.String() != fmt.Sprintln(a.UID) {
 				t.Errorf("%s: %v %+v %s", a.User, err, exit, &out)
 			}

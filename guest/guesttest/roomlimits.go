@@ -71,7 +71,7 @@ func besideHog(ctx context.Context, t *testing.T, alice, bob *agent, within time
 	if out, exit := bob.run(ctx, t, "cp intruder /tmp"); exit.Status() != 0 {
 		t.Fatal(out)
 	}
-	p, err := bob.house.Client.Exec(ctx, engine.Command{Args: sh(script), Room: bob.User, Timeout: within, Grace: 100 * time.Millisecond})
+	p, err := bob.room().Exec(ctx, engine.Command{Args: sh(script), Timeout: within, Grace: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

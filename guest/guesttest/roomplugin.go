@@ -58,17 +58,16 @@ func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 // pluginJob: a daemon of a plugin is a job, and asks as the plugin.
 func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c := alice.house.Client
-	job, err := c.StartJob(ctx, engine.JobCommand{User: alice.User, Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
+	job, err := alice.room().StartJob(ctx, engine.JobCommand{Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for job.Running {
-		if job, err = c.WaitJob(ctx, alice.User, job.ID, engine.MaxJobWait); err != nil {
+		if job, err = alice.room().WaitJob(ctx, job.ID, engine.MaxJobWait); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tail, err := c.TailJob(ctx, alice.User, job.ID, 0, 0)
+	tail, err := alice.room().TailJob(ctx, job.ID, 0, 0)
 	if text := string(tail.Data); err != nil || job.Status() != 0 || !strings.HasPrefix(text, "rss") || !strings.Contains(text, "lo:") || strings.Contains(text, "eth0") {
 		t.Errorf("%+v, %v: %s", job, err, tail.Data)
 	}

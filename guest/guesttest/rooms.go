@@ -70,6 +70,9 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 	return a
 }
 
+// room is the agent's room.
+func (a *agent) room() engine.Room { return a.house.Client.Room(a.User) }
+
 // describe makes an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
@@ -111,8 +114,8 @@ func (a *agent) asRoot(ctx context.Context, t *testing.T, script string) (string
 func (a *agent) command(ctx context.Context, t *testing.T, c engine.Command) (string, engine.Exit) {
 	t.Helper()
 	var out bytes.Buffer
-	c.Room, c.Stdout, c.Stderr = a.User, &out, &out
-	exit, err := a.house.Client.Run(ctx, c)
+	c.Stdout, c.Stderr = &out, &out
+	exit, err := engine.Run(ctx, a.room(), c)
 	if err != nil {
 		t.Fatalf("%q as %s: %v\n%s", c.Args, a.User, err, &out)
 	}
@@ -120,7 +123,7 @@ func (a *agent) command(ctx context.Context, t *testing.T, c engine.Command) (st
 }
 
 // begin starts a script as the agent, which says when it is ready, and ends it with the test.
-func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.Process {
+func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.Process {
 	t.Helper()
 	ready := newWaiter("ready")
 	ctx, cancel := context.WithCancel(ctx)
@@ -128,8 +131,8 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) *guest.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := a.house.Client.Exec(ctx, engine.Command{
-		Args: sh("echo ready; " + script), Room: a.User, Stdin: in, Stdout: ready, Stderr: ready, Env: []string{"TOKEN=" + secret}, Grace: time.Second,
+	p, err := a.room().Exec(ctx, engine.Command{
+		Args: sh("echo ready; " + script), Stdin: in, Stdout: ready, Stderr: ready, Env: []string{"TOKEN=" + secret}, Grace: time.Second,
 	})
 	if err != nil {
 		cancel()

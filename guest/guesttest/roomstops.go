@@ -81,8 +81,8 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick engi
 	c := bob.house.Client
 	alone := latencies(ctx, t, alice, forAMoment)
 	shown := newWaiter(begun)
-	trick.Room, trick.Stdout, trick.Stderr = bob.User, shown, shown
-	p, err := c.Exec(ctx, trick)
+	trick.Stdout, trick.Stderr = shown, shown
+	p, err := bob.room().Exec(ctx, trick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func besideSlow(ctx context.Context, t *testing.T, alice, bob *agent, trick engi
 	var started sync.WaitGroup
 	for _, args := range slow {
 		started.Go(func() {
-			_, _ = c.Run(starting, engine.Command{Args: args, Room: bob.User, Grace: 100 * time.Millisecond})
+			_, _ = engine.Run(starting, bob.room(), engine.Command{Args: args, Grace: 100 * time.Millisecond})
 		})
 	}
 	var pings []time.Duration

@@ -26,7 +26,7 @@ func jobCases() []roomCase {
 // shell runs a command in the agent's session.
 func (a *agent) shell(ctx context.Context, t *testing.T, command string) engine.ShellResult {
 	t.Helper()
-	r, err := a.house.Client.RunShell(ctx, engine.ShellCommand{Shell: a.session(), Command: command, Timeout: 2 * time.Minute})
+	r, err := a.room().RunShell(ctx, engine.ShellCommand{Shell: a.session(), Command: command, Timeout: 2 * time.Minute})
 	if err != nil {
 		t.Fatalf("%q in the shell of %s: %v", command, a.User, err)
 	}
@@ -34,7 +34,7 @@ func (a *agent) shell(ctx context.Context, t *testing.T, command string) engine.
 }
 
 func (a *agent) session() engine.Shell {
-	return engine.Shell{User: a.User, Session: "test"}
+	return engine.Shell{Session: "test"}
 }
 
 func wantShell(t *testing.T, r engine.ShellResult, code int, out string) {
@@ -88,7 +88,7 @@ func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if r.Stdout.Omitted != 3_000_000-15_000 || len(r.Stdout.Head) != 6000 || len(r.Stdout.Tail) != 9000 {
 		t.Errorf("%d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
 	}
-	late, err := alice.house.Client.RunShell(ctx, engine.ShellCommand{Shell: alice.session(), Command: "sleep 600", Timeout: time.Second})
+	late, err := alice.room().RunShell(ctx, engine.ShellCommand{Shell: alice.session(), Command: "sleep 600", Timeout: time.Second})
 	if err != nil || !late.TimedOut || late.Exited {
 		t.Errorf("%+v %v", late, err)
 	}
@@ -100,7 +100,7 @@ func shellIsBounded(ctx context.Context, t *testing.T, alice, _ *agent) {
 func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "X=agent; PS1='> '")
 	seen := newWaiter("I see agent 40 120\r\n") // all of its line: what is typed next is echoed where the line stands
-	a, err := alice.house.Client.AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 40, Cols: 120}, seen)
+	a, err := alice.room().AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 40, Cols: 120}, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Error(err)
 	}
 	wantShell(t, alice.shell(ctx, t, "echo $Y"), 0, "person\n")
-	text, version, err := alice.house.Client.Transcript(ctx, alice.User, "test")
+	text, version, err := alice.room().Transcript(ctx, "test")
 	if err != nil || version == 0 || !strings.Contains(text, "I see agent 40 120\n") || !strings.Contains(text, "$ echo $Y\n") || !strings.Contains(text, "\nperson\n") {
 		t.Errorf("%q %v", text, err)
 	}
@@ -121,11 +121,11 @@ func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	alice.shell(ctx, t, "X="+secret)
 	wantShell(t, bob.shell(ctx, t, "echo [$X]; ls /proc/*/environ >/dev/null 2>&1; ls /run/osaurus-shells | wc -l"), 0, "[]\n1\n")
-	list, err := bob.house.Client.Sessions(ctx, bob.User)
+	list, err := bob.room().Sessions(ctx)
 	if err != nil || len(list) != 1 || list[0].User != string(bob.User) || list[0].State != engine.SessionIdle || list[0].Dir != bob.Home {
 		t.Errorf("%+v %v", list, err)
 	}
-	n, err := bob.house.Client.CloseSession(ctx, bob.User, "")
+	n, err := bob.room().CloseSession(ctx, "")
 	if err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
@@ -134,7 +134,7 @@ func shellsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func (a *agent) job(ctx context.Context, t *testing.T, script string) engine.Job {
 	t.Helper()
-	j, err := a.house.Client.StartJob(ctx, engine.JobCommand{User: a.User, Args: sh(script)})
+	j, err := a.room().StartJob(ctx, engine.JobCommand{Args: sh(script)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,27 +142,27 @@ func (a *agent) job(ctx context.Context, t *testing.T, script string) engine.Job
 }
 
 func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c, user := alice.house.Client, alice.User
+	room := alice.room()
 	j := alice.job(ctx, t, "id -un; pwd; sleep 0.2; echo problem >/dev/stderr; exit 4")
-	end, err := c.WaitJob(ctx, user, j.ID, time.Minute)
+	end, err := room.WaitJob(ctx, j.ID, time.Minute)
 	if err != nil || end.Running || end.Code != 4 {
 		t.Errorf("%+v %v", end, err)
 	}
-	tail, err := c.TailJob(ctx, user, j.ID, 0, 0)
+	tail, err := room.TailJob(ctx, j.ID, 0, 0)
 	if want := string(alice.User) + "\n" + alice.Home + "\nproblem\n"; err != nil || string(tail.Data) != want {
 		t.Errorf("%q %v", tail.Data, err)
 	}
 	long := alice.job(ctx, t, "(setsid sleep 600 &); sleep 600")
-	if j, err := c.KillJob(ctx, user, long.ID, false); err != nil || !j.Killed {
+	if j, err := room.KillJob(ctx, long.ID, false); err != nil || !j.Killed {
 		t.Errorf("%+v %v", j, err)
 	}
-	if end, err := c.WaitJob(ctx, user, long.ID, time.Minute); err != nil || end.Signal != engine.SIGTERM {
+	if end, err := room.WaitJob(ctx, long.ID, time.Minute); err != nil || end.Signal != engine.SIGTERM {
 		t.Errorf("%+v %v", end, err)
 	}
 	if out, _ := alice.run(ctx, t, "ps 2>/dev/null | grep 'slee[p] 600'; true"); out != "" {
 		t.Errorf("left: %s", out)
 	}
-	list, err := c.Jobs(ctx, user)
+	list, err := room.Jobs(ctx)
 	if err != nil || len(list) < 2 || list[0].ID != long.ID {
 		t.Errorf("%+v %v", list, err)
 	}
@@ -197,30 +197,30 @@ func jobLogs(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func jobsApart(ctx context.Context, t *testing.T, alice, bob *agent) {
 	j := alice.job(ctx, t, "sleep 600")
-	c, user := alice.house.Client, bob.User
-	if _, err := c.Job(ctx, user, j.ID); fault.KindOf(err) != fault.NotFound {
+	room := bob.room()
+	if _, err := room.Job(ctx, j.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob sees alice's job: %v", err)
 	}
-	if _, err := c.KillJob(ctx, user, j.ID, true); fault.KindOf(err) != fault.NotFound {
+	if _, err := room.KillJob(ctx, j.ID, true); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("bob kills alice's job: %v", err)
 	}
-	if j, err := c.Job(ctx, alice.User, j.ID); err != nil || !j.Running {
+	if j, err := alice.room().Job(ctx, j.ID); err != nil || !j.Running {
 		t.Errorf("%+v %v", j, err)
 	}
 }
 
 func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c, user := alice.house.Client, alice.User
+	room := alice.room()
 	alice.shell(ctx, t, "X=1")
 	j := alice.job(ctx, t, "sleep 600")
-	if err := c.ResetRoom(ctx, alice.User); err != nil {
+	if err := alice.house.Client.ResetRoom(ctx, alice.User); err != nil {
 		t.Fatal(err)
 	}
 	alice.ensure(ctx, t)
-	if _, err := c.Job(ctx, user, j.ID); fault.KindOf(err) != fault.NotFound {
+	if _, err := room.Job(ctx, j.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a job outlived its room: %v", err)
 	}
-	if list, err := c.Sessions(ctx, user); err != nil || len(list) != 0 {
+	if list, err := room.Sessions(ctx); err != nil || len(list) != 0 {
 		t.Errorf("%+v %v", list, err)
 	}
 	wantShell(t, alice.shell(ctx, t, "echo [$X]"), 0, "[]\n")
@@ -237,7 +237,7 @@ func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	go func() {
 		defer close(over)
 		// It ends with its session, whose end is the caller's error or not.
-		_, _ = bob.house.Client.RunShell(ctx, engine.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
+		_, _ = bob.room().RunShell(ctx, engine.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
 	}()
 	eventually(ctx, t, func() bool { _, exit := bob.run(ctx, t, "[ -e /tmp/runs ]"); return exit.Status() == 0 })
 	// What has ended goes from there when nobody waits for it.
@@ -246,7 +246,7 @@ func deskLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if exit.Status() != 0 || out != "link\nlink" { // none, and the call's own
 		t.Errorf("%+v %s", exit, out)
 	}
-	if n, err := bob.house.Client.CloseSession(ctx, bob.User, ""); err != nil || n != 1 {
+	if n, err := bob.room().CloseSession(ctx, ""); err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
 	<-over

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"osaurus-sandbox/guest/hatch"
-
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/hatch"
 )
 
 // Where things are, before and after the root changes. What the guest program

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"osaurus-sandbox/guest/process"
-
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/process"
 )
 
 // devices makes /dev: what programs expect and nothing that is a device of the

@@ -37,7 +37,7 @@ func TestFilesWithoutRooms(t *testing.T) {
 	checkLeaks(t)
 	dial := serve(t, &host{})
 	ask := func(c *guest.Client) error {
-		_, err := c.StatFile(t.Context(), engine.File{User: "agent-alice", Root: "/", Path: "etc"})
+		_, err := c.Room("agent-alice").StatFile(t.Context(), engine.File{Root: "/", Path: "etc"})
 		return err
 	}
 	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "makes no rooms") {

@@ -189,11 +189,11 @@ func TestHostLeaves(t *testing.T) {
 func TestJobsOfRoot(t *testing.T) {
 	c := connected(t, serve(t, &host{}))
 	ctx := context.Background()
-	j, err := c.StartJob(ctx, engine.JobCommand{Args: []string{"echo", "of root"}})
+	j, err := c.Room(engine.Root).StartJob(ctx, engine.JobCommand{Args: []string{"echo", "of root"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if end, err := c.WaitJob(ctx, "", j.ID, time.Minute); err != nil || end.Running || end.Code != 0 {
+	if end, err := c.Room(engine.Root).WaitJob(ctx, j.ID, time.Minute); err != nil || end.Running || end.Code != 0 {
 		t.Errorf("%+v %v", end, err)
 	}
 	if text, err := os.ReadFile(j.LogFile); err != nil || string(text) != "of root\n" {
@@ -334,13 +334,13 @@ func TestConnectWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	never := func(context.Context, uint32) (net.Conn, error) { return nil, unix.ECONNREFUSED }
-	if _, err := guest.Connect(ctx, never, guest.Boot{}); fault.KindOf(err) != fault.Timeout {
+	if _, err := guest.Connect(ctx, guest.Dialer(never), guest.Boot{}); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("nobody answers: %v", err)
 	}
 	ended := func(context.Context, uint32) (net.Conn, error) {
 		return nil, fault.Newf(fault.Rejected, "dial", "", "the machine has ended")
 	}
-	if _, err := guest.Connect(context.Background(), ended, guest.Boot{}); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if _, err := guest.Connect(context.Background(), guest.Dialer(ended), guest.Boot{}); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("an ended machine: %v", err)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Rooms is where plugins are installed and run. Whoever stands behind it starts
-// the guest and makes the room if need be.
+// Rooms is where plugins are installed and run.
 type Rooms interface {
 	// Agent is an agent as tools know it; NotFound if there is none.
 	Agent(id config.AgentID) (tools.Agent, error)
@@ -25,11 +24,8 @@ type Rooms interface {
 	// Boot tells guests apart: it is another one after each start, and "" while none
 	// runs. It does not wait.
 	Boot() string
-	// Exec starts a command in the agent's room: see tools.Rooms.
-	Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error)
-	// WriteFile writes a file as the agent, and DigestFiles looks at files: see tools.Files.
-	WriteFile(ctx context.Context, a tools.Agent, f engine.File, w engine.FileWrite) (engine.FileWritten, error)
-	DigestFiles(ctx context.Context, a tools.Agent, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error)
+	// Room returns the agent's room.
+	Room(a tools.Agent) engine.Room
 }
 
 // Packages installs what plugins depend on: see tools.Installer.

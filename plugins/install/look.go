@@ -36,7 +36,7 @@ func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.Plugin
 		return parseSight(text), err
 	}
 	s := parseSight(text)
-	found, err := i.Rooms.DigestFiles(ctx, a, engine.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
+	found, err := i.Rooms.Room(a).DigestFiles(ctx, engine.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
 	for n, f := range found {
 		if f.There {
 			s.digests[files[n]] = hex.EncodeToString(f.SHA256)

@@ -153,7 +153,7 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	if err := i.here(ctx); err != nil {
 		return "", err
 	}
-	p, err := i.Rooms.Exec(ctx, a, engine.Command{
+	p, err := i.Rooms.Room(a).Exec(ctx, engine.Command{
 		Args: append([]string{"/bin/sh", "-c", text, "plugin"}, args...), Dir: "/", RoomRoot: asRoot,
 		Stdin: stdin, Stdout: out, Stderr: trouble, Timeout: scriptTime,
 	})

@@ -245,7 +245,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	if err := i.here(ctx); err != nil {
 		return err
 	}
-	done, err := i.Rooms.WriteFile(ctx, a, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
+	done, err := i.Rooms.Room(a).WriteFile(ctx, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
 		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
 	})
 	if err == nil && hex.EncodeToString(done.SHA256) != digest(text) {
@@ -290,7 +290,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 	if err := t.Life.Command(ctx, t.agent, t.record.ID, may, true, &cmd); err != nil {
 		return err
 	}
-	p, err := t.Rooms.Exec(ctx, t.agent, cmd)
+	p, err := t.Rooms.Room(t.agent).Exec(ctx, cmd)
 	if err != nil {
 		return err
 	}

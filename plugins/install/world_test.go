@@ -194,7 +194,29 @@ func (w *world) ended() bool {
 // layer is what stands for install.LayerFile.
 func layer(a tools.Agent) string { return filepath.Join(a.Home, "../layer") }
 
-func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
+// Room implements install.Rooms.
+func (w *world) Room(a tools.Agent) engine.Room { return room{w: w, agent: a} }
+
+// room is an agent's room.
+type room struct {
+	engine.Room
+	w     *world
+	agent tools.Agent
+}
+
+func (r room) Exec(ctx context.Context, c engine.Command) (engine.Process, error) {
+	return r.w.exec(ctx, r.agent, c)
+}
+
+func (r room) WriteFile(_ context.Context, f engine.File, what engine.FileWrite) (engine.FileWritten, error) {
+	return r.w.writeFile(f, what)
+}
+
+func (r room) DigestFiles(_ context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
+	return r.w.digestFiles(folder, limit, paths)
+}
+
+func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	var p *running
 	err := w.touch("exec", func() error {
 		w.mu.Lock()
@@ -231,6 +253,7 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engi
 }
 
 type running struct {
+	engine.Process
 	done chan struct{}
 	exit engine.Exit
 }
@@ -239,7 +262,7 @@ func (p *running) Signal(context.Context, engine.Signal) error { return nil }
 func (p *running) Done() <-chan struct{}                       { return p.done }
 func (p *running) Wait() (engine.Exit, error)                  { <-p.done; return p.exit, nil }
 
-func (w *world) WriteFile(_ context.Context, _ tools.Agent, f engine.File, what engine.FileWrite) (done engine.FileWritten, err error) {
+func (w *world) writeFile(f engine.File, what engine.FileWrite) (done engine.FileWritten, err error) {
 	err = w.touch("write", func() error {
 		text := make([]byte, what.Size)
 		if _, err := what.Content.Read(text); err != nil && what.Size > 0 {
@@ -259,7 +282,7 @@ func (w *world) WriteFile(_ context.Context, _ tools.Agent, f engine.File, what 
 	return done, err
 }
 
-func (w *world) DigestFiles(_ context.Context, _ tools.Agent, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
+func (w *world) digestFiles(folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
 	err = w.touch("digest", func() error {
 		for _, name := range paths {
 			d := engine.FileDigest{}

@@ -110,7 +110,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 	if err != nil {
 		return engine.Job{}, err
 	}
-	list, err := p.of.Rooms.Jobs(ctx, p.who())
+	list, err := p.of.Rooms.Room(p.who()).Jobs(ctx)
 	if err != nil {
 		return engine.Job{}, err
 	}
@@ -121,7 +121,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 			}
 		}
 	}
-	return p.of.Rooms.StartJob(ctx, p.who(), engine.JobCommand{
+	return p.of.Rooms.Room(p.who()).StartJob(ctx, engine.JobCommand{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
@@ -130,7 +130,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 // with an error. With the context it ends the daemon.
 func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words string, err error) {
 	for job.Running {
-		next, err := p.of.Rooms.WaitJob(ctx, p.who(), job.ID, engine.MaxJobWait)
+		next, err := p.of.Rooms.Room(p.who()).WaitJob(ctx, job.ID, engine.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
 			_ = p.stopDaemon(job.ID) // or it is ended before the next is started
@@ -149,7 +149,7 @@ func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words 
 		}
 	}
 	words = fmt.Sprintf("it ended with status %d", job.Status())
-	if tail, err := p.of.Rooms.TailJob(ctx, p.who(), job.ID, lastWords); err == nil && len(tail.Data) > 0 {
+	if tail, err := p.of.Rooms.Room(p.who()).TailJobEnd(ctx, job.ID, lastWords); err == nil && len(tail.Data) > 0 {
 		words += " and wrote " + strings.ToValidUTF8(strings.TrimSpace(string(tail.Data)), "\uFFFD")
 	}
 	return words, nil
@@ -164,9 +164,9 @@ func (p *plugin) stopDaemon(id config.JobID) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	for _, hard := range []bool{false, true} {
-		job, err := p.of.Rooms.KillJob(ctx, p.who(), id, hard)
+		job, err := p.of.Rooms.Room(p.who()).KillJob(ctx, id, hard)
 		if err == nil && job.Running {
-			job, err = p.of.Rooms.WaitJob(ctx, p.who(), id, daemonGrace)
+			job, err = p.of.Rooms.Room(p.who()).WaitJob(ctx, id, daemonGrace)
 		}
 		switch {
 		case fault.KindOf(err) == fault.NotFound: // forgotten, as it has ended

@@ -117,7 +117,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(e.Payload), &out, &out
 	cmd.Timeout, cmd.MaxOutput = s.Limit(), maxErrors
-	running, err := p.of.Rooms.Exec(ctx, p.who(), cmd)
+	running, err := p.of.Rooms.Room(p.who()).Exec(ctx, cmd)
 	if err != nil {
 		return err
 	}

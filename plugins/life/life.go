@@ -27,12 +27,8 @@ type Rooms interface {
 	Boot() string
 	// Silent reports whether that guest does not answer at the moment.
 	Silent() bool
-	Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error)
-	StartJob(ctx context.Context, a tools.Agent, cmd engine.JobCommand) (engine.Job, error)
-	Jobs(ctx context.Context, a tools.Agent) ([]engine.Job, error)
-	WaitJob(ctx context.Context, a tools.Agent, id config.JobID, wait time.Duration) (engine.Job, error)
-	KillJob(ctx context.Context, a tools.Agent, id config.JobID, hard bool) (engine.Job, error)
-	TailJob(ctx context.Context, a tools.Agent, id config.JobID, bytes uint64) (engine.JobTail, error)
+	// Room returns the agent's room in that guest.
+	Room(a tools.Agent) engine.Room
 }
 
 // Seq is the number of an event, upwards over all agents.

@@ -183,7 +183,7 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 // An agent's own job is left alone, whatever it is called.
 func TestJobThatIsCalledLikeADaemon(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
-		if _, err := w.StartJob(t.Context(), alice, engine.JobCommand{Args: []string{"make"}, Label: "daemon of plugin rss"}); err != nil {
+		if _, err := w.StartJob(t.Context(), engine.JobCommand{Args: []string{"make"}, Label: "daemon of plugin rss"}); err != nil {
 			t.Fatal(err)
 		}
 		w.Begin(alice, "rss", watcher())

@@ -105,6 +105,18 @@ func (w *world) boot() {
 	w.boots++
 }
 
+// room is the room of every agent.
+type room struct {
+	unused
+	*world
+}
+
+// unused are the methods that nothing calls.
+type unused struct{ engine.Room }
+
+// Room implements Rooms.
+func (w *world) Room(tools.Agent) engine.Room { return room{world: w} }
+
 // Boot implements Rooms.
 func (w *world) Boot() string {
 	w.mu.Lock()
@@ -148,7 +160,7 @@ func (w *world) crash(status int) {
 	}
 }
 
-func (w *world) StartJob(_ context.Context, _ tools.Agent, cmd engine.JobCommand) (engine.Job, error) {
+func (w *world) StartJob(_ context.Context, cmd engine.JobCommand) (engine.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {
@@ -174,7 +186,7 @@ func (w *world) Silent() bool {
 	return w.silent
 }
 
-func (w *world) Jobs(context.Context, tools.Agent) (list []engine.Job, _ error) {
+func (w *world) Jobs(context.Context) (list []engine.Job, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
@@ -183,7 +195,7 @@ func (w *world) Jobs(context.Context, tools.Agent) (list []engine.Job, _ error) 
 	return list, w.trouble
 }
 
-func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wait time.Duration) (engine.Job, error) {
+func (w *world) WaitJob(ctx context.Context, id config.JobID, wait time.Duration) (engine.Job, error) {
 	w.mu.Lock()
 	j, trouble := w.jobs[id], w.trouble
 	w.mu.Unlock()
@@ -212,7 +224,7 @@ func (w *world) WaitJob(ctx context.Context, _ tools.Agent, id config.JobID, wai
 	return j.Job, nil
 }
 
-func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard bool) (engine.Job, error) {
+func (w *world) KillJob(_ context.Context, id config.JobID, hard bool) (engine.Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kills++
@@ -232,7 +244,7 @@ func (w *world) KillJob(_ context.Context, _ tools.Agent, id config.JobID, hard 
 	return j.Job, nil
 }
 
-func (w *world) TailJob(context.Context, tools.Agent, config.JobID, uint64) (engine.JobTail, error) {
+func (w *world) TailJobEnd(context.Context, config.JobID, uint64) (engine.JobTail, error) {
 	return engine.JobTail{Data: []byte("last words\n")}, nil
 }
 
@@ -256,6 +268,7 @@ func (w *world) starts() int {
 
 // handler is a command that takes its time.
 type handler struct {
+	engine.Process
 	done chan struct{}
 	exit engine.Exit
 }
@@ -264,7 +277,7 @@ func (h handler) Signal(context.Context, engine.Signal) error { return nil }
 func (h handler) Done() <-chan struct{}                       { return h.done }
 func (h handler) Wait() (engine.Exit, error)                  { <-h.done; return h.exit, nil }
 
-func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd engine.Command) (engine.Process, error) {
+func (w *world) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.running {
@@ -277,7 +290,7 @@ func (w *world) Exec(ctx context.Context, _ tools.Agent, cmd engine.Command) (en
 	_, _ = io.Copy(&in, cmd.Stdin)
 	told := slices.DeleteFunc(slices.Clone(cmd.Env), func(v string) bool { return !strings.HasPrefix(v, "OSAURUS_EVENT") })
 	w.ran = append(w.ran, strings.Join(append([]string{cmd.Args[len(cmd.Args)-1], in.String()}, told...), " "))
-	h := handler{make(chan struct{}), w.exit}
+	h := handler{done: make(chan struct{}), exit: w.exit}
 	hold := w.hold
 	if hold > cmd.Timeout {
 		hold, h.exit.TimedOut = cmd.Timeout, true

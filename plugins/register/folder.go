@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -18,12 +17,6 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Files are agents' files, touched in their rooms as the agents: see tools.Files.
-type Files interface {
-	ListFolder(ctx context.Context, a tools.Agent, f engine.File, limit int) ([]engine.FolderEntry, bool, error)
-	ReadFile(ctx context.Context, a tools.Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error)
-}
-
 const (
 	// manifest is the recipe in a plugin's folder.
 	manifest = "plugin.json"
@@ -34,7 +27,7 @@ const (
 // Pack reads the plugin that an agent has written into ~/plugins/ID: plugin.json, and as its files
 // all others that are there, which must be texts. What plugin.json has itself counts.
 func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID) (plugins.Recipe, error) {
-	p := &packer{files: g.Files, agent: a, root: "plugins/" + string(id)}
+	p := &packer{files: g.Room(a), agent: a, root: "plugins/" + string(id)}
 	text, err := p.read(ctx, manifest, plugins.MaxRecipe)
 	if err != nil {
 		return plugins.Recipe{}, p.noManifest(err)
@@ -74,7 +67,7 @@ func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID)
 
 // packer reads one folder.
 type packer struct {
-	files Files
+	files engine.Files
 	agent tools.Agent
 	root  string // below the home
 
@@ -101,7 +94,7 @@ func (p *packer) walk(ctx context.Context, dir string, depth int) error {
 	if depth >= plugins.MaxPathDepth {
 		return p.tooMuch(dir, "is too deep")
 	}
-	entries, more, err := p.files.ListFolder(ctx, p.agent, p.file(dir), engine.MaxFolderEntries)
+	entries, more, err := p.files.ListFolder(ctx, p.file(dir), engine.MaxFolderEntries)
 	if err != nil {
 		return err
 	}
@@ -164,7 +157,7 @@ func (p *packer) refusal() error {
 // read reads a file of at most so many bytes.
 func (p *packer) read(ctx context.Context, name string, most int) ([]byte, error) {
 	var b bytes.Buffer
-	_, err := p.files.ReadFile(ctx, p.agent, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)
+	_, err := p.files.ReadFile(ctx, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)
 	if err == nil && b.Len() > most {
 		err = p.tooMuch(name, fmt.Sprintf("has more than %d bytes", most))
 	}

@@ -64,7 +64,8 @@ func (n Notice) Remove() string {
 
 // Options are what plugins are registered with.
 type Options struct {
-	Files   Files
+	// Room returns the room of an agent, where its files are.
+	Room    tools.Rooms
 	Library Library
 	Secrets Secrets
 	// Running reports whether a guest runs. It does not wait.

@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.Registrar = New(Options{
-		Files: disk{}, Library: w.library, Secrets: w, Running: func() bool { return !w.stopped },
+		Room: func(tools.Agent) engine.Room { return disk{} }, Library: w.library, Secrets: w, Running: func() bool { return !w.stopped },
 		Mirrors: func() []string { return []string{"mirror.example.org"} },
 		Install: func(_ context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
 			text, err := e.Recipe.Encode()
@@ -108,9 +108,9 @@ func (w *world) kept(id config.PluginID) string {
 }
 
 // disk are files of this host, of whomever.
-type disk struct{}
+type disk struct{ engine.Room }
 
-func (disk) ListFolder(_ context.Context, _ tools.Agent, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
+func (disk) ListFolder(_ context.Context, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(f.Root, f.Path))
 	if err != nil {
 		return nil, false, err
@@ -134,7 +134,7 @@ func (disk) ListFolder(_ context.Context, _ tools.Agent, f engine.File, limit in
 	return list[:min(len(list), limit)], len(list) > limit, nil
 }
 
-func (disk) ReadFile(_ context.Context, _ tools.Agent, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
+func (disk) ReadFile(_ context.Context, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	file, err := os.Open(filepath.Join(f.Root, f.Path))
 	if err != nil {
 		return engine.FileRead{}, err

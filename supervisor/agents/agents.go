@@ -46,10 +46,11 @@ const AnotherBase machine.Cause = "another base"
 
 // Options are what agents are kept with.
 type Options struct {
-	Home    config.Home
-	DB      *store.DB
-	Sandbox *machine.Machine
-	// Folders is told whom each home folder belongs to: the Sandbox has it too.
+	Home config.Home
+	DB   *store.DB
+	// Machines are where the agents' rooms are.
+	Machines *machine.Fleet
+	// Folders says which home folder is whose; the machine has it too.
 	Folders *vm.Subtrees
 	// Tokens are told which token is whose, as long as it counts.
 	Tokens *bridge.Tokens
@@ -165,6 +166,9 @@ func (a *Agents) Has(id config.AgentID) bool {
 	_, err := a.find(string(id))
 	return err == nil
 }
+
+// machine returns the machine that an agent lives in.
+func (a *Agents) machine(m *member) *machine.Machine { return a.Machines.For(m.ID) }
 
 func (a *Agents) find(ref string) (*member, error) {
 	id, notID := config.ParseAgentID(ref)

@@ -88,7 +88,7 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	if w.Agents, err = agents.Open(context.Background(), agents.Options{
-		Home: w.home, DB: w.db, Sandbox: w.sandbox, Folders: w.folders, Tokens: w.tokens, Record: &w.journal, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Home: w.home, DB: w.db, Machines: machine.NewFleet(w.sandbox), Folders: w.folders, Tokens: w.tokens, Record: &w.journal, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -215,8 +215,8 @@ func (a *Agents) followHome(ctx context.Context, m *member) error {
 		return err
 	}
 	defer end()
-	if l, ok := a.Sandbox.BorrowRunning(); ok {
-		defer l.Return()
+	if l, ok := a.machine(m).AcquireRunning(); ok {
+		defer l.Release()
 		if a.madeOf(m).in == l.Guest {
 			return nil
 		}
@@ -299,8 +299,8 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by mach
 	a.keepMap()
 	ctx = context.WithoutCancel(ctx)
 	pending = true
-	if l, gone := a.borrowRunning(ctx); gone == nil {
-		defer l.Return()
+	if l, gone := a.acquire(ctx, agent.ID, true); gone == nil {
+		defer l.Release()
 		limited, cancel := context.WithTimeout(ctx, clearLimit)
 		defer cancel()
 		trouble := a.clear(limited, l, agent.User)

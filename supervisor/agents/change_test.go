@@ -169,7 +169,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 		t.Errorf("a guest that is known to be silent was asked to %v", got)
 	}
 	w.want(w.exec("carol"), fault.Unavailable)
-	_, err = w.ExecRunning(t.Context(), "carol", engine.Command{Args: []string{"true"}})
+	_, err = w.RunningRoom("carol").Exec(t.Context(), engine.Command{Args: []string{"true"}})
 	w.want(err, fault.Unavailable)
 	if w.backend.Guest() != g {
 		t.Fatal("another guest was started")
@@ -177,11 +177,11 @@ func TestChangesInASilentGuest(t *testing.T) {
 	g.Mute(false)
 	w.becomes(machine.Running)
 	w.must(w.exec("dora"))
-	if room, _ := g.Room("agent-alice"); room.Home != "/workspace/agents/alice" {
+	if room, _ := g.RoomConfig("agent-alice"); room.Home != "/workspace/agents/alice" {
 		t.Errorf("%+v", room)
 	}
-	w.until("the deleted agent's room is gone", func() bool { _, there := g.Room("agent-bob"); return !there })
-	w.until("the network is none", func() bool { room, _ := g.Room("agent-carol"); return room.Network == engine.RoomAlone })
+	w.until("the deleted agent's room is gone", func() bool { _, there := g.RoomConfig("agent-bob"); return !there })
+	w.until("the network is none", func() bool { room, _ := g.RoomConfig("agent-carol"); return room.Network == engine.RoomAlone })
 }
 
 // A call that failed may have made a room: its home stays where it is.
@@ -251,7 +251,7 @@ func TestRename(t *testing.T) {
 	w.want(err, fault.Rejected)
 	w.must(w.sandbox.Restart(t.Context(), by))
 	w.must(w.exec("dora"))
-	if room, _ := w.backend.Guest().Room(alice.User); room.Home != "/workspace/agents/dora" {
+	if room, _ := w.backend.Guest().RoomConfig(alice.User); room.Home != "/workspace/agents/dora" {
 		t.Errorf("%+v", room)
 	}
 	if s := w.subtrees(); s["agents/dora"] != alice.UID || len(s) != 2 {

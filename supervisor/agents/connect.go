@@ -11,26 +11,23 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Connect carries in and out to what listens on a port of an agent's own loopback, and
-// returns when that has ended the connection. Nothing is taken out of what comes: it would
-// no longer be what its reader has been told how long it is. It fails with NotFound where
-// nothing listens, and with Unavailable where no guest runs.
+// Connect connects in and out to a port on the loopback of an agent's room, until the
+// other side ends the connection. Secrets are not redacted: lengths must stay true. It
+// fails with NotFound if nothing listens, and with Unavailable if no guest runs.
 //
-// A program of the room's own does it: as the agent, within its limits and on its network,
-// so that nothing of the host or of the guest's root touches what the agent sends.
+// A program in the room makes the connection, as the agent and within its limits.
 func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in io.Reader, out io.Writer) error {
 	const op = "connect to port"
-	l, m, err := a.enter(ctx, ref, a.borrowRunning)
+	l, agent, err := a.RunningRoom(ref).Enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.Return()
-	agent := a.agentOf(m)
+	defer l.Release()
 	subject := fmt.Sprintf("%v of %s", port, agent.Name)
-	p, err := l.Exec(ctx, engine.Command{
-		Args: []string{hatch.Program, hatch.Connect, port.String()},
-		Env:  []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
-		Room: agent.User, Stdin: in, Stdout: out,
+	p, err := l.Exec(ctx, agent.User, engine.Command{
+		Args:  []string{hatch.Program, hatch.Connect, port.String()},
+		Env:   []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
+		Stdin: in, Stdout: out,
 	})
 	if err != nil {
 		return a.broken(op, subject, agent, err)
@@ -40,10 +37,10 @@ func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in i
 	case err != nil:
 		return a.broken(op, subject, agent, err)
 	case exit.Signal == 0 && exit.Code == fault.ExitNotFound:
-		return fault.Newf(fault.NotFound, op, subject, "nothing listens there").Advise("Have it listen on 127.0.0.1, or on all addresses, in the agent's room.")
+		return fault.Newf(fault.NotFound, op, subject, "nothing listens on it").Advise("Start a server in the agent's room that listens on 127.0.0.1 or on all addresses.")
 	case exit.Status() != 0:
-		return fault.Newf(fault.Execution, op, subject, "what carries it in the room ended with %d", exit.Status()).
-			Advise("See whether the room is at a limit: osaurus-sandbox top.")
+		return fault.Newf(fault.Execution, op, subject, "the helper in the room ended with status %d", exit.Status()).
+			Advise("Check whether the room is at a limit: osaurus-sandbox top")
 	}
 	return nil
 }

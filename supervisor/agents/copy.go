@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/supervisor/copyfiles"
 )
 
-// CopyOut writes a file or a folder of an agent's room as a tar archive, as parcel.Place takes
+// CopyOut writes a file or a folder of an agent's room as a tar archive, as copyfiles.Place takes
 // it. Nothing is taken out of it: it would be another file.
 func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) error {
 	const op = "copy"
@@ -29,7 +29,7 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 	})
 }
 
-// CopyIn unpacks what parcel.Pack has packed under a name into an agent's room.
+// CopyIn unpacks what copyfiles.Pack has packed under a name into an agent's room.
 func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reader) error {
 	const op = "copy to"
 	agent, err := a.Get(ref)
@@ -56,14 +56,14 @@ func (a Agent) within(file string) string {
 
 // script runs one end of a parcel in an agent's room, as the agent.
 func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd engine.Command) error {
-	l, _, err := a.enter(ctx, string(agent.ID), a.Sandbox.Borrow)
+	l, _, err := a.Room(string(agent.ID)).Enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.Return()
+	defer l.Release()
 	var said complaint
-	cmd.Room, cmd.Stderr = agent.User, &said
-	p, err := l.Exec(ctx, cmd)
+	cmd.Stderr = &said
+	p, err := l.Exec(ctx, agent.User, cmd)
 	if fault.KindOf(err) == fault.NotFound && a.Has(agent.ID) {
 		return notThere(op, subject) // the folder that it is in
 	}

@@ -32,7 +32,7 @@ func TestProvision(t *testing.T) {
 	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
 		t.Errorf("%v", asked)
 	}
-	room, _ := w.backend.Guest().Room("agent-alice")
+	room, _ := w.backend.Guest().RoomConfig("agent-alice")
 	if room != (engine.RoomConfig{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: engine.RoomOutbound, Limits: engine.Limits{CPUWeight: 100, PIDs: 512}}) {
 		t.Errorf("%+v", room)
 	}
@@ -64,7 +64,7 @@ func TestSet(t *testing.T) {
 	if err != nil || !slices.Equal(changed, []string{"limits.memoryMB", "limits.homeMB"}) {
 		t.Errorf("%v %v", changed, err)
 	}
-	if room, _ := w.backend.Guest().Room("agent-alice"); room.Limits.Memory != 256<<20 {
+	if room, _ := w.backend.Guest().RoomConfig("agent-alice"); room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 	if list, _ := w.folders.All(); list[0].MaxBytes != 100<<20 {
@@ -72,7 +72,7 @@ func TestSet(t *testing.T) {
 	}
 	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
 	w.must(err)
-	if room, _ := w.backend.Guest().Room("agent-alice"); room.Network != engine.RoomAlone || room.Limits.Memory != 256<<20 {
+	if room, _ := w.backend.Guest().RoomConfig("agent-alice"); room.Network != engine.RoomAlone || room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)
@@ -101,7 +101,7 @@ func TestSetThatFails(t *testing.T) {
 	w.want(err, fault.Execution)
 	g.Refuse(nil)
 	w.must(w.exec("alice"))
-	if room, _ := g.Room("agent-alice"); room.Limits.Memory != 256<<20 {
+	if room, _ := g.RoomConfig("agent-alice"); room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 }

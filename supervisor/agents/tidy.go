@@ -19,9 +19,10 @@ const tidyEvery = time.Minute
 // one has ended: whoever begins something in the next guest has the home's path before
 // there is a room. It also tries again to write the map of users.
 func (a *Agents) tidy() {
+	vm := a.Machines.Shared()
 	var was machine.Status
 	var tidied time.Time
-	for status := a.Sandbox.Status(); ; { // which changes every few seconds while a guest runs
+	for status := vm.Status(); ; { // which changes every few seconds while a guest runs
 		if a.late.Load() {
 			a.keepMap()
 		}
@@ -37,7 +38,7 @@ func (a *Agents) tidy() {
 		}
 		was = status
 		next, cancel := context.WithTimeout(a.life, tidyEvery)
-		changed, err := a.Sandbox.Next(next, status.Revision)
+		changed, err := vm.Next(next, status.Revision)
 		over := next.Err() != nil && a.life.Err() == nil
 		cancel()
 		switch {
@@ -55,15 +56,16 @@ func (a *Agents) clearAll() {
 	users := slices.Collect(maps.Keys(a.remains))
 	a.mu.Unlock()
 	for _, user := range users {
-		if a.silent() {
+		vm := a.Machines.Shared()
+		if vm.Silent() {
 			return // until it answers
 		}
-		l, ok := a.Sandbox.Visit()
+		l, ok := vm.Peek()
 		if !ok {
 			return
 		}
 		err := a.clear(a.life, l, user)
-		l.Return()
+		l.Release()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.Log.Warn("what a deleted agent has in the guest is not removed yet", "user", user, "error", err)
 		}

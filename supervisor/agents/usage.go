@@ -29,14 +29,14 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 	if err != nil {
 		return nil, false, err
 	}
-	l, ok := a.Sandbox.Visit()
+	l, ok := a.Machines.Shared().Peek()
 	if !ok {
 		return nil, false, nil
 	}
-	defer l.Return()
-	rooms, err := l.Rooms().RoomUsages(ctx, user)
+	defer l.Release()
+	rooms, err := l.RoomUsages(ctx, user)
 	if err != nil && !noRoom(user, err) {
-		return nil, true, l.Explain(ctx, "ask for the use of rooms", string(user), err)
+		return nil, true, err
 	}
 	users := a.users()
 	for _, room := range rooms {
@@ -56,14 +56,14 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 	if err != nil {
 		return nil, false, err
 	}
-	l, ok := a.Sandbox.Visit()
+	l, ok := a.Machines.Shared().Peek()
 	if !ok {
 		return nil, false, nil
 	}
-	defer l.Return()
-	processes, more, err := l.Rooms().RoomProcesses(ctx, user)
+	defer l.Release()
+	processes, more, err := l.RoomProcesses(ctx, user)
 	if err != nil && !noRoom(user, err) {
-		return nil, false, l.Explain(ctx, "ask for the processes of rooms", string(user), err)
+		return nil, false, err
 	}
 	users := a.users()
 	for _, p := range processes {

@@ -115,7 +115,7 @@ func connect(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKin
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := guest.Connect(t.Context(), m.Dial, boot)
+	c, err := guest.Connect(t.Context(), m, boot)
 	if err == nil {
 		t.Cleanup(func() { c.Close() })
 	}

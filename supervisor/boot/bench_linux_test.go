@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
@@ -46,21 +47,21 @@ func BenchmarkRoom(b *testing.B) {
 		b.Fatal(err)
 	}
 	first := time.Since(began)
-	run := func(cmd engine.Command) string {
+	run := func(user config.LinuxUser, cmd engine.Command) string {
 		var out bytes.Buffer
 		cmd.Stdout = &out
-		if exit, err := c.Run(b.Context(), cmd); err != nil || exit.Status() != 0 {
+		if exit, err := engine.Run(b.Context(), c.Room(user), cmd); err != nil || exit.Status() != 0 {
 			b.Fatal(cmd.Args, exit, err)
 		}
 		return out.String()
 	}
 	// In memory for both, or the share would be measured.
-	run(engine.Command{Args: []string{"sh", "-c", "cp " + room.Home + "/* /tmp"}})
-	run(engine.Command{Args: []string{"sh", "-c", "cp true /tmp"}, Room: room.User})
+	run(engine.Root, engine.Command{Args: []string{"sh", "-c", "cp " + room.Home + "/* /tmp"}})
+	run(room.User, engine.Command{Args: []string{"sh", "-c", "cp true /tmp"}})
 	for _, p := range []struct{ name, path string }{{"dynamic", "/bin/true"}, {"static", "/tmp/true"}} {
 		var plain, rooms []time.Duration
 		for range rounds {
-			for line := range strings.Lines(run(engine.Command{Args: []string{"/tmp/intruder", "spawn", strconv.Itoa(turns), p.path}})) {
+			for line := range strings.Lines(run(engine.Root, engine.Command{Args: []string{"/tmp/intruder", "spawn", strconv.Itoa(turns), p.path}})) {
 				var n int64
 				if _, err := fmt.Sscan(line, &n); err != nil {
 					b.Fatal(err)
@@ -69,7 +70,7 @@ func BenchmarkRoom(b *testing.B) {
 			}
 			for range turns {
 				began := time.Now()
-				run(engine.Command{Args: []string{p.path}, Room: room.User, Dir: "/"})
+				run(room.User, engine.Command{Args: []string{p.path}, Dir: "/"})
 				rooms = append(rooms, time.Since(began))
 			}
 		}

@@ -68,8 +68,8 @@ type Bridge interface {
 
 // Guest is a running machine whose guest answers.
 type Guest struct {
+	*guest.Client
 	Machine vm.Machine
-	Client  *guest.Client
 	Timings Timings
 
 	stopClock context.CancelFunc
@@ -148,7 +148,7 @@ func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Clien
 	go func() {
 		check := time.NewTicker(stallEvery)
 		defer check.Stop()
-		for m.Standstill() == nil {
+		for m.Stalled() == nil {
 			select {
 			case <-m.Done():
 				cancel()
@@ -160,7 +160,7 @@ func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Clien
 		}
 		cancel()
 	}()
-	client, err := guest.Connect(ctx, m.Dial, config)
+	client, err := guest.Connect(ctx, m, config)
 	if err == nil {
 		return client, nil
 	}
@@ -173,7 +173,7 @@ func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Clien
 			Advise("Its console log says why.")
 	default:
 	}
-	if stall := m.Standstill(); stall != nil {
+	if stall := m.Stalled(); stall != nil {
 		return nil, fault.New(fault.Execution, op, "", stall).Advise("Free disk space on this computer, then start again.")
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -191,6 +191,15 @@ func (g *Guest) Shutdown(ctx context.Context) error {
 	})
 	return errors.Join(err, g.Close())
 }
+
+// Done is closed when the machine has ended.
+func (g *Guest) Done() <-chan struct{} { return g.Machine.Done() }
+
+// Err says why the machine ended, unless it was asked to.
+func (g *Guest) Err() error { return g.Machine.Err() }
+
+// Stalled says why the machine makes no progress: see vm.Machine.
+func (g *Guest) Stalled() error { return g.Machine.Stalled() }
 
 // Close ends the machine at once and releases everything.
 func (g *Guest) Close() error {

@@ -51,24 +51,11 @@ func installs(t *testing.T, h *home, distribution string) {
 }
 
 func newShop(h *home) *shop {
-	rooms := guestRooms{client: h.guest.Client}
-	bench := tools.Bench{Rooms: rooms, Installer: tools.NewInstaller(rooms)}
-	return &shop{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(bench)...)}
-}
-
-// guestRooms are rooms without anything before them.
-type guestRooms struct {
-	tools.Rooms
-	client *guest.Client
-}
-
-func (r guestRooms) Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error) {
-	cmd.Room = a.User
-	p, err := r.client.Exec(ctx, cmd)
-	if err != nil {
-		return nil, err
+	bench := tools.Bench{
+		Rooms:     func(a tools.Agent) engine.Room { return h.guest.Room(a.User) },
+		Installer: tools.NewInstaller(func(a tools.Agent) engine.Executor { return h.guest.Room(a.User) }),
 	}
-	return p, nil
+	return &shop{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(bench)...)}
 }
 
 // agent makes an agent and its room.
@@ -109,7 +96,7 @@ func (s *shop) keep(t *testing.T, a tools.Agent, name, text string) {
 func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string {
 	t.Helper()
 	var out bytes.Buffer
-	exit, err := s.home.guest.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", script}, Room: a.User, RoomRoot: root, Stdout: &out, Stderr: &out})
+	exit, err := engine.Run(t.Context(), s.home.guest.Room(a.User), engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: root, Stdout: &out, Stderr: &out})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%s: %+v %v\n%s", script, exit, err, &out)
 	}
@@ -315,8 +302,8 @@ func (s *shop) waitForLock(t *testing.T, m *system, a tools.Agent) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	locked := make(chan struct{})
-	holder, err := s.home.guest.Client.Exec(ctx, engine.Command{
-		Args: []string{"sh", "-c", m.lock}, Room: a.User, RoomRoot: true, Grace: time.Second, Stdout: signal{"locked", locked},
+	holder, err := s.home.guest.Room(a.User).Exec(ctx, engine.Command{
+		Args: []string{"sh", "-c", m.lock}, RoomRoot: true, Grace: time.Second, Stdout: signal{"locked", locked},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func othersShim(t *testing.T, h *home) {
 		want += c.prints + "\n"
 	}
 	var out bytes.Buffer
-	exit, err := h.guest.Client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", all.String()}, Room: room.User, Dir: room.Home, Stdout: &out, Stderr: &out})
+	exit, err := engine.Run(t.Context(), h.guest.Room(room.User), engine.Command{Args: []string{"sh", "-c", all.String()}, Dir: room.Home, Stdout: &out, Stderr: &out})
 	if err != nil || exit.Status() != 0 {
 		t.Fatalf("%+v %v: %s", exit, err, out.String())
 	}

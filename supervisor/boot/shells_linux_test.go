@@ -39,14 +39,14 @@ func BenchmarkShell(b *testing.B) {
 	}
 	b.Run("inside", func(b *testing.B) { benchmarkInside(b, h) })
 	bare := startBare(ctx, b, c, room.User)
-	shell := engine.ShellCommand{Shell: engine.Shell{User: config.LinuxUser(room.User), Session: "bench"}}
+	shell := engine.ShellCommand{Shell: engine.Shell{Session: "bench"}}
 	for _, command := range []string{"/bin/true", ":"} {
 		shell.Command = command
 		b.Run(command, func(b *testing.B) {
 			var ours, theirs []time.Duration
 			for b.Loop() {
 				start := time.Now()
-				if _, err := c.RunShell(ctx, shell); err != nil {
+				if _, err := c.Room(room.User).RunShell(ctx, shell); err != nil {
 					b.Fatal(err)
 				}
 				ours = append(ours, time.Since(start))
@@ -105,8 +105,8 @@ func startBare(ctx context.Context, b *testing.B, c *guest.Client, user config.L
 	b.Helper()
 	in, typing := io.Pipe()
 	p := &bare{b: b, typing: typing, more: make(chan struct{}, 1)}
-	process, err := c.Exec(ctx, engine.Command{
-		Args: []string{"bash", "--norc", "--noprofile", "-i"}, Room: user, Env: []string{"PS1=" + prompt},
+	process, err := c.Room(user).Exec(ctx, engine.Command{
+		Args: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=" + prompt},
 		Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 24, Cols: 80}}, Stdin: in, Stdout: p,
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ type stillMachine struct{ vm.Machine }
 func (stillMachine) Start(context.Context) error { return nil }
 func (stillMachine) Close() error                { return nil }
 func (stillMachine) Done() <-chan struct{}       { return nil }
-func (stillMachine) Standstill() error {
+func (stillMachine) Stalled() error {
 	return fault.Newf(fault.Unavailable, "", "", "the disk is full")
 }
 

@@ -42,7 +42,7 @@ func (s *shop) sellPython(t *testing.T) {
 	s.keep(t, a, ".config/pip/pip.conf", index.Config(t, packagestest.ToGuests))
 	// That there is no environment yet is what a guest says of its Python.
 	python := packages.Venv(a.Home) + "/bin/python3"
-	_, err := guestRooms{client: s.home.guest.Client}.Exec(t.Context(), a, engine.Command{Args: []string{python}})
+	_, err := s.home.guest.Room(a.User).Exec(t.Context(), engine.Command{Args: []string{python}})
 	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.NotFound || f.Subject != python {
 		t.Errorf("%#v", err)
 	}

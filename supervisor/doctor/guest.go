@@ -36,14 +36,14 @@ type Sandbox interface {
 	Home() config.Home
 	Status() machine.Status
 	Start(context.Context, machine.Cause) error
-	Exec(context.Context, engine.Command) (machine.Process, error)
+	Exec(context.Context, engine.Command) (engine.Process, error)
 	Info(context.Context) (guest.Info, error)
 }
 
 // Agents runs commands in the room of a test agent. *agents.Agents implements it.
 type Agents interface {
 	Diagnostic(context.Context, machine.Cause) (agents.Agent, error)
-	Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error)
+	Exec(ctx context.Context, ref string, cmd engine.Command) (engine.Process, error)
 }
 
 // Result is the result of one check.
@@ -231,14 +231,14 @@ func (b checker) inRoom(ctx context.Context, asRoot bool, script string) (string
 	if err != nil {
 		return "", err
 	}
-	return collect(ctx, engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd engine.Command) (machine.Process, error) {
+	return collect(ctx, engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: asRoot}, func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 		return b.agents.Exec(ctx, string(agent.Name), cmd)
 	})
 }
 
 // collect runs a command and returns its trimmed output. If the exit code is not 0,
 // it returns an error that quotes the output.
-func collect(ctx context.Context, cmd engine.Command, start func(context.Context, engine.Command) (machine.Process, error)) (string, error) {
+func collect(ctx context.Context, cmd engine.Command, start func(context.Context, engine.Command) (engine.Process, error)) (string, error) {
 	var out bounded
 	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, checkTimeout
 	process, err := start(ctx, cmd)

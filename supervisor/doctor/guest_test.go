@@ -90,7 +90,7 @@ func (f *fake) Status() machine.Status {
 }
 func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
 
-func (f *fake) Exec(ctx context.Context, cmd engine.Command) (machine.Process, error) {
+func (f *fake) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	line := strings.Join(cmd.Args, " ")
 	for _, s := range f.answers {
 		if strings.Contains(line, s.in) {
@@ -106,7 +106,7 @@ func (s fakeAgents) Diagnostic(context.Context, machine.Cause) (agents.Agent, er
 	return agent(), s.diagnosed
 }
 
-func (s fakeAgents) Exec(ctx context.Context, ref string, cmd engine.Command) (machine.Process, error) {
+func (s fakeAgents) Exec(ctx context.Context, ref string, cmd engine.Command) (engine.Process, error) {
 	if ref != string(agents.Diagnostic) {
 		return nil, errors.New("another agent's room: " + ref)
 	}

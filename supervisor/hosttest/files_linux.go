@@ -9,30 +9,22 @@ import (
 	"strings"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/machine"
 )
 
-// workspace is where guests have the workspace.
+// workspace is the workspace's path in guests. Other paths are below a folder of the
+// guest's own.
 const workspace = "/workspace"
 
-// hostFiles are this host's, touched by the guest's own code. Of what a guest has, its
-// workspace is the backend's, and all else is in a folder of the guest's own.
-type hostFiles struct{ *Guest }
-
-// Files are real ones, on this host.
-func (g *Guest) Files() machine.Files { return hostFiles{g} }
-
-// on does something with a file, by the name that it has on this host, and tells
-// what went wrong by the name that it has in the guest.
-func (f hostFiles) on(file engine.File, do func(*guest.Client, engine.File) error) error {
-	if err := f.enter(file.User); err != nil {
+// on calls do with the path that a file has on this host, and puts the path that it
+// has in the guest into errors.
+func (r room) on(file engine.File, do func(engine.File) error) error {
+	if err := r.guest.enter(r.user); err != nil {
 		return err
 	}
-	there, here := "", filepath.Join(f.terminals.dir, "root")
+	there, here := "", filepath.Join(r.guest.terminals.dir, "root")
 	if file.Root == workspace || strings.HasPrefix(file.Root, workspace+"/") {
-		there, here = workspace, f.backend.Workspace
+		there, here = workspace, r.guest.backend.Workspace
 	}
 	if here == "" {
 		return fault.Newf(fault.NotFound, "touch files", file.String(), "the backend has no workspace")
@@ -41,7 +33,7 @@ func (f hostFiles) on(file engine.File, do func(*guest.Client, engine.File) erro
 	if err := os.MkdirAll(file.Root, 0o755); err != nil {
 		return err
 	}
-	err := do(f.terminals.client, file)
+	err := do(file)
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		if told, ok := at.(*fault.Error); ok {
 			told.Subject = strings.ReplaceAll(told.Subject, here, there)
@@ -50,49 +42,49 @@ func (f hostFiles) on(file engine.File, do func(*guest.Client, engine.File) erro
 	return err
 }
 
-func (f hostFiles) StatFile(ctx context.Context, file engine.File) (info engine.FileInfo, err error) {
-	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
-		info, err = c.StatFile(ctx, file)
+func (r room) StatFile(ctx context.Context, file engine.File) (info engine.FileInfo, err error) {
+	err = r.on(file, func(file engine.File) (err error) {
+		info, err = r.Room.StatFile(ctx, file)
 		return err
 	})
 	return info, err
 }
 
-func (f hostFiles) ListFolder(ctx context.Context, file engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
-	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
-		list, more, err = c.ListFolder(ctx, file, limit)
+func (r room) ListFolder(ctx context.Context, file engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
+	err = r.on(file, func(file engine.File) (err error) {
+		list, more, err = r.Room.ListFolder(ctx, file, limit)
 		return err
 	})
 	return list, more, err
 }
 
-func (f hostFiles) ReadFile(ctx context.Context, file engine.File, part engine.FilePart, to io.Writer) (r engine.FileRead, err error) {
-	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
-		r, err = c.ReadFile(ctx, file, part, to)
+func (r room) ReadFile(ctx context.Context, file engine.File, part engine.FilePart, to io.Writer) (read engine.FileRead, err error) {
+	err = r.on(file, func(file engine.File) (err error) {
+		read, err = r.Room.ReadFile(ctx, file, part, to)
 		return err
 	})
-	return r, err
+	return read, err
 }
 
-func (f hostFiles) WriteFile(ctx context.Context, file engine.File, w engine.FileWrite) (done engine.FileWritten, err error) {
-	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
-		done, err = c.WriteFile(ctx, file, w)
+func (r room) WriteFile(ctx context.Context, file engine.File, w engine.FileWrite) (done engine.FileWritten, err error) {
+	err = r.on(file, func(file engine.File) (err error) {
+		done, err = r.Room.WriteFile(ctx, file, w)
 		return err
 	})
 	return done, err
 }
 
-func (f hostFiles) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
-	err = f.on(folder, func(c *guest.Client, folder engine.File) (err error) {
-		list, err = c.DigestFiles(ctx, folder, limit, paths)
+func (r room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
+	err = r.on(folder, func(folder engine.File) (err error) {
+		list, err = r.Room.DigestFiles(ctx, folder, limit, paths)
 		return err
 	})
 	return list, err
 }
 
-func (f hostFiles) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (end engine.SearchEnd, err error) {
-	err = f.on(file, func(c *guest.Client, file engine.File) (err error) {
-		end, err = c.SearchFiles(ctx, file, s, tell)
+func (r room) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (end engine.SearchEnd, err error) {
+	err = r.on(file, func(file engine.File) (err error) {
+		end, err = r.Room.SearchFiles(ctx, file, s, tell)
 		return err
 	})
 	return end, err

@@ -110,7 +110,7 @@ type Guest struct {
 	runs   map[*command]bool
 }
 
-var _ machine.Rooms = (*Guest)(nil)
+var _ machine.Guest = (*Guest)(nil)
 
 func (g *Guest) Ping(context.Context) error {
 	g.mu.Lock()
@@ -123,10 +123,11 @@ func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
 }
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
-func (*Guest) Waited() time.Duration            { return 0 }
-func (*Guest) Standstill() error                { return nil }
+func (*Guest) Stalled() error                   { return nil }
 func (*Guest) Err() error                       { return nil }
-func (g *Guest) Rooms() machine.Rooms           { return g }
+func (*Guest) Capabilities() engine.Capabilities {
+	return engine.Capabilities{Files: true, Shells: true, Jobs: true}
+}
 
 // Close ends all that runs.
 func (g *Guest) Close() error {
@@ -140,8 +141,9 @@ func (g *Guest) Close() error {
 	return g.closed
 }
 
-func (g *Guest) Exec(ctx context.Context, c engine.Command) (machine.Process, error) {
-	if err := g.enter(c.Room); err != nil {
+// exec starts a command of a user.
+func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Command) (engine.Process, error) {
+	if err := g.enter(user); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,7 +170,7 @@ func (g *Guest) Exec(ctx context.Context, c engine.Command) (machine.Process, er
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &command{cmd: cmd, room: c.Room, kill: cancel, done: make(chan struct{}), exit: engine.Exit{Quota: g.isFull()}}
+	p := &command{cmd: cmd, room: user, kill: cancel, done: make(chan struct{}), exit: engine.Exit{Quota: g.isFull()}}
 	g.add(p)
 	go func() {
 		defer close(p.done)
@@ -189,7 +191,7 @@ func (g *Guest) Exec(ctx context.Context, c engine.Command) (machine.Process, er
 }
 
 // errGone is what is known of a command whose guest has ended.
-var errGone = fault.Newf(fault.Unavailable, engine.OpRun, "", "the connection broke")
+var errGone = fault.Newf(fault.Unavailable, engine.OpRun, "", "the machine ended before it did").Advise("See `osaurus-sandbox status` for why; then run it again.")
 
 func (g *Guest) add(p *command) {
 	g.mu.Lock()

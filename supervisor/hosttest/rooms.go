@@ -49,8 +49,8 @@ func (g *Guest) isFull() bool {
 	return g.full
 }
 
-// Room is a user's room.
-func (g *Guest) Room(user config.LinuxUser) (engine.RoomConfig, bool) {
+// RoomConfig returns what a user's room was made with.
+func (g *Guest) RoomConfig(user config.LinuxUser) (engine.RoomConfig, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r, ok := g.rooms[user]
@@ -94,7 +94,7 @@ func (g *Guest) ask(ctx context.Context, what string, user string, do func() err
 
 // enter is what a command in a room begins with.
 func (g *Guest) enter(user config.LinuxUser) error {
-	if _, ok := g.Room(user); user != "" && !ok {
+	if _, ok := g.RoomConfig(user); user != "" && !ok {
 		return noRoom(user)
 	}
 	return nil
@@ -104,7 +104,7 @@ func noRoom(user config.LinuxUser) error {
 	return fault.Newf(fault.NotFound, "find room", string(user), "there is none")
 }
 
-// EnsureRoom implements supervisor.Rooms. A user has one uid as long as it has
+// EnsureRoom implements engine.Engine. A user has one uid as long as it has
 // a layer or a room.
 func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (e engine.Ensured, err error) {
 	err = g.ask(ctx, "ensure", string(r.User), func() error {
@@ -123,7 +123,7 @@ func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token strin
 	return e, err
 }
 
-// SetRoomLimits implements supervisor.Rooms. A guest that is silent has it wait.
+// SetRoomLimits implements engine.Engine. A guest that is silent has it wait.
 func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
 	err := g.ask(ctx, "limit", string(user), func() error {
 		r, ok := g.rooms[user]

@@ -1,19 +1,16 @@
 package hosttest
 
-import "osaurus-sandbox/supervisor/machine"
+import (
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+)
 
-// terminals are there on Linux only, where the guest's own code runs.
+// terminals exist on Linux only, where the guest's own code runs.
 type terminals struct{}
 
 func newTerminals(*Guest) (*terminals, error) { return nil, nil }
 
 func (*terminals) close() error { return nil }
 
-// Shells are none.
-func (*Guest) Shells() machine.Shells { return nil }
-
-// Jobs are none.
-func (*Guest) Jobs() machine.Jobs { return nil }
-
-// Files are none.
-func (*Guest) Files() machine.Files { return nil }
+// Room returns nil.
+func (*Guest) Room(config.LinuxUser) engine.Room { return nil }

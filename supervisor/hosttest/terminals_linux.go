@@ -20,7 +20,6 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
-	"osaurus-sandbox/supervisor/machine"
 )
 
 // greetLimit is how long a service in this process may take to answer.
@@ -69,13 +68,13 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	go func() { _ = t.server.Serve(anyRoom{toRooms}) }()
 	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)
 	defer cancel()
-	t.client, err = guest.Connect(ctx, func(ctx context.Context, port uint32) (net.Conn, error) {
+	t.client, err = guest.Connect(ctx, guest.Dialer(func(ctx context.Context, port uint32) (net.Conn, error) {
 		to := l
 		if port == guest.EntryPort {
 			to = toRooms
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", to.Addr().String())
-	}, guest.Boot{})
+	}), guest.Boot{})
 	return t, err
 }
 
@@ -102,7 +101,7 @@ func (*terminals) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.He
 
 // home is a user's home folder, and its login environment.
 func (t *terminals) home(user string) (dir string, env []string, err error) {
-	if _, ok := t.guest.Room(config.LinuxUser(user)); !ok {
+	if _, ok := t.guest.RoomConfig(config.LinuxUser(user)); !ok {
 		return "", nil, noRoom(config.LinuxUser(user))
 	}
 	dir = filepath.Join(t.dir, user)
@@ -142,22 +141,25 @@ func (t *terminals) close() error {
 	return errors.Join(t.server.Close(), os.RemoveAll(t.dir))
 }
 
-// Shells are real ones, on this host.
-func (g *Guest) Shells() machine.Shells { return shells{g.terminals.client, g} }
-
-// shells are those of a guest that may refuse to say which there are.
-type shells struct {
-	machine.Shells
-	guest *Guest
+// Room returns a room whose programs run on this host.
+func (g *Guest) Room(user config.LinuxUser) engine.Room {
+	return room{g.terminals.client.Room(user), g, user}
 }
 
-// Sessions implements supervisor.Shells.
-func (s shells) Sessions(ctx context.Context, user config.LinuxUser) (list []engine.Session, err error) {
-	if err := s.guest.ask(ctx, "sessions", string(user), func() error { return nil }); err != nil {
+// room is a room of the guest's own code, but for commands and the places of files.
+type room struct {
+	engine.Room
+	guest *Guest
+	user  config.LinuxUser
+}
+
+func (r room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	return r.guest.exec(ctx, r.user, cmd)
+}
+
+func (r room) Sessions(ctx context.Context) ([]engine.Session, error) {
+	if err := r.guest.ask(ctx, "sessions", string(r.user), func() error { return nil }); err != nil {
 		return nil, err
 	}
-	return s.Shells.Sessions(ctx, user)
+	return r.Room.Sessions(ctx)
 }
-
-// Jobs are real ones, on this host.
-func (g *Guest) Jobs() machine.Jobs { return g.terminals.client }

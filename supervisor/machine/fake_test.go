@@ -168,17 +168,17 @@ func (b *fakeBackend) Remove(ctx context.Context) error {
 
 // fakeGuest is a guest without a machine.
 type fakeGuest struct {
+	engineMethods
 	backend *fakeBackend
 	done    chan struct{}
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
 	slow   time.Duration // how long it takes to answer
-	hungry time.Time     // since when it has had no processor; zero if it has
 	mute   bool
 	err    error
 
-	standstill error // why its machine stands still
+	stalled error // why its machine stands still
 }
 
 func (g *fakeGuest) over() bool {
@@ -281,26 +281,20 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return errors.Join(err, stays)
 }
 
-// starve has it have no processor from now on.
-func (g *fakeGuest) starve() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hungry = time.Now()
+// engineMethods are the methods of engine.Engine that nothing calls.
+type engineMethods struct{ engine.Engine }
+
+// Room returns a room whose commands are the guest's.
+func (g *fakeGuest) Room(config.LinuxUser) engine.Room { return fakeRoom{guest: g} }
+
+type fakeRoom struct {
+	engine.Room
+	guest *fakeGuest
 }
 
-func (g *fakeGuest) Waited() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.hungry.IsZero() {
-		return 0
-	}
-	return time.Since(g.hungry)
+func (r fakeRoom) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	return r.guest.Exec(ctx, cmd)
 }
-
-func (g *fakeGuest) Rooms() machine.Rooms   { return nil }
-func (g *fakeGuest) Shells() machine.Shells { return nil }
-func (g *fakeGuest) Jobs() machine.Jobs     { return nil }
-func (*fakeGuest) Files() machine.Files     { return nil }
 
 // Close ends the machine, or gives it up.
 func (g *fakeGuest) Close() error {
@@ -319,7 +313,7 @@ func (g *fakeGuest) Err() error {
 }
 
 // Exec runs a command whose first argument is how long it takes.
-func (g *fakeGuest) Exec(ctx context.Context, cmd engine.Command) (machine.Process, error) {
+func (g *fakeGuest) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	if err := g.answer(ctx); err != nil {
 		return nil, err
 	}

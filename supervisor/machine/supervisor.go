@@ -1,4 +1,4 @@
-// Package machine owns the one VM of a home and keeps it in a known state, whatever dies, hangs or is called concurrently.
+// Package machine runs one virtual machine of a home folder. The machine is always in a known state, whatever fails or is requested at once.
 package machine
 
 import (
@@ -166,17 +166,15 @@ func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, 
 // somebody asks with Start or Provision.
 func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
 
-// Exec starts a command in the guest, and before it the guest if need be, and
-// returns when it runs. See guest.Client.Exec; in addition to what it says,
-// a command with a timeout ends for the caller also when the guest does not
-// answer any more.
-func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (Process, error) {
-	l, err := s.Borrow(ctx)
+// Exec starts a command as the guest's root, and before it the guest if
+// necessary. See engine.Room.
+func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	l, err := s.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.Return()
-	return l.Exec(ctx, cmd)
+	defer l.Release()
+	return l.Exec(ctx, engine.Root, cmd)
 }
 
 // Info asks the guest how it is, now. What it said last is in Status. It does

@@ -143,20 +143,20 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 }
 
 // Who only looks after a guest does not keep it running.
-func TestVisitsAreNoUse(t *testing.T) {
+func TestPeekDoesNotResetIdleTimer(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
 		defer w.close()
 		w.must(w.Start(t.Context(), by))
 		for range 15 {
-			if l, ok := w.Visit(); ok {
+			if l, ok := w.Peek(); ok {
 				time.Sleep(5 * time.Second)
-				l.Return()
+				l.Release()
 			}
 			time.Sleep(time.Minute)
 		}
 		w.wantState(machine.Stopped)
-		if _, ok := w.Visit(); ok {
+		if _, ok := w.Peek(); ok {
 			t.Error("a guest that does not run is visited")
 		}
 	})

@@ -10,16 +10,30 @@ import (
 )
 
 const (
-	// infoEvery is how often the guest is asked how it is, and how long it may take to say.
+	// pingEvery is the interval between pings of the guest.
+	pingEvery = time.Second
+	// silence is after how long without an answer a guest counts as unresponsive.
+	// A healthy guest answers in milliseconds, an emulated one on a busy host in
+	// seconds.
+	silence = 5 * time.Second
+	// recovery is after how long without an answer a guest is restarted. A paused
+	// machine or a swapping host is back before, and nothing is lost.
+	recovery = 30 * time.Second
+	// stall is how late a timer must fire to show that this process itself was
+	// stopped, and could not hear the guest.
+	stall = time.Second
+
+	// infoEvery is the interval between requests for the guest's state, and their
+	// time limit.
 	infoEvery = 10 * time.Second
 
-	// sleepCheck is how often it is looked whether the host slept, sleepSize
-	// how long it must have slept to be worth an event.
+	// sleepCheck is how often the watchdog looks whether the host slept, sleepSize
+	// the shortest sleep that is worth an event.
 	sleepCheck = time.Second
 	sleepSize  = 5 * time.Second
 )
 
-// watch sees the machine's end.
+// watch waits for the machine's end.
 func (s *Machine) watch(g Guest) {
 	select {
 	case <-g.Done():
@@ -27,22 +41,22 @@ func (s *Machine) watch(g Guest) {
 		return
 	}
 	if err := g.Close(); err != nil {
-		s.log.Warn("what the machine left could not be cleared away", "error", err)
+		s.log.Warn("cannot clean up after the machine", "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest != g || s.op != nil {
-		return // an operation ended it, and says what follows
+		return // an operation ended it
 	}
 	age := time.Since(s.status.StartedAt)
 	s.lose()
 	switch {
-	case !s.status.State.HasGuest(): // it did not end when it was to
+	case !s.status.State.HasGuest(): // it was to end before, and did not
 		s.touch()
 		return
 	case g.Err() == nil:
 		if age < settled {
-			s.failures.count++ // or whoever wants a guest starts it for ever
+			s.failures.count++ // else it would be restarted for ever
 		}
 		s.set(Stopped, CauseGuest, nil)
 		return
@@ -51,8 +65,8 @@ func (s *Machine) watch(g Guest) {
 	s.revive(Start, age)
 }
 
-// lose forgets the guest, and what is known of it. If it answered for long enough, what
-// failed before is past. The mutex is held.
+// lose forgets the guest. If it ran for long enough, earlier failures are
+// forgiven. The mutex is held.
 func (s *Machine) lose() {
 	if s.status.AnsweredAt.Sub(s.status.StartedAt) >= settled {
 		s.failures = failures{}
@@ -61,9 +75,8 @@ func (s *Machine) lose() {
 	s.status.StartedAt, s.status.AnsweredAt, s.status.Guest, s.status.GuestAt = time.Time{}, time.Time{}, nil, time.Time{}
 }
 
-// revive begins to start a guest again that has failed, if the settings say so
-// and it has not failed too often. It need not cool down: it did boot. The
-// mutex is held.
+// revive restarts a guest that has failed, if the settings say so and it has not
+// failed too often. The mutex is held.
 func (s *Machine) revive(c Command, age time.Duration) {
 	if age < settled {
 		s.failures.count++
@@ -73,8 +86,7 @@ func (s *Machine) revive(c Command, age time.Duration) {
 	}
 }
 
-// attend asks the guest again and again whether it is there, and beside that how it is,
-// until its machine ends.
+// attend pings the guest and asks for its state until its machine ends.
 func (s *Machine) attend(g Guest) {
 	life, stop := context.WithCancel(s.life)
 	defer stop()
@@ -88,18 +100,29 @@ func (s *Machine) attend(g Guest) {
 	s.work.Go(func() { s.inquire(life, g) })
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
-	var ear hearing
+	answered, over := time.Now(), time.Now()
 	for life.Err() == nil {
-		err := ping(life, g, ear.ask(time.Now()))
-		now, still := time.Now(), g.Standstill()
+		asked := time.Now()
+		if asked.Sub(over) > pingEvery+stall {
+			answered = asked // this process was stopped
+		}
+		limit := silence - asked.Sub(answered)
+		if limit <= 0 {
+			limit = silence
+		}
+		err := ping(life, g, limit)
+		over = time.Now()
+		if over.Sub(asked) > limit+stall {
+			answered = over
+		}
 		if err == nil {
-			ear.heard(now)
-			s.heard(g, now)
-		} else if still != nil {
-			ear.heard(now) // as well as it could be: its silence counts from when it goes on
-			s.stands(g, still)
-		} else if silent := ear.missed(now); silent >= silence {
-			s.missed(g, silent, ear.patience(g.Waited()), err)
+			answered = over
+			s.heard(g, over)
+		} else if why := g.Stalled(); why != nil {
+			answered = over // its silence counts from when it goes on
+			s.stalled(g, why)
+		} else if silent := over.Sub(answered); silent >= silence {
+			s.missed(g, silent, err)
 		}
 		select {
 		case <-tick.C:
@@ -108,8 +131,8 @@ func (s *Machine) attend(g Guest) {
 	}
 }
 
-// inquire asks a guest again and again how it is. One that cannot say is not silent: to be
-// there it needs less than what it tells of.
+// inquire asks the guest for its state from time to time. A guest that fails to
+// tell but answers pings is not silent.
 func (s *Machine) inquire(ctx context.Context, g Guest) {
 	tick := time.NewTicker(infoEvery)
 	defer tick.Stop()
@@ -127,7 +150,7 @@ func (s *Machine) inquire(ctx context.Context, g Guest) {
 	}
 }
 
-// learn takes note of how a guest is.
+// learn records the guest's state.
 func (s *Machine) learn(g Guest, info guest.Info, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,14 +160,14 @@ func (s *Machine) learn(g Guest, info guest.Info, now time.Time) {
 	}
 }
 
-// ping asks a guest whether it is there.
+// ping waits for an answer of the guest.
 func ping(ctx context.Context, g Guest, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return g.Ping(ctx)
 }
 
-// heard takes note of a guest that has answered.
+// heard records that the guest has answered.
 func (s *Machine) heard(g Guest, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,29 +186,29 @@ func (s *Machine) heard(g Guest, now time.Time) {
 	}
 }
 
-// missed takes note of a guest that has been silent for too long, and has it started again
-// once its patience is over.
-func (s *Machine) missed(g Guest, silent, patience time.Duration, err error) {
+// missed marks a guest as unresponsive that has been silent for too long, and
+// restarts it when it does not recover.
+func (s *Machine) missed(g Guest, silent time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest != g || s.op != nil {
 		return
 	}
 	if s.status.State == Running {
-		advice := "Start it again: `osaurus-sandbox restart`."
+		advice := "Restart it: `osaurus-sandbox restart`."
 		if s.settings.AutoRestart && s.failures.allow() {
-			advice = fmt.Sprintf("Unless it recovers, it is started again after %v, or later where this computer has no processor for it.", recovery)
+			advice = fmt.Sprintf("Unless it recovers, it is restarted after %v.", recovery)
 		}
 		s.set(Unresponsive, CauseWatchdog, fault.Newf(fault.Timeout, "", "", "the guest has not answered for %v: %w", silent.Round(time.Second), err).Advise(advice))
 	}
-	if silent >= patience && s.settings.AutoRestart && s.failures.allow() {
+	if silent >= recovery && s.settings.AutoRestart && s.failures.allow() {
 		s.revive(Restart, time.Since(s.status.StartedAt)-silent)
 	}
 }
 
-// stands takes note of a guest that cannot answer since its machine stands still. It is not started
-// again, which would help nobody: the machine goes on by itself.
-func (s *Machine) stands(g Guest, why error) {
+// stalled marks a guest as unresponsive whose machine is stalled. It is not
+// restarted: the machine goes on by itself when the cause is gone.
+func (s *Machine) stalled(g Guest, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.guest == g && s.op == nil && s.status.State == Running {
@@ -193,7 +216,7 @@ func (s *Machine) stands(g Guest, why error) {
 	}
 }
 
-// idleStop is when the guest is to be stopped because nobody uses it, or zero.
+// idleStop returns when the guest is to be stopped as idle, or zero.
 // The mutex is held.
 func (s *Machine) idleStop() time.Time {
 	if s.settings.IdleStopMinutes == 0 || s.status.State != Running || s.busy > 0 {
@@ -202,8 +225,7 @@ func (s *Machine) idleStop() time.Time {
 	return s.lastUsed.Add(time.Duration(s.settings.IdleStopMinutes) * time.Minute)
 }
 
-// watchHost notices that the host slept. The guest's clock is set by whoever
-// keeps it.
+// watchHost notices that the host slept.
 func (s *Machine) watchHost() {
 	tick := time.NewTicker(sleepCheck)
 	defer tick.Stop()
@@ -222,8 +244,8 @@ func (s *Machine) watchHost() {
 	}
 }
 
-// unlived is how much wall time passed that was not lived through: the
-// monotonic clock stands still while a computer sleeps.
+// unlived returns the wall time that passed beyond lived: the monotonic clock
+// stops while a computer sleeps.
 func unlived(last, now time.Time, lived time.Duration) time.Duration {
 	return now.Round(0).Sub(last.Round(0)) - lived
 }

@@ -55,7 +55,7 @@ func Open(o Options) (*Bench, error) {
 		all = append(all, a.ID)
 	}
 	b.Installer = install.Open(install.Options{
-		Home: o.Home, Rooms: b.rooms(), Packages: o.Tools.Installer, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
+		Home: o.Home, Rooms: rooms{b.Options}, Packages: o.Tools.Installer, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
 		Note: func(h install.Happening) { b.note(events.Kind(h.What), h.By, h.Agent, h.Plugin, h.Detail) }, Program: o.Program, Log: o.Log,
 	}, all)
 	b.watch = newWatch(b, lookAgain)

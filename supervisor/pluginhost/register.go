@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 )
 
@@ -22,8 +21,8 @@ const registered events.Kind = "plugin.registered"
 // newRegistrar returns what makes plugins of what agents write.
 func (b *Bench) newRegistrar() *register.Registrar {
 	return register.New(register.Options{
-		Files: toolbench.Files(b.Tools), Library: b.Library, Secrets: keys{b.Options},
-		Running: func() bool { return b.sandbox().Status().State == machine.Running },
+		Room: b.Tools.Room, Library: b.Library, Secrets: keys{b.Options},
+		Running: func() bool { return b.machine().Status().State == machine.Running },
 		Mirrors: b.mirrors,
 		Install: func(ctx context.Context, a tools.Agent, e library.Entry, via register.Via, tell func(string)) error {
 			_, err := b.Installer.Install(ctx, a, e.Recipe, install.How{By: string(via), Tell: func(p install.Progress) {
@@ -58,7 +57,7 @@ func (b *Bench) Programs() bridge.Plugins {
 
 // mirrors are the hosts that the settings have packages come from.
 func (b *Bench) mirrors() (hosts []string) {
-	for _, m := range b.sandbox().Settings().Mirrors {
+	for _, m := range b.machine().Settings().Mirrors {
 		hosts = append(hosts, plugins.Hosts(string(m))...)
 	}
 	return hosts

@@ -13,39 +13,36 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// rooms is where agents have their plugins.
-func (b *Bench) rooms() install.Rooms {
-	return rooms{toolbench.Rooms(b.Tools), toolbench.Files(b.Tools), b.Options}
-}
+// rooms are the rooms in which plugins are installed.
+type rooms struct{ Options }
 
-type rooms struct {
-	tools.Rooms
-	tools.Files
-	home Options
-}
+var _ install.Rooms = rooms{}
 
-var _ install.Rooms = (*rooms)(nil)
+// Agent finds an agent.
+func (r rooms) Agent(id config.AgentID) (tools.Agent, error) { return r.agent(id) }
 
-func (r rooms) Agent(id config.AgentID) (tools.Agent, error) { return r.home.agent(id) }
-
-// agent is an agent as tools know it.
+// agent finds an agent.
 func (o Options) agent(id config.AgentID) (tools.Agent, error) {
 	a, err := o.Tools.Agents.Get(string(id))
 	return toolbench.AgentOf(a), err
 }
 
+// Start starts the guest.
 func (r rooms) Start(ctx context.Context) error {
-	l, err := r.home.sandbox().Borrow(ctx)
+	l, err := r.machine().Acquire(ctx)
 	if err == nil {
-		l.Return()
+		l.Release()
 	}
 	return err
 }
 
-func (r rooms) Boot() string { return bootOf(r.home.sandbox().Status()) }
+// Boot names the guest that runs.
+func (r rooms) Boot() string { return bootOf(r.machine().Status()) }
 
-// bootOf names the guest that runs, be it one that does not answer at the moment: what
-// belongs to it goes on when it does.
+// Room returns the room of an agent.
+func (r rooms) Room(a tools.Agent) engine.Room { return r.Tools.Room(a) }
+
+// bootOf names the guest that runs, also one that does not answer at the moment.
 func bootOf(s machine.Status) string {
 	if !s.State.HasGuest() {
 		return ""
@@ -53,27 +50,19 @@ func bootOf(s machine.Status) string {
 	return fmt.Sprint(s.StartedAt.UnixNano())
 }
 
-func (o Options) sandbox() *machine.Machine { return o.Tools.Agents.Sandbox }
+func (o Options) machine() *machine.Machine { return o.Tools.Agents.Machines.Shared() }
 
-// running are the rooms of the guest that runs: what plugins do by themselves starts none.
-func (b *Bench) running() life.Rooms { return running{toolbench.Rooms(b.Tools), b.Options} }
+// running are the rooms of the guest that runs. Daemons and event handlers of
+// plugins start none.
+type running struct{ Options }
 
-type running struct {
-	tools.Rooms
-	home Options
-}
+var _ life.Rooms = running{}
 
-var _ life.Rooms = (*running)(nil)
+// Boot names the guest that runs.
+func (r running) Boot() string { return bootOf(r.machine().Status()) }
 
-func (r running) Boot() string { return bootOf(r.home.sandbox().Status()) }
+// Silent reports whether the guest does not answer.
+func (r running) Silent() bool { return r.machine().Silent() }
 
-func (r running) Silent() bool { return r.home.sandbox().Status().State == machine.Unresponsive }
-
-func (r running) Exec(ctx context.Context, a tools.Agent, cmd engine.Command) (engine.Process, error) {
-	return r.home.Tools.Agents.ExecRunning(ctx, string(a.ID), cmd)
-}
-
-func (r running) StartJob(ctx context.Context, a tools.Agent, cmd engine.JobCommand) (engine.Job, error) {
-	j, err := r.home.Tools.Terminals.StartJobRunning(ctx, string(a.ID), cmd, by)
-	return j.Job, err
-}
+// Room returns the room of an agent.
+func (r running) Room(a tools.Agent) engine.Room { return r.Tools.RunningRoom(a) }

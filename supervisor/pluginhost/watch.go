@@ -39,7 +39,7 @@ type watch struct {
 func newWatch(b *Bench, again time.Duration) *watch {
 	w := &watch{Bench: b, again: again, places: make(chan struct{}, atOnce)}
 	w.over, w.end = context.WithCancel(context.Background())
-	changed, status := w.changed.Next(), w.sandbox().Status()
+	changed, status := w.changed.Next(), w.machine().Status()
 	w.work.Go(func() { w.watchGuests(status) })
 	w.work.Go(func() { w.lookAfter(changed) })
 	return w
@@ -68,7 +68,7 @@ func (b *Bench) Note(e events.Event) {
 // watchGuests tells when another guest runs, or the same falls silent or answers again.
 func (w *watch) watchGuests(status machine.Status) {
 	for {
-		next, err := w.sandbox().Next(w.over, status.Revision)
+		next, err := w.machine().Next(w.over, status.Revision)
 		if err != nil {
 			return // the sandbox or this has ended
 		}
@@ -84,7 +84,7 @@ func (w *watch) watchGuests(status machine.Status) {
 func (w *watch) lookAfter(changed <-chan struct{}) {
 	for w.over.Err() == nil {
 		same, end := context.WithCancel(w.over)
-		if boot := bootOf(w.sandbox().Status()); boot != "" {
+		if boot := bootOf(w.machine().Status()); boot != "" {
 			for _, agent := range w.Tools.Agents.List() {
 				w.work.Go(func() { w.look(same, agent.ID, boot) })
 			}

@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w.sandbox, err = machine.New(t.Context(), machine.Options{Home: w.home, Backend: &hosttest.Backend{}, Folders: new(vm.Subtrees)})
 	w.must(err)
 	w.agents, err = agents.Open(t.Context(), agents.Options{
-		Home: w.home, DB: db, Sandbox: w.sandbox, Folders: new(vm.Subtrees), Tokens: bridge.NewTokens(), Record: w, Log: slog.New(slog.DiscardHandler),
+		Home: w.home, DB: db, Machines: machine.NewFleet(w.sandbox), Folders: new(vm.Subtrees), Tokens: bridge.NewTokens(), Record: w, Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
 	t.Cleanup(func() {
@@ -154,8 +154,21 @@ func (w *world) Start(ctx context.Context) error {
 
 func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
 
-// Exec runs a command of this host, with the agent's home and layer where the test has them.
-func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
+// Room implements install.Rooms.
+func (w *world) Room(a tools.Agent) engine.Room { return room{w: w, agent: a} }
+
+type room struct {
+	engine.Room
+	w     *world
+	agent tools.Agent
+}
+
+func (r room) Exec(ctx context.Context, c engine.Command) (engine.Process, error) {
+	return r.w.exec(ctx, r.agent, c)
+}
+
+// exec runs a command of this host, with the agent's home and layer where the test has them.
+func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	if w.silent.Load() {
 		select {
 		case w.refused <- struct{}{}:
@@ -174,7 +187,7 @@ func (w *world) Exec(ctx context.Context, a tools.Agent, c engine.Command) (engi
 		c.Args[n] = here(arg)
 	}
 	c.Dir = here(c.Dir)
-	return w.agents.ExecRunning(ctx, string(a.ID), c)
+	return w.agents.RunningRoom(string(a.ID)).Exec(ctx, c)
 }
 
 // hold has a command wait.
@@ -188,14 +201,6 @@ func (w *world) hold(a config.AgentID) error {
 	w.begun <- a
 	<-w.held
 	return fault.Newf(fault.Timeout, "run command", "", "it was held")
-}
-
-func (w *world) WriteFile(context.Context, tools.Agent, engine.File, engine.FileWrite) (engine.FileWritten, error) {
-	return engine.FileWritten{}, fault.Newf(fault.Rejected, "write", "", "the plugin has no files")
-}
-
-func (w *world) DigestFiles(context.Context, tools.Agent, engine.File, uint64, []string) ([]engine.FileDigest, error) {
-	return nil, fault.Newf(fault.Rejected, "look at files", "", "the plugin has no files")
 }
 
 func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *engine.Command) error {

@@ -33,47 +33,39 @@ type Job struct {
 	engine.Job
 }
 
-// StartJob starts a job and returns when it runs. It is guest.Client's; User is
-// not the caller's to say.
-func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause) (Job, error) {
-	return t.startJob(ctx, ref, cmd, by, t.Agents.Enter)
-}
-
-// StartJobRunning is StartJob in the guest that runs. Without one it is Unavailable.
-func (t *Terminals) StartJobRunning(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause) (Job, error) {
-	return t.startJob(ctx, ref, cmd, by, t.Agents.EnterRunning)
-}
-
-func (t *Terminals) startJob(ctx context.Context, ref string, cmd engine.JobCommand, by machine.Cause,
-	enter func(context.Context, string) (*machine.Loan, agents.Agent, error),
-) (Job, error) {
-	l, agent, err := enter(ctx, ref)
+// StartJob starts a job and returns when it runs. With running, it fails with
+// Unavailable instead of starting the guest.
+func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobCommand, running bool, by machine.Cause) (Job, error) {
+	room := t.Agents.Room(ref)
+	if running {
+		room = t.Agents.RunningRoom(ref)
+	}
+	l, agent, err := room.Enter(ctx)
 	if err != nil {
 		return Job{}, err
 	}
-	cmd.User = agent.User
-	job, err := l.Jobs().StartJob(ctx, cmd)
+	job, err := l.Room(agent.User).StartJob(ctx, cmd)
 	if err == nil {
 		_, err = config.ParseJobID(string(job.ID))
 	}
 	if err != nil {
-		l.Return()
-		return Job{}, l.Explain(ctx, "start job", string(agent.Name), err)
+		l.Release()
+		return Job{}, err
 	}
 	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
 	t.beside(func() {
-		defer l.Return() // until then the guest is in use
+		defer l.Release() // until then the guest is in use
 		t.follow(l, agent, job)
 	})
 	return t.job(agent, job), nil
 }
 
 // follow tells when a job has ended.
-func (t *Terminals) follow(l *machine.Loan, agent agents.Agent, job engine.Job) {
+func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job) {
 	fields := map[string]string{"job": string(job.ID)}
 	for job.Running {
 		asked := time.Now()
-		next, err := l.Jobs().WaitJob(t.life, agent.User, job.ID, engine.MaxJobWait)
+		next, err := l.Room(agent.User).WaitJob(t.life, job.ID, engine.MaxJobWait)
 		switch {
 		case t.life.Err() != nil:
 			t.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
@@ -130,16 +122,16 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, ok := t.Sandbox.Visit()
-	if !ok {
-		return nil, nil
-	}
-	defer l.Return()
 	var list []Job
 	for _, agent := range who {
-		jobs, err := l.Jobs().Jobs(ctx, agent.User)
+		l, ok := t.Machines.For(agent.ID).Peek()
+		if !ok {
+			continue
+		}
+		jobs, err := l.Room(agent.User).Jobs(ctx)
+		l.Release()
 		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return nil, l.Explain(ctx, "list jobs", string(agent.Name), err)
+			return nil, err
 		}
 		for _, job := range jobs {
 			list = append(list, t.job(agent, job))
@@ -152,19 +144,19 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 }
 
 // ask asks the guest that runs about a job. Without a guest there is none.
-func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(*machine.Loan, config.LinuxUser) (engine.Job, error)) (Job, error) {
+func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(engine.Jobs) (engine.Job, error)) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return Job{}, err
 	}
-	l, ok := t.Sandbox.Visit()
+	l, ok := t.Machines.For(agent.ID).Peek()
 	if !ok {
 		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no job").Advise("Jobs end with their guest: start it anew.")
 	}
-	defer l.Return()
-	job, err := question(l, agent.User)
+	defer l.Release()
+	job, err := question(l.Room(agent.User))
 	if err != nil {
-		return Job{}, l.Explain(ctx, op, string(id), err)
+		return Job{}, err
 	}
 	return t.job(agent, job), nil
 }
@@ -172,20 +164,20 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 // Job says how a job is. Like the calls below it fails with fault.NotFound when
 // the agent has no such job, or not any more.
 func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
-	return t.ask(ctx, "ask for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
-		return l.Jobs().Job(ctx, user, id)
+	return t.ask(ctx, "ask for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
+		return jobs.Job(ctx, id)
 	})
 }
 
 // WaitJob returns when a job has ended, or the wait is over; the job says
 // which. No wait is one without an end.
 func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
-	return t.ask(ctx, "wait for job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
-		return waitJob(ctx, l.Jobs(), user, id, wait)
+	return t.ask(ctx, "wait for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
+		return waitJob(ctx, jobs, id, wait)
 	})
 }
 
-func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, wait time.Duration) (engine.Job, error) {
+func waitJob(ctx context.Context, jobs engine.Jobs, id config.JobID, wait time.Duration) (engine.Job, error) {
 	var over <-chan time.Time
 	until := time.Now().Add(wait)
 	if wait != 0 {
@@ -196,7 +188,7 @@ func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id c
 		if wait != 0 {
 			part = min(part, max(0, time.Until(until)))
 		}
-		job, err := jobs.WaitJob(ctx, user, id, part)
+		job, err := jobs.WaitJob(ctx, id, part)
 		if err != nil || !job.Running || wait != 0 && !time.Now().Before(until) {
 			return job, err
 		}
@@ -211,7 +203,7 @@ func waitJob(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id c
 // KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
 // a job.
 func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
-	return t.ask(ctx, "kill job", ref, id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
-		return l.Jobs().KillJob(ctx, user, id, hard)
+	return t.ask(ctx, "kill job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
+		return jobs.KillJob(ctx, id, hard)
 	})
 }

@@ -15,11 +15,9 @@ import (
 // hasty is a guest that says of every job at once that it runs and has written nothing,
 // however long it is to wait.
 type hasty struct {
-	jobs
+	engine.Room
 	asked int
 }
-
-type jobs = machine.Jobs
 
 func (h *hasty) ask(ctx context.Context) (engine.Job, error) {
 	if h.asked++; h.asked > 1000 {
@@ -28,11 +26,11 @@ func (h *hasty) ask(ctx context.Context) (engine.Job, error) {
 	return engine.Job{ID: "j", Running: true}, ctx.Err()
 }
 
-func (h *hasty) WaitJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ time.Duration) (engine.Job, error) {
+func (h *hasty) WaitJob(ctx context.Context, _ config.JobID, _ time.Duration) (engine.Job, error) {
 	return h.ask(ctx)
 }
 
-func (h *hasty) TailJob(ctx context.Context, _ config.LinuxUser, _ config.JobID, _ uint64, _ time.Duration) (engine.JobTail, error) {
+func (h *hasty) TailJob(ctx context.Context, _ config.JobID, _ uint64, _ time.Duration) (engine.JobTail, error) {
 	job, err := h.ask(ctx)
 	return engine.JobTail{Job: job}, err
 }
@@ -43,8 +41,8 @@ type inGuest struct {
 	are *hasty
 }
 
-func (g inGuest) Jobs() machine.Jobs  { return g.are }
-func (inGuest) Done() <-chan struct{} { return nil }
+func (g inGuest) Room(config.LinuxUser) engine.Room { return g.are }
+func (inGuest) Done() <-chan struct{}               { return nil }
 
 // A guest that was taken over has nobody ask it without a pause, and who waits for a while
 // waits no longer for that.
@@ -52,13 +50,13 @@ func TestHastyGuest(t *testing.T) {
 	for name, asks := range map[string]func(context.Context, *hasty){
 		"a job that was started": func(ctx context.Context, h *hasty) {
 			t := &Terminals{Options: Options{Record: nobody{}}, life: ctx}
-			t.follow(&machine.Loan{Guest: inGuest{are: h}}, agents.Agent{}, engine.Job{ID: "j", Running: true})
+			t.follow(&machine.Lease{Guest: inGuest{are: h}}, agents.Agent{}, engine.Job{ID: "j", Running: true})
 		},
-		"one that is waited for": func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "", "j", 0) },
-		"for a while":            func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "", "j", 9500*time.Millisecond) },
+		"one that is waited for": func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 0) },
+		"for a while":            func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 9500*time.Millisecond) },
 		"one that is read": func(ctx context.Context, h *hasty) {
 			out := &tailing{to: func(Part) error { return nil }}
-			_, _ = out.follow(ctx, h, "", "j", Tail{Follow: true})
+			_, _ = out.follow(ctx, h, "j", Tail{Follow: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

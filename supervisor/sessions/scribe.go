@@ -8,6 +8,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
@@ -127,14 +128,15 @@ func (s *scribe) saveAll() (late error) {
 	if len(due) == 0 {
 		return nil
 	}
-	l, ok := s.Sandbox.Visit()
+	vm := s.Machines.Shared()
+	l, ok := vm.Peek()
 	if !ok {
 		return nil // and with the guest all that it had
 	}
-	defer l.Return()
+	defer l.Release()
 	for p, last := range due {
-		if s.Sandbox.Status().State == machine.Unresponsive {
-			late = machine.ErrSilent
+		if vm.Silent() {
+			late = guest.ErrSilent
 			break
 		}
 		err := s.save(l, p, last)
@@ -156,18 +158,18 @@ func (s *scribe) saveAll() (late error) {
 }
 
 // save keeps what a session has shown, without the agent's secrets.
-func (s *scribe) save(l *machine.Loan, p place, last use) error {
+func (s *scribe) save(l *machine.Lease, p place, last use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
 	secrets := s.Agents.Redact(ctx, last.agent)
 	return s.turn(ctx, func() error {
 		// Within the turn, or a session that is closed after it was listed would be told to have begun anew.
-		list, err := l.Shells().Sessions(ctx, last.agent.User)
+		list, err := l.Room(last.agent.User).Sessions(ctx)
 		if err != nil {
 			return err
 		}
 		s.compare(l.Guest, last, p.id, list)
-		text, _, err := l.Shells().Transcript(ctx, last.agent.User, p.id)
+		text, _, err := l.Room(last.agent.User).Transcript(ctx, p.id)
 		if err != nil {
 			return err
 		}

@@ -63,10 +63,10 @@ func openTerminals(t *testing.T, backend machine.Backend, record events.Recorder
 	sandbox, err := machine.New(t.Context(), machine.Options{Home: home, Backend: backend, Folders: folders})
 	must(err)
 	all, err := agents.Open(t.Context(), agents.Options{
-		Home: home, DB: db, Sandbox: sandbox, Folders: folders, Tokens: bridge.NewTokens(), Record: nobody{}, Log: log,
+		Home: home, DB: db, Machines: machine.NewFleet(sandbox), Folders: folders, Tokens: bridge.NewTokens(), Record: nobody{}, Log: log,
 	})
 	must(err)
-	terminals := New(Options{DB: db, Sandbox: sandbox, Agents: all, Record: record, Log: log})
+	terminals := New(Options{DB: db, Machines: machine.NewFleet(sandbox), Agents: all, Record: record, Log: log})
 	t.Cleanup(func() {
 		terminals.Close()
 		all.Close()
@@ -152,22 +152,24 @@ type watchedGuest struct {
 	by *watched
 }
 
-func (g watchedGuest) Shells() machine.Shells { return watchedShells{g.Guest.Shells(), g.by} }
+func (g watchedGuest) Room(user config.LinuxUser) engine.Room {
+	return watchedRoom{g.Guest.Room(user), g.by}
+}
 
-type watchedShells struct {
-	machine.Shells
+type watchedRoom struct {
+	engine.Room
 	by *watched
 }
 
-func (s watchedShells) Sessions(ctx context.Context, user config.LinuxUser) ([]engine.Session, error) {
-	list, err := s.Shells.Sessions(ctx, user)
-	s.by.met(&s.by.listed)
+func (r watchedRoom) Sessions(ctx context.Context) ([]engine.Session, error) {
+	list, err := r.Room.Sessions(ctx)
+	r.by.met(&r.by.listed)
 	return list, err
 }
 
-func (s watchedShells) CloseSession(ctx context.Context, user config.LinuxUser, id config.SessionID) (int, error) {
-	ended, err := s.Shells.CloseSession(ctx, user, id)
-	s.by.met(&s.by.closed)
+func (r watchedRoom) CloseSession(ctx context.Context, id config.SessionID) (int, error) {
+	ended, err := r.Room.CloseSession(ctx, id)
+	r.by.met(&r.by.closed)
 	return ended, err
 }
 

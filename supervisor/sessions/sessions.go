@@ -9,16 +9,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 )
-
-// runSlack is how long after its time limit a command's answer is waited for.
-// Until then the guest has tried one signal after the other, and made a new
-// shell if none helped.
-const runSlack = 30 * time.Second
 
 // Session is a shell of an agent, as the guest says it is. One of which only the
 // transcript is left has ended.
@@ -27,38 +21,30 @@ type Session struct {
 	engine.Session
 }
 
-// Run runs a command in a session's shell. It is guest.Client's RunShell; User
-// and Transcript are not the caller's to say.
+// Run runs a command in a session's shell: see engine.Shells. The transcript is
+// added to it.
 func (t *Terminals) Run(ctx context.Context, ref string, cmd engine.ShellCommand, by machine.Cause) (engine.ShellResult, error) {
-	const op = "run in session"
 	l, agent, err := t.enter(ctx, ref, &cmd.Shell)
 	if err != nil {
 		return engine.ShellResult{}, err
 	}
-	defer l.Return()
+	defer l.Release()
 	defer t.scribe.used(agent, cmd.Session, by)
-	// The limit counts for the wait and for the command.
-	limit, cancel := context.WithTimeoutCause(ctx, 2*cmp.Or(cmd.Timeout, engine.ShellTimeout)+runSlack, machine.ErrSilent)
-	defer cancel()
 	secrets := t.Agents.Redact(ctx, agent)
-	result, err := l.Shells().RunShell(limit, cmd)
-	redactResult(secrets.Scrubber(), &result) // also those that it got while it ran
-	if err != nil && context.Cause(limit) == machine.ErrSilent {
-		err = fault.New(fault.Timeout, op, string(cmd.Session), machine.ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is started again by itself.")
-	}
-	return result, l.Explain(ctx, op, string(cmd.Session), err)
+	result, err := l.Room(agent.User).RunShell(ctx, cmd)
+	redactResult(secrets.Scrubber(), &result) // with secrets that were set meanwhile
+	return result, err
 }
 
-// enter lends the guest with an agent's room in it, and completes what a shell
-// there is made with.
-func (t *Terminals) enter(ctx context.Context, ref string, shell *engine.Shell) (*machine.Loan, agents.Agent, error) {
-	l, agent, err := t.Agents.Enter(ctx, ref)
+// enter leases the guest with an agent's room in it, and adds the session's
+// transcript to shell.
+func (t *Terminals) enter(ctx context.Context, ref string, shell *engine.Shell) (*machine.Lease, agents.Agent, error) {
+	l, agent, err := t.Agents.Room(ref).Enter(ctx)
 	if err != nil {
 		return nil, agent, err
 	}
-	shell.User = agent.User
 	if shell.Transcript, _, err = t.kept.read(ctx, agent.UID, shell.Session); err != nil {
-		l.Return()
+		l.Release()
 		return nil, agent, err
 	}
 	return l, agent, nil
@@ -73,42 +59,29 @@ func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID,
 	if err != nil {
 		return err
 	}
-	l, ok := t.Sandbox.BorrowRunning()
+	l, ok := t.Machines.For(agent.ID).AcquireRunning()
 	if !ok {
-		return fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no command").Advise("It has ended with its guest.")
+		return fault.Newf(fault.NotFound, op, string(id), "no guest runs").Advise("The command has ended with its guest.")
 	}
-	defer l.Return()
-	return l.Explain(ctx, op, string(id), l.Shells().CancelShell(ctx, agent.User, id, which))
+	defer l.Release()
+	return l.Room(agent.User).CancelShell(ctx, id, which)
 }
 
-// Attachment is a person before the shell of a session.
-type Attachment struct {
-	*guest.Attachment
-	loan *machine.Loan
-	ctx  context.Context
-}
-
-// Wait is guest.Attachment's.
-func (a *Attachment) Wait() (engine.ShellEnd, error) {
-	end, err := a.Attachment.Wait()
-	return end, a.loan.Explain(a.ctx, "follow session", "", err)
-}
-
-// Attach puts a person before a session's shell. It is guest.Client's
-// AttachShell; User and Transcript are not the caller's to say.
-func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, size engine.TerminalSize, output io.Writer, by machine.Cause) (*Attachment, error) {
+// Attach connects a terminal to a session's shell: see engine.Shells. The
+// transcript is added to it.
+func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, size engine.TerminalSize, output io.Writer, by machine.Cause) (engine.Attachment, error) {
 	l, agent, err := t.enter(ctx, ref, &shell)
 	if err != nil {
 		return nil, err
 	}
-	a, err := l.Shells().AttachShell(ctx, shell, size, output)
+	a, err := l.Room(agent.User).AttachShell(ctx, shell, size, output)
 	if err != nil {
-		l.Return()
-		return nil, l.Explain(ctx, "attach to session", string(shell.Session), err)
+		l.Release()
+		return nil, err
 	}
 	t.scribe.used(agent, shell.Session, by)
 	t.beside(func() {
-		defer l.Return()
+		defer l.Release()
 		defer t.scribe.used(agent, shell.Session, by)
 		tick := time.NewTicker(attachedEvery)
 		defer tick.Stop()
@@ -123,7 +96,7 @@ func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, 
 			}
 		}
 	})
-	return &Attachment{a, l, ctx}, nil
+	return a, nil
 }
 
 // Sessions lists the sessions of an agent, or of all for an empty name, by
@@ -172,17 +145,16 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 
 // living are the sessions of the guest that runs.
 func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) ([]engine.Session, error) {
-	l, ok := t.Sandbox.Visit()
-	if !ok {
-		return nil, nil
-	}
-	defer l.Return()
-	var user config.LinuxUser
+	user := engine.Root // sees all sessions
 	if ref != "" {
 		user = who[0].User
 	}
-	list, err := l.Shells().Sessions(ctx, user)
-	return list, l.Explain(ctx, "list sessions", ref, err)
+	l, ok := t.Machines.Shared().Peek()
+	if !ok {
+		return nil, nil
+	}
+	defer l.Release()
+	return l.Room(user).Sessions(ctx)
 }
 
 // Transcript is the end of what was typed and shown in a session, also of one
@@ -195,9 +167,9 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 	}
 	trouble := error(fault.Newf(fault.NotFound, "read transcript", string(id), "there is no such session").
 		Advise("See `osaurus-sandbox session list`."))
-	if l, ok := t.Sandbox.Visit(); ok {
-		defer l.Return()
-		text, _, err := l.Shells().Transcript(ctx, agent.User, id)
+	if l, ok := t.Machines.For(agent.ID).Peek(); ok {
+		defer l.Release()
+		text, _, err := l.Room(agent.User).Transcript(ctx, id)
 		if err == nil {
 			return redactTranscript(t.Agents.Redact(ctx, agent).Scrubber(), text), nil
 		}
@@ -221,11 +193,11 @@ func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.Sess
 	}
 	defer t.scribe.ends(place{agent.UID, id})()
 	lived := false
-	if l, ok := t.Sandbox.BorrowRunning(); ok {
-		defer l.Return()
-		_, err := l.Shells().CloseSession(ctx, agent.User, id)
+	if l, ok := t.Machines.For(agent.ID).AcquireRunning(); ok {
+		defer l.Release()
+		_, err := l.Room(agent.User).CloseSession(ctx, id)
 		if lived = err == nil; !lived && fault.KindOf(err) != fault.NotFound {
-			return l.Explain(ctx, op, string(id), err)
+			return err
 		}
 	}
 	kept := false

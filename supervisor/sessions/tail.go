@@ -7,7 +7,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/secrets/redact"
-	"osaurus-sandbox/supervisor/machine"
 )
 
 // Tail says what is to be read of a job's output.
@@ -35,8 +34,8 @@ func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, ta
 	}
 	out := &tailing{to: to, secrets: t.Agents.Redact(ctx, agent)}
 	// Of the very agent whose secrets these are, whoever is called so by now.
-	return t.ask(ctx, "read output of job", string(agent.ID), id, func(l *machine.Loan, user config.LinuxUser) (engine.Job, error) {
-		return out.follow(ctx, l.Jobs(), user, id, tail)
+	return t.ask(ctx, "read output of job", string(agent.ID), id, func(jobs engine.Jobs) (engine.Job, error) {
+		return out.follow(ctx, jobs, id, tail)
 	})
 }
 
@@ -50,10 +49,10 @@ type tailing struct {
 }
 
 // follow reads what is to be read.
-func (t *tailing) follow(ctx context.Context, jobs machine.Jobs, user config.LinuxUser, id config.JobID, tail Tail) (engine.Job, error) {
-	begin := func() (engine.JobTail, error) { return jobs.TailJob(ctx, user, id, tail.Offset, 0) }
+func (t *tailing) follow(ctx context.Context, jobs engine.Jobs, id config.JobID, tail Tail) (engine.Job, error) {
+	begin := func() (engine.JobTail, error) { return jobs.TailJob(ctx, id, tail.Offset, 0) }
 	if tail.FromEnd > 0 {
-		begin = func() (engine.JobTail, error) { return jobs.TailJobEnd(ctx, user, id, tail.FromEnd) }
+		begin = func() (engine.JobTail, error) { return jobs.TailJobEnd(ctx, id, tail.FromEnd) }
 	}
 	var asked time.Time // when the last question waited that brought nothing, if it was the last
 	part, err := begin()
@@ -74,7 +73,7 @@ func (t *tailing) follow(ctx context.Context, jobs machine.Jobs, user config.Lin
 		default:
 			asked = time.Time{}
 		}
-		part, err = jobs.TailJob(ctx, user, id, t.read(), wait)
+		part, err = jobs.TailJob(ctx, id, t.read(), wait)
 	}
 	return engine.Job{}, err
 }

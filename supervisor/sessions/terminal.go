@@ -23,11 +23,11 @@ const (
 
 // Options are what terminals are made of.
 type Options struct {
-	DB      *store.DB
-	Sandbox *machine.Machine
-	Agents  *agents.Agents
-	Record  events.Recorder
-	Log     *slog.Logger
+	DB       *store.DB
+	Machines *machine.Fleet
+	Agents   *agents.Agents
+	Record   events.Recorder
+	Log      *slog.Logger
 }
 
 // Terminals are the shells and jobs of a home's agents. The methods may be

@@ -20,19 +20,19 @@ import (
 
 // lying is a guest that says of its files what it likes.
 type lying struct {
-	tools.Files
+	engine.Room
 	list func(folder string) []engine.FolderEntry
 }
 
-func (lying) StatFile(context.Context, tools.Agent, engine.File) (engine.FileInfo, error) {
+func (lying) StatFile(context.Context, engine.File) (engine.FileInfo, error) {
 	return engine.FileInfo{Kind: engine.Folder}, nil
 }
 
-func (l lying) ListFolder(_ context.Context, _ tools.Agent, f engine.File, _ int) ([]engine.FolderEntry, bool, error) {
+func (l lying) ListFolder(_ context.Context, f engine.File, _ int) ([]engine.FolderEntry, bool, error) {
 	return l.list(f.Path), false, nil
 }
 
-func (lying) ReadFile(_ context.Context, _ tools.Agent, f engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
+func (lying) ReadFile(_ context.Context, f engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
 	if strings.HasSuffix(f.Path, "broken") {
 		return engine.FileRead{}, fault.New(fault.Unavailable, "read", f.Path, io.ErrUnexpectedEOF)
 	}
@@ -92,7 +92,7 @@ func TestShareOfALyingGuest(t *testing.T) {
 		}, `"files":1,`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Files: lying{list: tc.list}, Artifacts: handover{Options{Artifacts: kept}}})...)
+			r := tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Rooms: func(tools.Agent) engine.Room { return lying{list: tc.list} }, Artifacts: handover{Options{Artifacts: kept}}})...)
 			text := r.Call(t.Context(), call, "share_artifact", json.RawMessage(`{"path":"x"}`)).Text()
 			if !strings.Contains(text, tc.want) {
 				t.Errorf("%s, want %s", text, tc.want)

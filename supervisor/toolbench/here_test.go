@@ -14,18 +14,17 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/tools"
 )
 
 // here are rooms whose commands run on this host. What a command leaves running
 // ends with it, as in a room.
 type here struct {
-	tools.Rooms
+	engine.Room
 	env     []string // after that of the command
 	running *atomic.Int32
 }
 
-func (h here) Exec(ctx context.Context, _ tools.Agent, c engine.Command) (engine.Process, error) {
+func (h here) Exec(ctx context.Context, c engine.Command) (engine.Process, error) {
 	p := &ran{done: make(chan struct{})}
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = slices.Concat(c.Env, h.env), c.Dir, c.Stdin, c.Stdout, c.Stderr
@@ -60,6 +59,7 @@ func (h here) Exec(ctx context.Context, _ tools.Agent, c engine.Command) (engine
 
 // ran is a command on this host.
 type ran struct {
+	engine.Process
 	done     chan struct{}
 	timedOut atomic.Bool
 	exit     engine.Exit

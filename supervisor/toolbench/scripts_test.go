@@ -18,6 +18,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
 )
@@ -77,7 +78,7 @@ func newRig(t *testing.T, env ...string) *rig {
 		serving.Wait()
 	})
 	rooms := here{env: append([]string{"OSAURUS_BRIDGE_SOCKET=" + r.socket, "OSAURUS_TOKEN_FILE=" + r.socket + ".token", "BOB=" + filepath.Join(dir, "bob")}, env...), running: &r.running}
-	r.tools = tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Rooms: rooms})...)
+	r.tools = tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Rooms: func(tools.Agent) engine.Room { return rooms }})...)
 	server.Services.Scripts = toolbench.Scripts(r.tools)
 	return r
 }

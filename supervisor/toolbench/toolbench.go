@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/machine"
@@ -31,13 +32,13 @@ type Options struct {
 
 // NewInstaller returns what installs packages in the rooms of a home's agents.
 func NewInstaller(a *agents.Agents) *tools.Installer {
-	return tools.NewInstaller(rooms{Options{Agents: a}})
+	return tools.NewInstaller(func(agent tools.Agent) engine.Executor { return a.Room(string(agent.ID)) })
 }
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: rooms{o}, Files: files{o}, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
-	r.Starting = starting{o.Agents.Sandbox}
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
+	r.Starting = starting{o.Agents.Machines.Shared()}
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {
@@ -51,11 +52,13 @@ func New(o Options) *tools.Registry {
 	return r
 }
 
-// Rooms are the rooms of a home's agents.
-func Rooms(o Options) tools.Rooms { return rooms{o} }
+// Room returns the room of an agent.
+func (o Options) Room(a tools.Agent) engine.Room { return o.Terminals.Room(string(a.ID), by) }
 
-// Files are the files of a home's agents.
-func Files(o Options) tools.Files { return files{o} }
+// RunningRoom returns the room of an agent in the guest that runs.
+func (o Options) RunningRoom(a tools.Agent) engine.Room {
+	return o.Terminals.RunningRoom(string(a.ID), by)
+}
 
 // AgentOf is an agent as tools know it.
 func AgentOf(a agents.Agent) tools.Agent {

@@ -72,11 +72,12 @@ func New(t testing.TB, o Options) *World {
 	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Audit: audit.New(db), Log: log})
 	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: forgetful{}, Log: log})
 	check(err)
+	machines := machine.NewFleet(w.Sandbox)
 	w.Agents, err = agents.Open(ctx, agents.Options{
-		Home: o.Home, DB: db, Sandbox: w.Sandbox, Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: forgetful{}, Log: log,
+		Home: o.Home, DB: db, Machines: machines, Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: forgetful{}, Log: log,
 	})
 	check(err)
-	shells := sessions.New(sessions.Options{DB: db, Sandbox: w.Sandbox, Agents: w.Agents, Record: forgetful{}, Log: log})
+	shells := sessions.New(sessions.Options{DB: db, Machines: machines, Agents: w.Agents, Record: forgetful{}, Log: log})
 	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
 	check(err)
 	bench := toolbench.Options{
@@ -137,7 +138,7 @@ func (Adopted) Remove(context.Context) error          { return nil }
 func (Adopted) Prepare(context.Context, config.Settings, bool, *progress.Tracker) error { return nil }
 
 func (a Adopted) Boot(context.Context, config.Settings, *progress.Tracker) (machine.Guest, boot.Machine, error) {
-	g := &stays{Guest: machine.Launched(a.Guest), done: make(chan struct{})}
+	g := &stays{Guest: a.Guest, done: make(chan struct{})}
 	g.end = sync.OnceFunc(func() { close(g.done) })
 	return g, boot.Machine{}, nil
 }

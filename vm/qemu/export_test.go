@@ -10,5 +10,4 @@ func PID(m vm.Machine) int { return m.(*machine).run.process.os.Pid }
 var (
 	ParseVersion = parseVersion
 	Virtualizes  = virtualizes
-	Waited       = waited
 )

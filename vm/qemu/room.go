@@ -72,7 +72,7 @@ func (m *machine) hasRoom() bool {
 	return true
 }
 
-func (m *machine) Standstill() error {
+func (m *machine) Stalled() error {
 	if !m.full.Load() {
 		return nil
 	}

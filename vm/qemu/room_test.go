@@ -31,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		cfg.Disks = []vm.Disk{{Path: disk}}
 		g := vmtest.Boot(t, &qemu.Driver{}, cfg)
-		if why := g.Standstill(); why != nil {
+		if why := g.Stalled(); why != nil {
 			t.Errorf("a machine with room: %v", why)
 		}
 
@@ -45,20 +45,20 @@ func TestFullDisk(t *testing.T) {
 		}
 		d.Fill()
 		done := write(16<<20, "first")
-		stands := func() bool { return g.Standstill() != nil && g.State() == vm.Paused }
+		stands := func() bool { return g.Stalled() != nil && g.State() == vm.Paused }
 		timetest.Eventually(t, "it stands still", stands)
-		if why := g.Standstill(); !strings.Contains(why.Error(), "disk of this computer is full") || !strings.Contains(fault.AdviceOf(why), disk) {
+		if why := g.Stalled(); !strings.Contains(why.Error(), "disk of this computer is full") || !strings.Contains(fault.AdviceOf(why), disk) {
 			t.Errorf("%v (%s)", why, fault.AdviceOf(why))
 		}
 		time.Sleep(3 * time.Second) // it does not go on before there is room
 		if !stands() {
-			t.Errorf("it is %s: %v", g.State(), g.Standstill())
+			t.Errorf("it is %s: %v", g.State(), g.Stalled())
 		}
 		d.Free()
 		if err := <-done; err != nil {
 			t.Errorf("what was written while the disk was full: %v", err)
 		}
-		timetest.Eventually(t, "it runs", func() bool { return g.Standstill() == nil && g.State() == vm.Running })
+		timetest.Eventually(t, "it runs", func() bool { return g.Stalled() == nil && g.State() == vm.Running })
 
 		d.Fill()
 		done = write(24<<20, "second")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/Code-Hex/vz/v3"
 
@@ -71,11 +70,8 @@ func (m *machine) Release() {
 	m.serial.close()
 }
 
-// Waited implements vm.Machine: the framework does not say.
-func (*machine) Waited() time.Duration { return 0 }
-
-// Standstill implements vm.Machine: the framework stops no machine by itself.
-func (*machine) Standstill() error { return nil }
+// Stalled implements vm.Machine. The framework pauses no machine by itself.
+func (*machine) Stalled() error { return nil }
 
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"

@@ -8,12 +8,14 @@
 package controlpbconnect
 
 import (
-	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	controlpb "osaurus-sandbox/control/controlpb"
 	strings "strings"
+
+	connect "connectrpc.com/connect"
+
+	controlpb "osaurus-sandbox/control/controlpb"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are

@@ -16,10 +16,11 @@ import (
 	context "context"
 	errors "errors"
 	http "net/http"
-	guestpb "osaurus-sandbox/guest/guestpb"
 	strings "strings"
 
 	connect "connectrpc.com/connect"
+
+	guestpb "osaurus-sandbox/guest/guestpb"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are

@@ -12,10 +12,10 @@ import (
 	"io"
 	"slices"
 
-	"osaurus-sandbox/internal/fault"
-
 	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
+
+	"osaurus-sandbox/internal/fault"
 )
 
 // Module is a kernel module in the form that init_module(2) loads.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/vm/vmtest/guestport"
-
 	"golang.org/x/net/nettest"
+
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 type halfCloser interface{ CloseWrite() error }

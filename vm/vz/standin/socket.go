@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-
 	"sync"
 	"sync/atomic"
 	"syscall"

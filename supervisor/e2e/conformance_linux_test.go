@@ -1,6 +1,6 @@
 //go:build !vzstandin
 
-package remote_test
+package e2e_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
-	"osaurus-sandbox/control/remote"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/engine/enginetest"
 	"osaurus-sandbox/internal/lab"
@@ -28,7 +27,7 @@ func TestContract(t *testing.T) {
 	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {
 		t.Fatal(err)
 	}
-	suite, err := remote.Suite(t.Context(), client, "kit")
+	suite, err := client.ConformanceSuite(t.Context(), "kit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,9 @@ func TestContract(t *testing.T) {
 	t.Run("Room", func(t *testing.T) {
 		var recorded sync.Map
 		suite.Name = "room"
-		suite.Sandbox = engine.Recorded(server.Agents.Room("kit"), func(r engine.Request) error {
+		suite.Sandbox = engine.Recorded(engine.NewSandbox(func(ctx context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
+			return server.Agents.Exec(ctx, "kit", cmd)
+		}), func(r engine.Request) error {
 			recorded.Store(r.Tenant, true)
 			return nil
 		})

@@ -1,4 +1,4 @@
-package guest
+package engine
 
 import (
 	"context"
@@ -7,35 +7,33 @@ import (
 	"slices"
 	"time"
 
-	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
 
-// signalLimit is how long a signal may be under way to a command. What it is to
-// end may be out of reach for longer, but then nobody waits for the signal.
+// signalLimit bounds the delivery of a signal to a room that cannot be reached.
 const signalLimit = 10 * time.Second
 
-// NewSandbox is the execution SPI over whoever starts commands in a room. The
-// context of start is that of the whole command.
-func NewSandbox(start func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error)) engine.Sandbox {
-	return rooms{start}
+// NewSandbox returns a Sandbox whose commands are started by exec, which is
+// Room.Exec for a tenant.
+func NewSandbox(exec func(ctx context.Context, cmd Command, tenant Tenant) (Process, error)) Sandbox {
+	return roomSandbox{exec}
 }
 
-type rooms struct {
-	start func(context.Context, engine.Command, engine.Tenant) (engine.Process, error)
+type roomSandbox struct {
+	exec func(context.Context, Command, Tenant) (Process, error)
 }
 
-// Start implements sandbox.Sandbox.
-func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
+// Start implements Sandbox.
+func (r roomSandbox) Start(ctx context.Context, req Request) (Handle, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap("start command", "", err)
 	}
-	cmd := engine.Command{
+	cmd := Command{
 		Args: req.Command.Args, Dir: req.WorkspaceRoot, ReadOnly: req.ReadOnly,
-		Env: []string{}, Grace: engine.CancelGrace,
+		Env: []string{}, Grace: CancelGrace,
 	}
 	if req.Command.Line != "" {
 		cmd.Args = []string{"/bin/sh", "-c", req.Command.Line}
@@ -52,9 +50,9 @@ func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, er
 
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	starting := context.AfterFunc(ctx, end)
-	p, err := r.start(life, cmd, req.Tenant)
+	p, err := r.exec(life, cmd, req.Tenant)
 	if !starting() && err == nil {
-		// Its context has ended it, but it may have written before.
+		// Its context has ended the command, which may have written before.
 		out.set(io.Discard)
 		errs.set(io.Discard)
 		if input != nil {
@@ -67,7 +65,7 @@ func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, er
 		end()
 		return nil, err
 	}
-	live := engine.NewLive(req, &means{Process: p, end: end})
+	live := NewLive(req, &roomMeans{Process: p, end: end})
 	out.set(live.Stdout())
 	errs.set(live.Stderr())
 	if input != nil {
@@ -80,7 +78,7 @@ func (r rooms) Start(ctx context.Context, req engine.Request) (engine.Handle, er
 	return live, nil
 }
 
-// late is a writer that is there before what it writes to.
+// late is a writer whose destination is set later. Write waits for it.
 type late struct {
 	to    io.Writer
 	ready chan struct{}
@@ -98,33 +96,31 @@ func (l *late) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-// means ends a command in a room. What it leaves behind when its first process
-// has ended, the guest ends.
-type means struct {
-	engine.Process
+// roomMeans signals a command in a room.
+type roomMeans struct {
+	Process
 	end context.CancelFunc
 }
 
-func (m *means) Terminate() { m.signal(engine.SIGTERM) }
-func (m *means) Kill()      { m.signal(engine.SIGKILL) }
+func (m *roomMeans) Terminate() { m.signal(SIGTERM) }
+func (m *roomMeans) Kill()      { m.signal(SIGKILL) }
 
-func (m *means) signal(s engine.Signal) {
+func (m *roomMeans) signal(s Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), signalLimit)
 	defer cancel()
-	// One that has ended has no use for it, and one that is out of reach ends
-	// with its guest.
+	// It fails if the command has ended, or its room is out of reach.
 	_ = m.Signal(ctx, s)
 }
 
-func (m *means) Release() error {
+func (m *roomMeans) Release() error {
 	m.end()
 	return nil
 }
 
-// exitFor is an exit in the words of the SPI.
-func exitFor(e engine.Exit) engine.ExitStatus {
+// exitFor converts an exit to that of a Handle.
+func exitFor(e Exit) ExitStatus {
 	if e.Signal == 0 {
-		return engine.ExitStatus{Code: e.Code}
+		return ExitStatus{Code: e.Code}
 	}
-	return engine.ExitStatus{Code: engine.NoCode, Signal: e.Signal.Name(), Note: e.Note()}
+	return ExitStatus{Code: NoCode, Signal: e.Signal.Name(), Note: e.Note()}
 }

@@ -1,4 +1,4 @@
-package guest_test
+package engine_test
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 )
 
 // brief is a command that ends when its streams have.
 type brief struct{ done chan struct{} }
 
+func (b brief) PID() int                                    { return 1 }
+func (b brief) Resize(engine.TerminalSize) error            { return nil }
 func (b brief) Signal(context.Context, engine.Signal) error { return nil }
 func (b brief) Done() <-chan struct{}                       { return b.done }
 func (b brief) Wait() (engine.Exit, error)                  { <-b.done; return engine.Exit{}, nil }
@@ -24,7 +25,7 @@ func (b brief) Wait() (engine.Exit, error)                  { <-b.done; return e
 func TestStartGivenUp(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	s := guest.NewSandbox(func(_ context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
+	s := engine.NewSandbox(func(_ context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
 		giveUp()
 		b := brief{make(chan struct{})}
 		go func() {
@@ -50,7 +51,7 @@ func TestStartGivenUp(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want that it was given up", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(time.Minute):
 		t.Error("it waits still")
 	}
 }

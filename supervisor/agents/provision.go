@@ -1,0 +1,209 @@
+package agents
+
+import (
+	"context"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
+)
+
+// room returns the desired room of an agent. Its host name is that of the home
+// folder, so that it never changes while something runs in the room.
+func (a Agent) room() engine.RoomConfig {
+	l := a.Settings.Limits
+	return engine.RoomConfig{
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: engine.RoomNetwork(a.Settings.Network), HostServices: a.Settings.HostServices,
+		Limits: engine.Limits{
+			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
+			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
+		},
+	}
+}
+
+// provision makes an agent's room in the guest, once. Concurrent callers share
+// one request.
+func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) error {
+	if a.isMade(l, m) {
+		return nil
+	}
+	const op = "make room"
+	user := a.agentOf(m).User
+	end, err := a.turn(ctx, user, op, string(user))
+	if err != nil {
+		return err
+	}
+	defer end()
+	if a.isMade(l, m) {
+		return nil
+	}
+	if err := a.clearNow(ctx, l, user); err != nil {
+		return err
+	}
+	if a.madeOf(m).in != l.Guest {
+		if err := a.follow(ctx, m); err != nil {
+			a.Log.Warn("cannot rename an agent's home folder", "agent", a.agentOf(m).Name, "error", err)
+		}
+	}
+	return a.ensure(ctx, l, m)
+}
+
+// isMade reports whether the guest has an agent's room as it is desired.
+func (a *Agents) isMade(l *machine.Lease, m *member) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.made == made{l.Guest, m.room()} && !m.gone
+}
+
+// ensure asks the guest for an agent's room. The caller has the turn.
+func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error {
+	const op = "make room"
+	agent, token, err := a.admit(l.Guest, m)
+	if err != nil {
+		return err
+	}
+	if err := a.makeHome(agent); err != nil {
+		return err
+	}
+	room := agent.room()
+	ensured, err := l.EnsureRoom(ctx, room, string(token))
+	if err != nil {
+		a.setMade(m, made{in: l.Guest})
+		return err
+	}
+	if ensured.Anew {
+		a.note(Reset, AnotherBase, agent, nil)
+	}
+	for _, what := range ensured.Lacks {
+		a.Log.Warn("an agent's room lacks something", "agent", agent.Name, "lacks", what)
+	}
+	a.setMade(m, made{l.Guest, room})
+	return nil
+}
+
+func (a *Agents) setMade(m *member, to made) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.made = to
+}
+
+// apply applies changed settings to the agent's room, if it has one. It does not
+// wait for a guest that is silent: tidy applies them when it answers.
+func (a *Agents) apply(ctx context.Context, m *member) error {
+	const op = "limit room"
+	l, ok := a.machine(m).Peek()
+	if !ok {
+		return nil
+	}
+	defer l.Release()
+	heard, end := a.machine(m).WhileResponsive(ctx)
+	defer end()
+	err := a.applyNow(heard, l, m)
+	if err == nil || context.Cause(heard) != guest.ErrSilent {
+		return err
+	}
+	agent := a.agentOf(m)
+	if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
+		return nil
+	}
+	return fault.New(fault.Unavailable, op, string(agent.User), guest.ErrSilent).
+		Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
+}
+
+// applyNow applies settings in a guest that answers.
+func (a *Agents) applyNow(ctx context.Context, l *machine.Lease, m *member) error {
+	const op = "limit room"
+	agent := a.agentOf(m)
+	if err := ctx.Err(); err != nil {
+		return fault.Wrap(op, string(agent.User), err)
+	}
+	end, err := a.turn(ctx, agent.User, op, string(agent.User))
+	if err != nil {
+		return err
+	}
+	defer end()
+	agent = a.agentOf(m) // as it is by now
+	was, want := a.madeOf(m), made{l.Guest, agent.room()}
+	if was.in != want.in || was == want {
+		return nil
+	}
+	if was.room.Limits = want.room.Limits; was != want { // more than limits
+		return a.ensure(ctx, l, m)
+	}
+	if err := l.SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
+		a.setMade(m, made{in: l.Guest}) // the next command sees to it
+		return err
+	}
+	a.setMade(m, want)
+	return nil
+}
+
+// Reset ends everything that an agent runs and discards what it installed or
+// changed outside of its home. It starts the guest if necessary.
+func (a *Agents) Reset(ctx context.Context, ref string, by machine.Cause) error {
+	const op = "reset agent"
+	m, err := a.find(ref)
+	if err != nil {
+		return err
+	}
+	l, err := a.machine(m).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	agent := a.agentOf(m)
+	end, err := a.turn(ctx, agent.User, op, string(agent.Name))
+	if err != nil {
+		return err
+	}
+	defer end()
+	a.mu.Lock()
+	if m.gone { // while the guest started; the user may be another agent's by now
+		a.mu.Unlock()
+		return notFound(string(agent.Name))
+	}
+	m.made = made{in: l.Guest}
+	a.revoke(m)
+	a.mu.Unlock()
+	// A guest that was asked does it even when nobody waits anymore.
+	err = l.ResetRoom(context.WithoutCancel(ctx), agent.User)
+	if err == nil {
+		a.setMade(m, made{})
+	}
+	if err == nil || fault.KindOf(err) == fault.Timeout {
+		a.note(Reset, by, agent, nil)
+	}
+	return err
+}
+
+// clear removes the rooms that deleted agents of a user may have in the guest.
+func (a *Agents) clear(ctx context.Context, l *machine.Lease, user config.LinuxUser) error {
+	end, err := a.turn(ctx, user, "remove room", string(user))
+	if err != nil {
+		return err
+	}
+	defer end()
+	return a.clearNow(ctx, l, user)
+}
+
+// clearNow is clear for a caller who has the turn.
+func (a *Agents) clearNow(ctx context.Context, l *machine.Lease, user config.LinuxUser) error {
+	a.mu.Lock()
+	left := a.remains[user]
+	a.mu.Unlock()
+	if !left {
+		return nil
+	}
+	if err := l.RemoveRoom(ctx, user, true); err != nil {
+		return err
+	}
+	if err := a.rows.cleared(ctx, user); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.remains, user)
+	return nil
+}
