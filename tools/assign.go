@@ -43,7 +43,7 @@ func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...
 	if r.own[agent] = own; len(own) == 0 {
 		delete(r.own, agent)
 	}
-	r.changed.Ring()
+	r.changed.Notify()
 	return nil
 }
 

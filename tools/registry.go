@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+
 	"osaurus-sandbox/internal/notify"
 )
 
@@ -50,7 +51,7 @@ type Registry struct {
 	mu      sync.Mutex
 	tools   map[Name]Tool
 	own     map[config.AgentID]assigned
-	changed notify.Bell
+	changed notify.Notifier
 }
 
 // NewRegistry returns a registry of tools.
@@ -78,7 +79,7 @@ func (r *Registry) Add(t Tool) error {
 		return fault.Newf(fault.Rejected, op, string(t.Name), "there are %d already", maxTools)
 	}
 	r.tools[t.Name] = t
-	r.changed.Ring()
+	r.changed.Notify()
 	return nil
 }
 

@@ -1,4 +1,4 @@
-// Package diff says what has changed in a text, as `diff -u` does.
+// Package diff formats the difference of two texts as `diff -u` does.
 package diff
 
 import (
@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// around is how many lines are shown around a change, as everywhere.
+	// around is the number of context lines.
 	around = 3
-	// maxCompared bounds the work of comparing what differs: beyond, all of it is shown as changed.
+	// maxCompared bounds the work. Beyond it, everything is shown as changed.
 	maxCompared = 4_000_000
 )
 
-// edit is a line that stays (' '), goes ('-') or comes ('+').
+// edit is a line that is kept (' '), removed ('-') or added ('+').
 type edit struct {
 	sign byte
 	line string
 }
 
-// Unified is what changed in a text of this name, with a few lines around each change. It
-// is empty if nothing has.
+// Unified returns the difference of two versions of the named text, or "" if they
+// are equal.
 func Unified(name, before, after string) string {
 	if before == after {
 		return ""
@@ -77,7 +77,7 @@ func Unified(name, before, after string) string {
 	return out.String()
 }
 
-// span is where a part stands: "12,3", from 1.
+// span formats the position of a hunk: "12,3", counted from 1.
 func span(before int, part []edit, sign byte) string {
 	n := 0
 	for _, e := range part {
@@ -91,7 +91,7 @@ func span(before int, part []edit, sign byte) string {
 	return fmt.Sprintf("%d,%d", before, n)
 }
 
-// all are lines of which each stays, goes or comes.
+// all returns edits with the same sign.
 func all(sign byte, lines []string) []edit {
 	edits := make([]edit, len(lines))
 	for i, line := range lines {
@@ -100,7 +100,7 @@ func all(sign byte, lines []string) []edit {
 	return edits
 }
 
-// compare finds the longest run of lines that both have, in order, and so what goes and what comes.
+// compare returns the edits that turn a into b.
 func compare(a, b []string) []edit {
 	if len(a)*len(b) > maxCompared {
 		return slices.Concat(all('-', a), all('+', b))
@@ -108,7 +108,7 @@ func compare(a, b []string) []edit {
 	return common(a, b)
 }
 
-// common compares by the lengths of what the rests have in common.
+// common compares by longest common subsequence.
 func common(a, b []string) []edit {
 	width := len(b) + 1
 	length := make([]int32, (len(a)+1)*width)

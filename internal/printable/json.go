@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 )
 
-// JSON is a value in JSON, in which <, > and & stay what they are.
+// JSON returns a value as JSON, without escaping <, > and &.
 func JSON(v any) ([]byte, error) {
 	text, err := encode(v, "")
 	return bytes.TrimSuffix(text, []byte("\n")), err
 }
 
-// Document is JSON as a file of its own: indented, with a newline at the end.
+// Document returns indented JSON with a final newline.
 func Document(v any) ([]byte, error) { return encode(v, "  ") }
 
 func encode(v any, indent string) ([]byte, error) {

@@ -1,4 +1,4 @@
-// Package queue has those who want the same thing wait for each other, first come, first served.
+// Package queue serializes work by key, first come, first served.
 package queue
 
 import (
@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// Queues give one turn at a time for each key, to who asked first. The zero value
-// is ready.
+// Queues gives out one turn at a time for each key, in the order of the requests.
+// The zero value is ready to use.
 type Queues[K comparable] struct {
 	mu    sync.Mutex
 	lines map[K]*line
 }
 
-// line is those who have a turn or wait for one: as many as count says.
+// line is the queue of one key.
 type line struct {
-	turn  chan struct{} // has room for who has the turn
-	count int
+	turn  chan struct{} // holds an element while somebody has the turn
+	count int           // callers who have the turn or wait for it
 }
 
-// Take waits for the turn of a key; who waits is told of it before, by waiting,
-// which may be nil. The turn must be given back.
+// Take waits for the turn of a key. If it has to wait, it calls waiting, unless
+// that is nil, with the number of callers ahead. The caller must call give.
 func (q *Queues[K]) Take(ctx context.Context, key K, waiting func(ahead int)) (give func(), err error) {
 	q.mu.Lock()
 	if q.lines == nil {
@@ -38,7 +38,7 @@ func (q *Queues[K]) Take(ctx context.Context, key K, waiting func(ahead int)) (g
 		waiting(ahead)
 	}
 	select {
-	case l.turn <- struct{}{}: // senders to a channel are served in their order
+	case l.turn <- struct{}{}: // a channel serves senders in order
 		return func() {
 			<-l.turn
 			q.leave(key, l)
@@ -49,7 +49,7 @@ func (q *Queues[K]) Take(ctx context.Context, key K, waiting func(ahead int)) (g
 	}
 }
 
-// leave forgets a line that nobody stands in.
+// leave removes an empty queue.
 func (q *Queues[K]) leave(key K, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

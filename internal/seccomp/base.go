@@ -15,9 +15,8 @@ const (
 	fsSetFlags = 0x40086602 // FS_IOC_SETFLAGS
 )
 
-// Base is what no command of an agent needs, wherever it runs: to change mounts,
-// namespaces, the kernel or the machine, and large parts of the kernel that have
-// had many holes.
+// Base refuses what no command of an agent needs: changing mounts, namespaces, the
+// kernel or the machine, and large parts of the kernel with a bad record.
 func Base() Filter {
 	return Filter{
 		Calls: []Call{

@@ -4,7 +4,7 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// Tracing is to read and change other processes.
+// Tracing refuses to read and change other processes.
 func Tracing() Filter {
 	return Filter{Calls: []Call{
 		{"ptrace", 101, 117, unix.EPERM},
@@ -13,8 +13,8 @@ func Tracing() Filter {
 	}}
 }
 
-// Nesting is to make a world within, where anybody may have user namespaces: of
-// clone3 the flags cannot be seen, and libc does without it.
+// Nesting refuses clone3, whose flags a filter cannot see (libc falls back to
+// clone), and chroot.
 func Nesting() Filter {
 	return Filter{Calls: []Call{
 		{"clone3", 435, 435, unix.ENOSYS},
@@ -22,8 +22,7 @@ func Nesting() Filter {
 	}}
 }
 
-// SocketsBut is to make sockets of any but these families. Pairs of sockets
-// (socketpair) stay.
+// SocketsBut refuses sockets of all but these families. socketpair stays allowed.
 func SocketsBut(families ...uint32) Filter {
 	return Filter{Conditions: []Condition{
 		{Call: Call{"socket", 41, 198, unix.EAFNOSUPPORT}, Values: families, Others: true},

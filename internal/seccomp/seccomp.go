@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package seccomp makes filters of system calls from tables of what is refused.
+// Package seccomp compiles tables of refused system calls to BPF filters.
 package seccomp
 
 import (
@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter is what is refused; all else is allowed. A call that several entries
-// are about is refused by the first of them that says so.
+// Filter lists the refused calls; all others are allowed. If several entries match
+// a call, the first one counts.
 type Filter struct {
 	Calls      []Call
 	Conditions []Condition
 }
 
-// Call is a system call that fails with Errno: ENOSYS where programs then do
-// without it, EPERM where they should say why.
+// Call is a system call that fails with Errno: ENOSYS if programs can do without
+// it, EPERM if they should report it.
 type Call struct {
 	Name         string
 	AMD64, ARM64 uint32 // its numbers, or Absent
@@ -32,9 +32,9 @@ type Call struct {
 const Absent = ^uint32(0)
 
 // Condition is a system call that fails for some values of an argument: those
-// with a bit of Bits, those of Values, or, with Others, those that are none of
-// Values. With Of it is only about calls whose first argument is that. Only the lower half of an argument counts, as in the kernel for all
-// calls that conditions are made of.
+// with a bit of Bits, those in Values or, with Others, those not in Values. If Of
+// is set, only calls with that first argument are meant. Only the lower 32 bits
+// of an argument are compared, which is all that the kernel reads of these calls.
 type Condition struct {
 	Call
 	Of       uint32
@@ -44,7 +44,7 @@ type Condition struct {
 	Others   bool
 }
 
-// Plus is both filters in one.
+// Plus returns a filter with the entries of both.
 func (f Filter) Plus(other Filter) Filter {
 	return Filter{slices.Concat(f.Calls, other.Calls), slices.Concat(f.Conditions, other.Conditions)}
 }

@@ -13,10 +13,12 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 // Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with
@@ -93,8 +95,8 @@ type plugin struct {
 	agent  atomic.Pointer[tools.Agent] // as it was called when the guest started
 	id     config.PluginID
 	recipe plugins.Recipe
-	hears  chan struct{} // closed when it hears what is told from then on
-	begun  notify.Bell   // rung when a guest has started, and when it is begun again
+	hears  chan struct{}   // closed when it hears what is told from then on
+	begun  notify.Notifier // rung when a guest has started, and when it is begun again
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -131,7 +133,7 @@ func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	defer l.mu.Unlock()
 	if there := l.plugins[key{a.ID, id}]; there != nil {
 		there.agent.Store(&a)
-		there.begun.Ring()
+		there.begun.Notify()
 		return
 	}
 	if l.life.Err() != nil {

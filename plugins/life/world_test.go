@@ -18,10 +18,12 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}
@@ -45,7 +47,7 @@ type world struct {
 	hold    time.Duration
 	exit    engine.Exit
 	told    []Heard
-	bell    notify.Bell
+	bell    notify.Notifier
 	lines   []string
 	failed  []string // daemons, and why
 }
@@ -318,7 +320,7 @@ func (w *world) emit(topic bridge.Topic, payload string) {
 	w.mu.Lock()
 	w.told = append(w.told, Heard{Seq: Seq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
 	w.mu.Unlock()
-	w.bell.Ring()
+	w.bell.Notify()
 }
 
 func (w *world) Last(context.Context) (Seq, error) {

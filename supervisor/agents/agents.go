@@ -14,12 +14,14 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -80,7 +82,7 @@ type Agents struct {
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
 	watched machine.Guest             // the last one that somebody has a token for
 
-	changed notify.Bell // rung with every change of an agent
+	changed notify.Notifier // rung with every change of an agent
 }
 
 // member is an agent and its room. Agents.mu guards it.
@@ -212,5 +214,5 @@ func (a *Agents) note(kind events.Kind, by machine.Cause, agent Agent, more map[
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
 	maps.Copy(fields, more)
 	a.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
-	a.changed.Ring()
+	a.changed.Notify()
 }

@@ -126,7 +126,7 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	a.mu.Lock()
 	m.Folder = agent.Folder
 	a.mu.Unlock()
-	a.changed.Ring()
+	a.changed.Notify()
 	a.Folders.Remove(before)
 	return a.show(agent)
 }

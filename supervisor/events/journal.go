@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/supervisor/store"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -38,12 +40,12 @@ type Journal struct {
 	rows    int           // in the database; for whoever has the token
 
 	mu       sync.Mutex
-	recent   []Event     // the newest, oldest first; all that are not yet on the disk are here
-	before   Seq         // every event up to here that is kept is on the disk; recent begins after it
-	last     Seq         // the newest event, or where the last life of the journal ended
-	kept     Seq         // the newest on the disk
-	reserved Seq         // the highest number that may be given
-	arrived  notify.Bell // rung with every event
+	recent   []Event         // the newest, oldest first; all that are not yet on the disk are here
+	before   Seq             // every event up to here that is kept is on the disk; recent begins after it
+	last     Seq             // the newest event, or where the last life of the journal ended
+	kept     Seq             // the newest on the disk
+	reserved Seq             // the highest number that may be given
+	arrived  notify.Notifier // rung with every event
 }
 
 // Open opens the journal of a database that was opened for writing. Close
@@ -91,7 +93,7 @@ func (j *Journal) Note(e Event) (Event, error) {
 	}
 	e.Time = e.Time.UTC().Round(0) // as it will be read back
 	j.recent = append(j.recent, e)
-	j.arrived.Ring()
+	j.arrived.Notify()
 	return e, nil
 }
 

@@ -27,7 +27,7 @@ func (s *Machine) set(to State, by Cause, reason error) {
 // touch tells everybody that the status is not what it was. The mutex is held.
 func (s *Machine) touch() {
 	s.status.Revision++
-	s.changed.Ring()
+	s.changed.Notify()
 }
 
 // note records an event.

@@ -14,11 +14,13 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/vm"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 // Options are what a supervisor is made of.
@@ -58,9 +60,9 @@ type Machine struct {
 
 	reading sync.Mutex // the settings: they come out of the file into memory one after the other
 
-	mu       sync.Mutex  // held for moments only, never across I/O
-	status   Status      // but for what Status adds
-	changed  notify.Bell // rung with every revision of the status
+	mu       sync.Mutex      // held for moments only, never across I/O
+	status   Status          // but for what Status adds
+	changed  notify.Notifier // rung with every revision of the status
 	settings config.Settings
 	op       *operation // under way, or nil
 	tracker  *progress.Tracker

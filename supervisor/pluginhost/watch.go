@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 // atOnce is how many agents' plugins are looked at together: a guest that has just
@@ -31,8 +33,8 @@ type watch struct {
 	over    context.Context // ends with close
 	end     context.CancelFunc
 	work    sync.WaitGroup
-	changed notify.Bell   // rung when another guest runs, or how it is is another, or an agent was reset
-	places  chan struct{} // room for atOnce
+	changed notify.Notifier // rung when another guest runs, or how it is is another, or an agent was reset
+	places  chan struct{}   // room for atOnce
 }
 
 // newWatch returns a watch that has begun.
@@ -56,7 +58,7 @@ func (b *Bench) Note(e events.Event) {
 	switch e.Kind {
 	case agents.Reset:
 		b.Installer.Reset(id)
-		b.watch.changed.Ring()
+		b.watch.changed.Notify()
 	case agents.Deleted:
 		if err := b.Installer.Forget(id); err != nil {
 			b.Log.Warn("what a deleted agent's plugins were is left", "agent", e.Fields["agent"], "error", err)
@@ -73,7 +75,7 @@ func (w *watch) watchGuests(status machine.Status) {
 			return // the sandbox or this has ended
 		}
 		if next.State != status.State || bootOf(next) != bootOf(status) {
-			w.changed.Ring()
+			w.changed.Notify()
 		}
 		status = next
 	}

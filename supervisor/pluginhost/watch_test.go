@@ -302,7 +302,7 @@ func TestWatchOfAGuestThatFlaps(t *testing.T) {
 	w.look(10 * time.Millisecond)
 	w.must(w.sandbox.Start(t.Context(), by))
 	for range 20 {
-		w.bench.Load().watch.changed.Ring()
+		w.bench.Load().watch.changed.Notify()
 		time.Sleep(10 * time.Millisecond) // another look would begin
 	}
 	release()

@@ -10,11 +10,13 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -49,7 +51,7 @@ type Broker struct {
 	mu      sync.Mutex // held for moments only
 	waiting []*waiting // the oldest first
 	ended   []Prompt   // the last ones, the oldest first
-	changed notify.Bell
+	changed notify.Notifier
 }
 
 // waiting is a prompt that waits. Broker.mu guards what may change of it.
@@ -144,7 +146,7 @@ func (b *Broker) add(ctx context.Context, w *waiting) error {
 		w.State, w.Cause = Cancelled, "it could not be kept"
 		b.waiting = without(b.waiting, w)
 	}
-	b.changed.Ring()
+	b.changed.Notify()
 	b.mu.Unlock()
 	if err == nil {
 		b.note(p)
@@ -211,7 +213,7 @@ func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.waiting = without(b.waiting, w)
 	b.ended = append(b.ended, p)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
-	b.changed.Ring()
+	b.changed.Notify()
 	close(w.done)
 	b.mu.Unlock()
 	b.note(p)

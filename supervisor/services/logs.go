@@ -11,9 +11,11 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/events"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -45,7 +47,7 @@ type agentLog struct {
 	lines   []LogLine
 	bytes   int
 	last    events.Seq
-	changed notify.Bell
+	changed notify.Notifier
 }
 
 var _ bridge.Log = (*Logs)(nil)
@@ -87,7 +89,7 @@ func (l *Logs) Append(_ context.Context, who bridge.Caller, level bridge.Level, 
 		r.bytes -= len(r.lines[gone].Text)
 	}
 	r.lines = slices.Delete(r.lines, 0, gone)
-	r.changed.Ring()
+	r.changed.Notify()
 	return nil
 }
 
@@ -109,7 +111,7 @@ func (l *Logs) Forget(agent config.AgentID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.logs[agent]; r != nil {
-		r.changed.Ring()
+		r.changed.Notify()
 	}
 	delete(l.logs, agent)
 }

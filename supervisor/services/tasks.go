@@ -12,9 +12,11 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -79,7 +81,7 @@ type Tasks struct {
 	db     *store.DB
 	note   func(events.Event)
 	now    func() time.Time
-	queued notify.Bell
+	queued notify.Notifier
 }
 
 var _ bridge.Tasks = (*Tasks)(nil)

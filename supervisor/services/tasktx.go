@@ -48,7 +48,7 @@ func (t *Tasks) write(ctx context.Context, op string, do func(*taskTx) error) er
 			Fields: map[string]string{"agent": string(c.task.Name), "id": string(c.task.Agent), "task": string(c.task.ID)}})
 	}
 	if queued {
-		t.queued.Ring()
+		t.queued.Notify()
 	}
 	return nil
 }

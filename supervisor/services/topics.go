@@ -15,9 +15,11 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
+
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -53,7 +55,7 @@ type Gap struct{ From, To events.Seq }
 type Topics struct {
 	db      *store.DB
 	keep    int
-	emitted notify.Bell
+	emitted notify.Notifier
 }
 
 var _ bridge.Events = (*Topics)(nil)
@@ -83,7 +85,7 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 		return t.trim(ctx, tx, who.Agent)
 	})
 	if err == nil {
-		t.emitted.Ring()
+		t.emitted.Notify()
 	}
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	"osaurus-sandbox/internal/notify"
 )
 
-// Whoever takes the bell before looking sees every change, however many look.
-func TestNobodyMissesTheLastChange(t *testing.T) {
+// Readers that call Next before looking see every change.
+func TestNoChangeIsMissed(t *testing.T) {
 	const changes, readers = 1000, 8
-	var b notify.Bell
+	var b notify.Notifier
 	var mu sync.Mutex
 	value := 0
 	look := func() int {
@@ -34,17 +34,17 @@ func TestNobodyMissesTheLastChange(t *testing.T) {
 		mu.Lock()
 		value++
 		mu.Unlock()
-		b.Ring()
+		b.Notify()
 	}
 	work.Wait()
 	next := b.Next()
 	select {
 	case <-next:
-		t.Error("a bell that was not rung is heard")
+		t.Error("Next is closed without Notify")
 	default:
 	}
-	if b.Ring(); b.Next() == next {
-		t.Error("what was heard is to be heard again")
+	if b.Notify(); b.Next() == next {
+		t.Error("Notify does not replace the channel")
 	}
 	<-next
 }

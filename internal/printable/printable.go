@@ -1,4 +1,4 @@
-// Package plain makes what people can read: of texts that others wrote, and of values in JSON.
+// Package printable formats text from untrusted sources, values as JSON and shell words for display.
 package printable
 
 import (
@@ -8,15 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxText clips one text, which a person will read.
+// MaxText bounds one text that is shown to a person.
 const MaxText = 1 << 10
 
-// cut shows that a text goes on.
+// cut marks text that was cut off.
 const cut = "…"
 
-// Text makes a text of somebody else fit for a person's eyes: one line of valid
-// UTF-8, without what a terminal would obey or what changes the order in which it
-// is read.
+// Text makes text from elsewhere safe to show: one line of valid UTF-8 without
+// control characters and without characters that change the reading order.
 func Text(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -29,13 +28,13 @@ func Text(s string) string {
 	}, s)
 }
 
-// Clip is Text of the first MaxText bytes of a text.
+// Clip returns Text of the first MaxText bytes.
 func Clip(s string) string { return Text(s[:min(len(s), MaxText)]) }
 
-// First is what is valid UTF-8 in the first bytes of a text, at most so many.
+// First returns the valid UTF-8 in the first most bytes.
 func First(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
-// Cut makes valid UTF-8 of at most so many bytes, and shows that it did.
+// Cut returns valid UTF-8 of at most most bytes, with a mark if something is missing.
 func Cut(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {
@@ -48,7 +47,7 @@ func Cut(s string, most int) string {
 	return s[:end] + cut
 }
 
-// Chars is a text of at most so many characters, and shows what it has cut off.
+// Chars returns at most most characters, with a mark if something is missing.
 func Chars(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most]) + cut
@@ -56,12 +55,12 @@ func Chars(s string, most int) string {
 	return s
 }
 
-// Line is as much of a text as is enough to recognise it, on one line.
+// Line returns the beginning of a text on one line, at most most characters.
 func Line(s string, most int) string {
 	return Chars(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " "), most)
 }
 
-// InvalidUTF8 is where the first byte is that belongs to no character, or -1.
+// InvalidUTF8 returns the offset of the first byte that is not valid UTF-8, or -1.
 func InvalidUTF8(text []byte) int {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRune(text[at:])
@@ -73,14 +72,14 @@ func InvalidUTF8(text []byte) int {
 	return -1
 }
 
-// Place is an offset in a text as people count, both from 1.
+// Place returns the line and column of an offset, both counted from 1.
 func Place(text []byte, at int) (line, column int) {
 	before := text[:min(at, len(text))]
 	line = bytes.Count(before, []byte("\n")) + 1
 	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }
 
-// LastLines are the last lines of a text, with the newline at their end if it has one.
+// LastLines returns the last lines of a text, including a final newline.
 func LastLines(text string, lines int) string {
 	begin := len(text)
 	for ; lines > 0 && begin > 0; lines-- {

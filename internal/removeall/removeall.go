@@ -1,4 +1,4 @@
-// Package uproot deletes folders of others, however deep they are, with a constant number of descriptors.
+// Package removeall deletes untrusted folders of any depth with a constant number of descriptors.
 package removeall
 
 import (
@@ -12,24 +12,23 @@ import (
 )
 
 const (
-	// batch is how many names are read at once: few enough to hold, whoever made them.
+	// batch is how many names are read at once.
 	batch = 1024
-	// ours lets the owner look into a folder and empty it.
+	// ours lets the owner list a folder and empty it.
 	ours fs.FileMode = 0o700
 )
 
-// Remove deletes what has a name below parent, with all that is in it, also what
-// its owner has made unreadable. It leads through no link. Nothing there is no
-// error; at the first thing that cannot be deleted it stops.
+// Remove deletes the named file or folder below parent and everything in it, also
+// what its owner has made unreadable. It follows no links. It is no error if there
+// is nothing. It stops at the first thing that cannot be deleted.
 //
-// Descending would hold a descriptor for each level, and a tree is as deep as who
-// made it likes. So it never descends: the folders that a folder holds move up to the
-// top, where each has its turn.
+// Descending would take a descriptor for each level, and the tree may be of any
+// depth. Instead, subfolders are moved to the top and emptied there.
 func Remove(parent *os.Root, name string) error {
 	if err := remove(parent, name); !full(err) {
 		return err
 	}
-	_ = parent.Chmod(name, ours) // if it matters, the next step says so
+	_ = parent.Chmod(name, ours) // the next step fails if it matters
 	top, err := parent.OpenRoot(name)
 	if err != nil {
 		return err
@@ -50,7 +49,7 @@ func Remove(parent *os.Root, name string) error {
 	return remove(parent, name)
 }
 
-// hollow empties a folder of the top: what is a folder with something in it moves up.
+// hollow empties a folder at the top. Subfolders that are not empty move up.
 func hollow(top *os.Root, name string) error {
 	_ = top.Chmod(name, ours)
 	dir, err := top.OpenRoot(name)
@@ -67,8 +66,8 @@ func hollow(top *os.Root, name string) error {
 	})
 }
 
-// each calls f, which takes it away, with each name in a folder. What is read while
-// names go may lack some, so it begins again until there is none.
+// each calls f, which removes the entry, for each name in a folder. Reading while
+// names go may miss some, so it starts over until there are none.
 func each(dir *os.Root, f func(entry string) error) error {
 	for {
 		names, err := some(dir)
@@ -103,5 +102,5 @@ func remove(dir *os.Root, name string) error {
 	return nil
 }
 
-// full reports whether a folder was not removed for what is in it.
+// full reports whether a folder was not removed because it is not empty.
 func full(err error) bool { return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) }
